@@ -1,1 +1,31 @@
-//! Placeholder.
+//! Steadfast's storage: one seam, several engines.
+//!
+//! Below the seam ([`Engine`]) stand the engines: [`memory`] and `local`. Above it
+//! stand, once for all engines, the [`Store`] with its group commit and flusher,
+//! and one [`Ledger`] per owned partition with its overlay, snapshots and event
+//! streams. Only this crate names a database.
+
+mod body;
+mod budget;
+mod cache;
+mod commit;
+pub mod engine;
+mod error;
+mod flush;
+mod leases;
+mod ledger;
+pub mod memory;
+mod node;
+mod overlay;
+mod queue;
+mod snapshot;
+mod store;
+mod streams;
+
+pub use body::{Body, Transaction, Writes};
+pub use engine::Engine;
+pub use error::{Error, Kind, Result};
+pub use ledger::{Ledger, Peek, Place, Staged, View};
+pub use snapshot::Snapshot;
+pub use store::{Options, Store};
+pub use streams::Head;

@@ -1,0 +1,138 @@
+//! Time, passed in.
+//!
+//! Nothing below the binary asks the operating system for the time: it takes a
+//! [`Clock`]. Tests and simulations pass a [`VirtualClock`] and move it by hand.
+//! Wall-clock time may jump; monotonic time never goes back.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Milliseconds since 1970-01-01T00:00:00Z.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Timestamp(pub i64);
+
+impl Timestamp {
+    /// The time `duration` later.
+    pub const fn plus(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(duration.as_millis() as i64))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ms", self.0)
+    }
+}
+
+/// Where the time comes from.
+pub trait Clock: Send + Sync + 'static {
+    /// The wall clock. It may jump either way.
+    fn now(&self) -> Timestamp;
+
+    /// Time since some fixed moment. It never goes back.
+    fn monotonic(&self) -> Duration;
+}
+
+/// The operating system's clocks.
+#[derive(Debug, Clone)]
+pub struct SystemClock {
+    started: Instant,
+}
+
+impl SystemClock {
+    /// A clock whose monotonic time starts now.
+    #[expect(clippy::disallowed_methods, reason = "the one place that may ask")]
+    pub fn new() -> Self {
+        Self {
+            started: Instant::now(),
+        }
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "the one place that may ask")]
+    fn now(&self) -> Timestamp {
+        // A clock before 1970 reads as 1970: owner time never goes back anyway.
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        Timestamp(since.unwrap_or_default().as_millis() as i64)
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.started.elapsed()
+    }
+}
+
+/// A clock that stands still until a test moves it.
+///
+/// ```
+/// use std::time::Duration;
+/// use steadfast_core::clock::{Clock, Timestamp, VirtualClock};
+///
+/// let clock = VirtualClock::starting_at(Timestamp(1_000));
+/// clock.advance(Duration::from_millis(5));
+/// assert_eq!(clock.now(), Timestamp(1_005));
+///
+/// // The wall clock may be set back; monotonic time does not follow.
+/// clock.jump_to(Timestamp(10));
+/// assert_eq!(clock.now(), Timestamp(10));
+/// assert_eq!(clock.monotonic(), Duration::from_millis(5));
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct VirtualClock {
+    wall_ms: Arc<AtomicI64>,
+    monotonic_us: Arc<AtomicU64>,
+}
+
+impl VirtualClock {
+    /// A clock that shows `start` until it is moved. Clones share the time.
+    pub fn starting_at(start: Timestamp) -> Self {
+        let clock = Self::default();
+        clock.jump_to(start);
+        clock
+    }
+
+    /// Moves both clocks on.
+    pub fn advance(&self, by: Duration) {
+        self.monotonic_us
+            .fetch_add(by.as_micros() as u64, Ordering::SeqCst);
+        self.wall_ms
+            .fetch_add(by.as_millis() as i64, Ordering::SeqCst);
+    }
+
+    /// Sets the wall clock, forwards or back; monotonic time stays.
+    pub fn jump_to(&self, wall: Timestamp) {
+        self.wall_ms.store(wall.0, Ordering::SeqCst);
+    }
+}
+
+impl Clock for VirtualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.wall_ms.load(Ordering::SeqCst))
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_micros(self.monotonic_us.load(Ordering::SeqCst))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn system_time_is_after_2026_and_monotonic_time_moves_on() {
+        let clock = SystemClock::new();
+        assert!(clock.now() > Timestamp(1_760_000_000_000));
+        let before = clock.monotonic();
+        while clock.monotonic() == before {}
+        assert!(clock.monotonic() > before);
+    }
+}

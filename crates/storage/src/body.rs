@@ -1,0 +1,325 @@
+//! The encoding of an entry's body: transactions as redo.
+//!
+//! Redo is absolute (put, delete, clear, trim), so replaying twice is harmless.
+//! A transaction is encoded once, when it is filled; the overlay, the log and the
+//! event cache share those bytes. The format byte at the front of each body is
+//! checked when it is read.
+
+use bytes::Bytes;
+use steadfast_core::clock::Timestamp;
+use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
+use steadfast_core::id::{Lsn, Offset, Sequence, Stream, Table};
+use steadfast_core::limits;
+
+use crate::error::{Error, Kind, Result};
+
+/// The version of this encoding.
+const FORMAT: u8 = 1;
+
+const PUT: u8 = 1;
+const DELETE: u8 = 2;
+const CLEAR: u8 = 3;
+const TRIM: u8 = 4;
+
+/// A row's address inside its partition: table (big-endian), then key. Ordered
+/// like (table, key), and a slice of the transaction that wrote it.
+pub(crate) type RowKey = Bytes;
+
+/// Joins a table and a key to a row's address.
+pub(crate) fn row_key(table: Table, key: &[u8]) -> RowKey {
+    let mut out = Vec::with_capacity(4 + key.len());
+    out.extend_from_slice(&table.0.to_be_bytes());
+    out.extend_from_slice(key);
+    out.into()
+}
+
+/// Takes a row's address apart.
+pub(crate) fn split_row_key(row: &RowKey) -> (Table, Bytes) {
+    let (table, _) = row
+        .split_first_chunk::<4>()
+        .expect("every row key starts with its table");
+    (Table(u32::from_be_bytes(*table)), row.slice(4..))
+}
+
+/// The table of a row's address.
+pub(crate) fn table_of(row: &RowKey) -> Table {
+    split_row_key(row).0
+}
+
+/// What one transaction changes, filled operation by operation.
+///
+/// ```
+/// use steadfast_core::id::{Stream, Table};
+/// use steadfast_storage::Writes;
+///
+/// let mut writes = Writes::new();
+/// writes.put(Table(1), b"house 7", b"21.5");
+/// writes.publish(Stream(1), 1, b"21.5".as_slice().into());
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Writes {
+    pub(crate) id: u64,
+    pub(crate) operations: Vec<u8>,
+    pub(crate) publications: Vec<Publication>,
+    longest_key: usize,
+}
+
+/// Events to be appended: the owner gives them their numbers.
+#[derive(Clone, Debug)]
+pub(crate) struct Publication {
+    pub(crate) stream: Stream,
+    pub(crate) count: u32,
+    pub(crate) bytes: Bytes,
+}
+
+impl Writes {
+    /// An empty transaction.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Names the transaction, so that its outcome can be looked up in the log.
+    pub fn with_id(mut self, id: u64) -> Self {
+        self.id = id;
+        self
+    }
+
+    /// Sets a row.
+    pub fn put(&mut self, table: Table, key: &[u8], value: &[u8]) {
+        self.operation(PUT, table, key);
+        put_bytes(&mut self.operations, value);
+    }
+
+    /// Removes a row.
+    pub fn delete(&mut self, table: Table, key: &[u8]) {
+        self.operation(DELETE, table, key);
+    }
+
+    /// Removes all rows of a table.
+    pub fn clear(&mut self, table: Table) {
+        self.operation(CLEAR, table, &[]);
+    }
+
+    /// Forgets the events of a stream before `first`, whose batch starts at
+    /// `offset`.
+    pub fn trim(&mut self, stream: Stream, first: Sequence, offset: Offset) {
+        self.operations.push(TRIM);
+        put_varint(&mut self.operations, u64::from(stream.0));
+        put_varint(&mut self.operations, first.0);
+        put_varint(&mut self.operations, offset.0);
+    }
+
+    /// Appends `count` events, encoded in `bytes`, to a stream.
+    pub fn publish(&mut self, stream: Stream, count: u32, bytes: Bytes) {
+        self.publications.push(Publication {
+            stream,
+            count,
+            bytes,
+        });
+    }
+
+    /// Whether nothing would change.
+    pub fn is_empty(&self) -> bool {
+        self.operations.is_empty() && self.publications.is_empty()
+    }
+
+    /// Refuses what is over a limit, before anything changes.
+    pub(crate) fn check(&self) -> Result<()> {
+        within("a key", self.longest_key, limits::KEY_BYTES)?;
+        let mut bytes = self.operations.len();
+        for publication in &self.publications {
+            let length = publication.bytes.len();
+            within("an event batch", length, limits::EVENT_BATCH_BYTES)?;
+            bytes += length;
+        }
+        within("a transaction", bytes, limits::TRANSACTION_BYTES)
+    }
+
+    fn operation(&mut self, tag: u8, table: Table, key: &[u8]) {
+        self.longest_key = self.longest_key.max(key.len());
+        self.operations.push(tag);
+        put_varint(&mut self.operations, 4 + key.len() as u64);
+        self.operations.extend_from_slice(&table.0.to_be_bytes());
+        self.operations.extend_from_slice(key);
+    }
+}
+
+fn within(what: &'static str, bytes: usize, limit: usize) -> Result<()> {
+    if bytes <= limit {
+        return Ok(());
+    }
+    Err(Error::new(Kind::TooLarge { what, bytes, limit }))
+}
+
+/// One change of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Put(RowKey, Bytes),
+    Delete(RowKey),
+    Clear(Table),
+    Trim(Stream, Sequence, Offset),
+}
+
+/// Reads the operations of one transaction, without copying.
+pub(crate) fn operations(
+    bytes: Bytes,
+) -> impl Iterator<Item = std::result::Result<Operation, Malformed>> {
+    let mut reader = Reader::new(bytes);
+    std::iter::from_fn(move || (!reader.is_empty()).then(|| operation(&mut reader)))
+}
+
+fn operation(reader: &mut Reader) -> std::result::Result<Operation, Malformed> {
+    let tag = reader.byte()?;
+    if tag == TRIM {
+        let stream = Stream(reader.varint_u32()?);
+        let first = Sequence(reader.varint()?);
+        return Ok(Operation::Trim(stream, first, Offset(reader.varint()?)));
+    }
+    let row = reader.bytes()?;
+    if row.len() < 4 {
+        return Err(Malformed);
+    }
+    match tag {
+        PUT => Ok(Operation::Put(row, reader.bytes()?)),
+        DELETE => Ok(Operation::Delete(row)),
+        CLEAR => Ok(Operation::Clear(table_of(&row))),
+        _ => Err(Malformed),
+    }
+}
+
+/// The transactions of an entry: the first has LSN `first_lsn`, and so on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Body {
+    pub first_lsn: Lsn,
+    /// The owner's time when the entry was closed.
+    pub time: Timestamp,
+    pub transactions: Vec<Transaction>,
+}
+
+/// One transaction's share of a body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transaction {
+    /// As given by [`Writes::with_id`], else 0.
+    pub id: u64,
+    pub(crate) operations: Bytes,
+}
+
+impl Body {
+    /// Encodes the body for the log.
+    pub fn encode(&self) -> Bytes {
+        let size: usize = self
+            .transactions
+            .iter()
+            .map(|t| t.operations.len() + 8)
+            .sum();
+        let mut out = Vec::with_capacity(size + 24);
+        out.push(FORMAT);
+        put_varint(&mut out, self.first_lsn.0);
+        put_varint(&mut out, self.time.0.max(0) as u64);
+        put_varint(&mut out, self.transactions.len() as u64);
+        for transaction in &self.transactions {
+            put_varint(&mut out, transaction.id);
+            put_bytes(&mut out, &transaction.operations);
+        }
+        out.into()
+    }
+
+    /// Decodes a body, checking all of it, without copying.
+    pub fn decode(bytes: Bytes) -> std::result::Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes);
+        if reader.byte()? != FORMAT {
+            return Err(Malformed);
+        }
+        let first_lsn = Lsn(reader.varint()?);
+        let time = Timestamp(i64::try_from(reader.varint()?).map_err(|_| Malformed)?);
+        let count = reader.varint()?;
+        let mut transactions = Vec::new();
+        for _ in 0..count {
+            let id = reader.varint()?;
+            let bytes = reader.bytes()?;
+            for operation in operations(bytes.clone()) {
+                operation?;
+            }
+            transactions.push(Transaction {
+                id,
+                operations: bytes,
+            });
+        }
+        if !reader.is_empty() {
+            return Err(Malformed);
+        }
+        Ok(Self {
+            first_lsn,
+            time,
+            transactions,
+        })
+    }
+
+    /// The LSN of the last transaction; one before the first if there is none.
+    pub fn last_lsn(&self) -> Lsn {
+        let count = self.transactions.len() as u64;
+        Lsn(self.first_lsn.0.saturating_add(count).saturating_sub(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_body_comes_back_as_written() {
+        let mut writes = Writes::new().with_id(7);
+        writes.clear(Table(9));
+        writes.put(Table(9), b"k", b"v");
+        writes.delete(Table(1), b"gone");
+        writes.trim(Stream(3), Sequence(10), Offset(400));
+        let body = Body {
+            first_lsn: Lsn(5),
+            time: Timestamp(1234),
+            transactions: vec![Transaction {
+                id: writes.id,
+                operations: writes.operations.clone().into(),
+            }],
+        };
+        let decoded = Body::decode(body.encode()).unwrap();
+        assert_eq!(decoded, body);
+        assert_eq!(decoded.last_lsn(), Lsn(5));
+        let found: Vec<_> = operations(decoded.transactions[0].operations.clone())
+            .map(std::result::Result::unwrap)
+            .collect();
+        assert_eq!(
+            found,
+            [
+                Operation::Clear(Table(9)),
+                Operation::Put(row_key(Table(9), b"k"), Bytes::from_static(b"v")),
+                Operation::Delete(row_key(Table(1), b"gone")),
+                Operation::Trim(Stream(3), Sequence(10), Offset(400)),
+            ]
+        );
+    }
+
+    #[test]
+    fn limits_are_checked_before_anything_changes() {
+        let mut writes = Writes::new();
+        writes.put(Table(1), &vec![0; limits::KEY_BYTES + 1], b"");
+        let error = writes.check().unwrap_err();
+        assert_eq!(error.code().0, "STF-2009");
+        let mut writes = Writes::new();
+        writes.put(Table(1), b"k", &vec![0; limits::TRANSACTION_BYTES]);
+        assert_eq!(writes.check().unwrap_err().code().0, "STF-2009");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_decode_or_are_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut with_format = vec![FORMAT];
+            with_format.extend(&bytes);
+            for input in [bytes, with_format] {
+                if let Ok(body) = Body::decode(input.into()) {
+                    let _ = body.encode();
+                }
+            }
+        }
+    }
+}

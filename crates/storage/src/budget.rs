@@ -1,0 +1,56 @@
+//! How much log a node may keep unflushed.
+//!
+//! At the target the flusher starts; at the limit writers are throttled. The
+//! limits bound the log on disk, the overlay in memory, and the time to reopen.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::Notify;
+
+use crate::error::{Error, Kind, Result};
+
+/// Counts unflushed log bytes of all partitions of a node.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    unflushed: AtomicU64,
+    pub(crate) target: u64,
+    pub(crate) limit: u64,
+    /// Wakes the flusher.
+    pub(crate) pressure: Notify,
+}
+
+impl Budget {
+    pub(crate) fn new(target: u64, limit: u64) -> Self {
+        Self {
+            unflushed: AtomicU64::new(0),
+            target,
+            limit,
+            pressure: Notify::new(),
+        }
+    }
+
+    pub(crate) fn unflushed(&self) -> u64 {
+        self.unflushed.load(Ordering::Relaxed)
+    }
+
+    /// Refuses new writes while too much waits to be flushed.
+    pub(crate) fn check(&self) -> Result<()> {
+        let (unflushed, limit) = (self.unflushed(), self.limit);
+        if unflushed <= limit {
+            return Ok(());
+        }
+        self.pressure.notify_one();
+        Err(Error::new(Kind::Throttled { unflushed, limit }))
+    }
+
+    pub(crate) fn add(&self, bytes: u64) {
+        let before = self.unflushed.fetch_add(bytes, Ordering::Relaxed);
+        if before + bytes > self.target {
+            self.pressure.notify_one();
+        }
+    }
+
+    pub(crate) fn free(&self, bytes: u64) {
+        self.unflushed.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,153 @@
+//! Group commit: one append under way, the next one collecting.
+//!
+//! There is no timer: a lone transaction is sent at once, and whatever arrives
+//! meanwhile shares the next append. An entry whose outcome is unknown is resolved
+//! before anything else is sent, by acquiring with the old epoch.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use steadfast_core::id::{EntryNumber, Epoch};
+use steadfast_core::limits;
+
+use crate::engine::{Acquired, Entry, Outcome, Tenure};
+use crate::error::{Error, Kind};
+use crate::ledger::{Closed, Shared};
+use crate::node::Node;
+use crate::queue::Queue;
+
+/// How often an unknown outcome is asked for before the partition is given up.
+const RESOLVE_ATTEMPTS: u32 = 8;
+
+/// Sends group after group, for ever.
+pub(crate) async fn run(node: Arc<Node>, ready: Arc<Queue<Arc<Shared>>>) {
+    let mut group = 0;
+    loop {
+        let closed = collect(&ready, group);
+        if closed.is_empty() {
+            ready.wait().await;
+            continue;
+        }
+        group += 1;
+        send(&node, closed).await;
+    }
+}
+
+/// Closes the entries of the next group, until it is large enough.
+fn collect(ready: &Queue<Arc<Shared>>, group: u64) -> Vec<Closed> {
+    let mut entries: Vec<Closed> = Vec::new();
+    let mut bytes = 0;
+    let mut again = Vec::new();
+    while bytes < limits::GROUP_BYTES {
+        let Some(ledger) = ready.pop() else {
+            break;
+        };
+        if let Some(closed) = ledger.close_entry(group, limits::GROUP_BYTES) {
+            bytes += closed.entry.weight();
+            if closed.more {
+                again.push(ledger);
+            }
+            entries.push(closed);
+        }
+    }
+    for ledger in again {
+        ready.push(ledger);
+    }
+    entries
+}
+
+async fn send(node: &Node, closed: Vec<Closed>) {
+    let entries: Vec<Entry> = closed.iter().map(|c| c.entry.clone()).collect();
+    match node.engine.append(&entries).await {
+        Ok(outcomes) => {
+            debug_assert_eq!(outcomes.len(), closed.len());
+            for (closed, outcome) in closed.into_iter().zip(outcomes) {
+                settle(node, closed, outcome).await;
+            }
+        }
+        Err(error) => {
+            for closed in closed {
+                refuse(&closed, &error);
+            }
+        }
+    }
+}
+
+async fn settle(node: &Node, closed: Closed, outcome: Outcome) {
+    let ledger = Arc::clone(&closed.ledger);
+    let (partition, epoch) = (closed.entry.partition, closed.entry.epoch);
+    match outcome {
+        Outcome::Committed => ledger.committed(closed, epoch),
+        Outcome::Fenced => ledger.fail(Error::new(Kind::Fenced { partition, epoch })),
+        Outcome::Unknown => match resolve(node, &closed).await {
+            Ok(epoch) => ledger.committed(closed, epoch),
+            Err(error) => ledger.fail(error),
+        },
+    }
+}
+
+/// Nothing was written: give the callers their answer and go on, unless the
+/// engine will never take a write again.
+fn refuse(closed: &Closed, error: &Error) {
+    match error.kind() {
+        Kind::LogStopped { .. } | Kind::Closed => closed.ledger.fail(error.clone()),
+        _ => closed.ledger.roll_back(closed.entry.number, error),
+    }
+}
+
+/// Finds out whether an entry was committed, and commits it if it was not.
+async fn resolve(node: &Node, closed: &Closed) -> Result<Epoch, Error> {
+    let mut entry = closed.entry.clone();
+    let partition = entry.partition;
+    let unknown = |cause: Error| Error::caused(Kind::OutcomeUnknown { partition }, cause);
+    let mut expect = entry.epoch;
+    let mut pause = Duration::from_millis(10);
+    let mut last_cause = Error::new(Kind::Closed);
+    for _ in 0..RESOLVE_ATTEMPTS {
+        match node.engine.acquire(partition, node.owner, expect).await {
+            Ok(Acquired::Granted(tenure)) if holds(&tenure, &entry) => return Ok(tenure.epoch),
+            Ok(Acquired::Granted(tenure)) if tenure.last.next() == entry.number => {
+                // It did not happen: send the same bytes in the new epoch.
+                expect = tenure.epoch;
+                entry.epoch = tenure.epoch;
+                match node.engine.append(std::slice::from_ref(&entry)).await {
+                    Ok(outcomes) if outcomes == [Outcome::Committed] => return Ok(expect),
+                    Ok(_) => continue,
+                    Err(cause) => last_cause = cause,
+                }
+            }
+            Ok(Acquired::Granted(tenure)) => return Err(lost(&entry, tenure.last)),
+            // Our own attempt that timed out has bumped the epoch: go on from it.
+            Ok(Acquired::Refused { epoch, owner })
+                if owner == Some(node.owner) && epoch > expect =>
+            {
+                expect = epoch;
+                continue;
+            }
+            Ok(Acquired::Refused { epoch, .. }) => {
+                return Err(unknown(Error::new(Kind::Fenced { partition, epoch })));
+            }
+            Err(cause) => last_cause = cause,
+        }
+        if matches!(last_cause.kind(), Kind::LogStopped { .. } | Kind::Closed) {
+            break;
+        }
+        tokio::time::sleep(pause).await;
+        pause *= 2;
+    }
+    Err(unknown(last_cause))
+}
+
+fn holds(tenure: &Tenure, entry: &Entry) -> bool {
+    tenure.last == entry.number && tenure.last_hash == entry.hash()
+}
+
+fn lost(entry: &Entry, found: EntryNumber) -> Error {
+    Error::new(Kind::Lost {
+        partition: entry.partition,
+        what: format!(
+            "entry {} was pending, the log ends at {found}",
+            entry.number
+        ),
+    })
+}

@@ -1,0 +1,291 @@
+//! The storage seam: a fenced log with tables beside it.
+//!
+//! Every engine is two things: a commit log, whose acknowledgement is the only
+//! promise, and tables, which are filled from the log behind it. What stands
+//! above this trait (overlay, group commit, snapshots) exists once for all
+//! engines; what stands below it knows nothing of transactions.
+//!
+//! Invariants that `tests/conformance.rs` demands of every engine:
+//!
+//! - An entry is committed only if its epoch is the partition's epoch and its
+//!   number follows the last one. The check is part of the durable write.
+//! - One group may hold entries of many partitions. Each is committed or refused
+//!   by itself; a refused neighbour changes nothing for the others.
+//! - `Committed` means durable. `Unknown` means that only [`Engine::acquire`]
+//!   with the old epoch can tell, by last number and hash.
+//! - `flush` is fenced too, and never makes anything visible that was not
+//!   committed before.
+
+use std::ops::Bound;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use steadfast_core::clock::Timestamp;
+use steadfast_core::id::{EntryNumber, Epoch, Offset, Owner, Partition, Sequence, Stream, Table};
+use tokio::sync::watch;
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::error::Result;
+
+/// What every engine does. All positions and numbers come from the caller.
+#[async_trait]
+pub trait Engine: Send + Sync + 'static {
+    /// Takes a partition: epoch + 1 if its epoch is still `expect` and no other
+    /// live owner has it. A durable barrier: what the answer says stays true.
+    async fn acquire(&self, partition: Partition, owner: Owner, expect: Epoch) -> Result<Acquired>;
+
+    /// Gives a partition up, so that the next owner need not wait for the lease.
+    async fn release(&self, partition: Partition, epoch: Epoch) -> Result<()>;
+
+    /// Keeps an owner alive for `ttl` from now. A lease is a hint: it delays
+    /// other owners, but only the epoch decides what is committed.
+    async fn renew(&self, owner: Owner, ttl: Duration) -> Result<()>;
+
+    /// Writes a group in one durable step and answers per entry, in order. An
+    /// error means that nothing of the group was written or ever will be.
+    async fn append(&self, group: &[Entry]) -> Result<Vec<Outcome>>;
+
+    /// Committed entries from `from` on, dense and in order, until about
+    /// `max_bytes`; empty at the end of the log.
+    async fn replay(
+        &self,
+        partition: Partition,
+        from: EntryNumber,
+        max_bytes: usize,
+    ) -> Result<Vec<Entry>>;
+
+    /// Folds committed changes into the tables and lets the log be trimmed.
+    async fn flush(&self, flush: Flush) -> Result<()>;
+
+    /// A row of the tables; what is not flushed yet is not seen.
+    async fn get(&self, partition: Partition, table: Table, key: &[u8]) -> Result<Option<Bytes>>;
+
+    /// Rows of the tables in key order.
+    async fn scan(&self, partition: Partition, table: Table, range: Scan) -> Result<Vec<Row>>;
+
+    /// Committed batches from the one that holds `from` on, flushed or not, until
+    /// about `max_bytes`, but at least one if there is one.
+    async fn read_events(
+        &self,
+        partition: Partition,
+        stream: Stream,
+        from: Start,
+        max_bytes: usize,
+    ) -> Result<Vec<EventBatch>>;
+
+    /// Writes a cluster record if its version is `expect`; a missing record has
+    /// version 0. Records are never deleted, so no version comes twice.
+    async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<Swap>;
+
+    /// Cluster records whose key starts with `prefix`, in key order.
+    async fn list(&self, prefix: &str) -> Result<Vec<Record>>;
+
+    /// Changes whenever a cluster record or an owner may have changed. Wake-ups
+    /// only, never data.
+    fn watch(&self) -> watch::Receiver<u64>;
+}
+
+/// The answer to [`Engine::acquire`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Acquired {
+    /// The partition is ours, from here on.
+    Granted(Tenure),
+    /// It is not; this is how it stands.
+    Refused { epoch: Epoch, owner: Option<Owner> },
+}
+
+/// Where a new owner finds the partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tenure {
+    /// The epoch that every later call must carry.
+    pub epoch: Epoch,
+    /// The last committed entry.
+    pub last: EntryNumber,
+    /// Its hash, 0 if there is none.
+    pub last_hash: u64,
+    /// Entries up to this one are in the tables; replay the rest.
+    pub flushed: EntryNumber,
+    /// What the last flush left for its successor.
+    pub meta: Bytes,
+}
+
+/// One partition's share of one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub partition: Partition,
+    pub epoch: Epoch,
+    pub number: EntryNumber,
+    /// Transactions, in the encoding of [`crate::body`]; opaque to the engine.
+    pub body: Bytes,
+    /// Event batches, beside the body so that an engine stores them its own way.
+    pub batches: Vec<EventBatch>,
+}
+
+impl Entry {
+    /// Tells whether two entries of one number are the same: over partition,
+    /// number, body and batches, but not the epoch, because an entry that is sent
+    /// again after a doubt carries a newer one.
+    pub fn hash(&self) -> u64 {
+        let mut hash = Xxh3::new();
+        hash.update(&self.partition.0.to_le_bytes());
+        hash.update(&self.number.0.to_le_bytes());
+        hash.update(&(self.body.len() as u64).to_le_bytes());
+        hash.update(&self.body);
+        for batch in &self.batches {
+            hash.update(&batch.checksum().to_le_bytes());
+        }
+        hash.digest()
+    }
+
+    /// Bytes that the entry brings along.
+    pub fn weight(&self) -> usize {
+        self.body.len() + self.batches.iter().map(EventBatch::weight).sum::<usize>()
+    }
+}
+
+/// One publication: `count` events in one blob, one number after the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventBatch {
+    pub stream: Stream,
+    pub first: Sequence,
+    pub offset: Offset,
+    pub count: u32,
+    pub time: Timestamp,
+    pub bytes: Bytes,
+}
+
+/// What a stored batch takes beside its bytes. Part of the stream's arithmetic on
+/// every engine, because an offset is a place: `next = offset + 40 + length`.
+pub const BATCH_HEADER_BYTES: usize = 40;
+
+impl EventBatch {
+    /// The sequence number after the batch's last event.
+    pub fn next(&self) -> Sequence {
+        self.first.plus(self.count)
+    }
+
+    /// The offset after the batch.
+    pub fn end(&self) -> Offset {
+        Offset(self.offset.0 + self.weight() as u64)
+    }
+
+    /// Header and bytes.
+    pub fn weight(&self) -> usize {
+        BATCH_HEADER_BYTES + self.bytes.len()
+    }
+
+    /// CRC32C over everything but the place in a file.
+    pub fn checksum(&self) -> u32 {
+        let mut head = [0; 36];
+        head[..4].copy_from_slice(&self.stream.0.to_le_bytes());
+        head[4..12].copy_from_slice(&self.first.0.to_le_bytes());
+        head[12..20].copy_from_slice(&self.offset.0.to_le_bytes());
+        head[20..24].copy_from_slice(&self.count.to_le_bytes());
+        head[24..32].copy_from_slice(&self.time.0.to_le_bytes());
+        head[32..].copy_from_slice(&(self.bytes.len() as u32).to_le_bytes());
+        crc32c::crc32c_append(crc32c::crc32c(&head), &self.bytes)
+    }
+}
+
+/// What became of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Durable.
+    Committed,
+    /// Refused for good: another epoch, or not the next number.
+    Fenced,
+    /// Durable or not: ask by `acquire` with the old epoch.
+    Unknown,
+}
+
+/// Changes of one partition up to one entry, ready for the tables.
+#[derive(Clone, Debug)]
+pub struct Flush {
+    pub partition: Partition,
+    pub epoch: Epoch,
+    /// The last entry that is covered.
+    pub up_to: EntryNumber,
+    /// Tables that lose all their rows before `rows` are applied.
+    pub clears: Vec<Table>,
+    /// Strictly ascending by table and key; `None` deletes.
+    pub rows: Vec<Change>,
+    /// Events before these numbers are no longer needed.
+    pub trims: Vec<(Stream, Sequence)>,
+    /// For the next owner, in [`Tenure::meta`].
+    pub meta: Bytes,
+}
+
+/// A row as a flush leaves it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    pub table: Table,
+    pub key: Bytes,
+    pub value: Option<Bytes>,
+}
+
+/// A range of keys of one table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scan {
+    pub from: Bound<Bytes>,
+    pub to: Bound<Bytes>,
+    /// Rows at most.
+    pub limit: usize,
+}
+
+impl Scan {
+    /// The whole table, `limit` rows at most.
+    pub fn all(limit: usize) -> Self {
+        Self {
+            from: Bound::Unbounded,
+            to: Bound::Unbounded,
+            limit,
+        }
+    }
+}
+
+/// A key and its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    pub key: Bytes,
+    pub value: Bytes,
+}
+
+/// Where to start reading a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// At the batch that holds this event, or the first one after it.
+    Sequence(Sequence),
+    /// At the batch that holds this byte, or the first one after it.
+    Offset(Offset),
+    /// At the first batch of this time or later.
+    Time(Timestamp),
+}
+
+impl Start {
+    /// Whether the batch ends before this place, so that reading skips it.
+    pub fn is_past(self, batch: &EventBatch) -> bool {
+        match self {
+            Self::Sequence(sequence) => batch.next() <= sequence,
+            Self::Offset(offset) => batch.end() <= offset,
+            Self::Time(time) => batch.time < time,
+        }
+    }
+}
+
+/// The answer to [`Engine::cas`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Swap {
+    /// Written; the record has this version now.
+    Done(u64),
+    /// Somebody was quicker; the record as it stands.
+    Conflict { version: u64, value: Option<Bytes> },
+}
+
+/// A cluster record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    pub key: String,
+    pub version: u64,
+    pub value: Bytes,
+}

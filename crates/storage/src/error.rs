@@ -1,0 +1,228 @@
+//! What can go wrong with stored state.
+//!
+//! Every kind has a stable code and a page in `docs/errors/`. Errors are cheap to
+//! clone, because one failed group answers many callers.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use steadfast_core::error::Code;
+use steadfast_core::id::{Epoch, Owner, Partition};
+
+/// The result of everything in this crate that can fail.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What happened, to what, and underneath it the cause.
+#[derive(Clone, Debug)]
+pub struct Error {
+    kind: Kind,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
+}
+
+/// The kinds of failure; each has its own code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// Another process has the data folder open.
+    FolderInUse { path: PathBuf },
+    /// The data folder was written by a newer version.
+    NewerFormat {
+        path: PathBuf,
+        found: u32,
+        known: u32,
+    },
+    /// Stored bytes are damaged where they must not be.
+    Corrupt {
+        file: PathBuf,
+        offset: u64,
+        what: String,
+    },
+    /// The disk has no room for the write; nothing was written.
+    DiskFull { path: PathBuf },
+    /// The folder or a file in it cannot be written.
+    NotWritable { path: PathBuf },
+    /// A write or sync of the log failed; it takes no more writes.
+    LogStopped { path: PathBuf },
+    /// Another owner has taken the partition.
+    Fenced { partition: Partition, epoch: Epoch },
+    /// Too much is committed but not yet flushed; try again soon.
+    Throttled { unflushed: u64, limit: u64 },
+    /// Something is over its limit.
+    TooLarge {
+        what: &'static str,
+        bytes: usize,
+        limit: usize,
+    },
+    /// The commit may or may not have happened.
+    OutcomeUnknown { partition: Partition },
+    /// The snapshot was held for too long.
+    SnapshotExpired { partition: Partition },
+    /// The store or engine has been closed.
+    Closed,
+    /// A live owner has the partition.
+    Held { partition: Partition, owner: Owner },
+    /// The operating system refused an operation on a file.
+    Io { path: PathBuf, doing: &'static str },
+    /// The folder holds something that Steadfast did not write.
+    ForeignFolder { path: PathBuf },
+    /// Entries that were acknowledged are gone from the engine.
+    Lost { partition: Partition, what: String },
+}
+
+impl Error {
+    /// An error without a cause underneath.
+    pub fn new(kind: Kind) -> Self {
+        Self { kind, source: None }
+    }
+
+    /// An error caused by another.
+    pub fn caused(kind: Kind, source: impl StdError + Send + Sync + 'static) -> Self {
+        Self {
+            kind,
+            source: Some(Arc::new(source)),
+        }
+    }
+
+    /// Sorts a failed file operation into the kind that helps its reader.
+    pub fn io(path: &Path, doing: &'static str, source: io::Error) -> Self {
+        let path = path.to_path_buf();
+        let kind = match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Kind::DiskFull { path },
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                Kind::NotWritable { path }
+            }
+            _ => Kind::Io { path, doing },
+        };
+        Self::caused(kind, source)
+    }
+
+    /// Damage found in a file.
+    pub fn corrupt(file: &Path, offset: u64, what: impl Into<String>) -> Self {
+        Self::new(Kind::Corrupt {
+            file: file.to_path_buf(),
+            offset,
+            what: what.into(),
+        })
+    }
+
+    /// What kind of failure this is.
+    pub fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    /// The stable code, the name of its page in `docs/errors/`.
+    pub fn code(&self) -> Code {
+        Code(match self.kind {
+            Kind::FolderInUse { .. } => "STF-2001",
+            Kind::NewerFormat { .. } => "STF-2002",
+            Kind::Corrupt { .. } => "STF-2003",
+            Kind::DiskFull { .. } => "STF-2004",
+            Kind::NotWritable { .. } => "STF-2005",
+            Kind::LogStopped { .. } => "STF-2006",
+            Kind::Fenced { .. } => "STF-2007",
+            Kind::Throttled { .. } => "STF-2008",
+            Kind::TooLarge { .. } => "STF-2009",
+            Kind::OutcomeUnknown { .. } => "STF-2010",
+            Kind::SnapshotExpired { .. } => "STF-2011",
+            Kind::Closed => "STF-2012",
+            Kind::Held { .. } => "STF-2013",
+            Kind::Io { .. } => "STF-2014",
+            Kind::ForeignFolder { .. } => "STF-2015",
+            Kind::Lost { .. } => "STF-2016",
+        })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code(), self.kind)?;
+        match &self.source {
+            Some(source) => write!(f, " ({source})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FolderInUse { path } => write!(
+                f,
+                "{} is open in another process; stop that process or use another folder",
+                path.display()
+            ),
+            Self::NewerFormat { path, found, known } => write!(
+                f,
+                "{} has format {found}, this version knows up to {known}; use a newer steadfast",
+                path.display()
+            ),
+            Self::Corrupt { file, offset, what } => write!(
+                f,
+                "{} is damaged at byte {offset}: {what}; restore from a backup",
+                file.display()
+            ),
+            Self::DiskFull { path } => write!(
+                f,
+                "no room left for {}; nothing was written, free some space and try again",
+                path.display()
+            ),
+            Self::NotWritable { path } => write!(
+                f,
+                "{} cannot be written; check its owner, its mode and its mount",
+                path.display()
+            ),
+            Self::LogStopped { path } => write!(
+                f,
+                "writing {} failed, so no more writes are taken; check the disk, then restart",
+                path.display()
+            ),
+            Self::Fenced { partition, epoch } => write!(
+                f,
+                "partition {partition} has another owner since epoch {epoch}; ask that owner"
+            ),
+            Self::Throttled { unflushed, limit } => write!(
+                f,
+                "{unflushed} bytes wait to be flushed, the limit is {limit}; try again soon"
+            ),
+            Self::TooLarge { what, bytes, limit } => {
+                write!(f, "{what} has {bytes} bytes, the limit is {limit}")
+            }
+            Self::OutcomeUnknown { partition } => write!(
+                f,
+                "the commit in partition {partition} may or may not have happened; read it again"
+            ),
+            Self::SnapshotExpired { partition } => write!(
+                f,
+                "the snapshot of partition {partition} was held for too long; take a new one"
+            ),
+            Self::Closed => f.write_str("the store is closed"),
+            Self::Held { partition, owner } => write!(
+                f,
+                "partition {partition} is held by node {}; wait until its lease ends",
+                owner.node
+            ),
+            Self::Io { path, doing } => write!(f, "could not {doing} {}", path.display()),
+            Self::ForeignFolder { path } => write!(
+                f,
+                "{} is not empty and not a data folder of Steadfast; use another folder",
+                path.display()
+            ),
+            Self::Lost { partition, what } => write!(
+                f,
+                "acknowledged entries of partition {partition} are gone: {what}"
+            ),
+        }
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match &self.source {
+            Some(source) => Some(source.as_ref()),
+            None => None,
+        }
+    }
+}

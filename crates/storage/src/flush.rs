@@ -1,0 +1,217 @@
+//! The flusher: folds what is committed into the tables.
+//!
+//! It sleeps until the log is over its target, then flushes the partitions with
+//! the oldest entries, several at once, until half the target is left. So an idle
+//! node does no work, and a busy one never keeps more log than its budget.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use parking_lot::Mutex;
+use steadfast_core::clock::Timestamp;
+use steadfast_core::codec::{Malformed, Reader, put_varint};
+use steadfast_core::id::{Lsn, Stream};
+
+use crate::engine::Flush;
+use crate::error::{Error, Kind, Result};
+use crate::ledger::{Shared, State};
+use crate::node::Node;
+use crate::overlay::Generation;
+use crate::snapshot;
+use crate::streams::{Head, decode_heads, encode_heads};
+
+/// The partitions that a node owns.
+pub(crate) type Owned = Mutex<Vec<Weak<Shared>>>;
+
+/// How long the flusher waits before it looks again at what it could not flush.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Flushes whenever the budget asks for it, for ever.
+pub(crate) async fn run(node: Arc<Node>, owned: Arc<Owned>) {
+    loop {
+        node.budget.pressure.notified().await;
+        while node.budget.unflushed() > node.budget.target {
+            if !flush_oldest(&node, &owned).await {
+                // Held up by a snapshot or a full disk: a released snapshot wakes
+                // us at once, anything else after a while.
+                let woken = node.budget.pressure.notified();
+                let _ = tokio::time::timeout(PAUSE, woken).await;
+            }
+        }
+    }
+}
+
+/// Flushes everything that a partition holds.
+pub(crate) async fn flush_all(ledger: &Arc<Shared>) -> Result<()> {
+    while ledger.read().overlay.bytes() > 0 {
+        snapshot::expire(ledger);
+        if !flush(ledger).await? {
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+    Ok(())
+}
+
+/// Flushes the partitions with the oldest entries until half the target is left;
+/// answers whether anything was flushed.
+async fn flush_oldest(node: &Node, owned: &Owned) -> bool {
+    let mut ledgers: Vec<_> = {
+        let mut owned = owned.lock();
+        owned.retain(|ledger| ledger.strong_count() > 0);
+        owned.iter().filter_map(Weak::upgrade).collect()
+    };
+    ledgers.sort_by_cached_key(|ledger| ledger.read().overlay.oldest_group());
+    let mut surplus = node
+        .budget
+        .unflushed()
+        .saturating_sub(node.budget.target / 2);
+    let mut chosen = Vec::new();
+    for ledger in ledgers {
+        snapshot::expire(&ledger);
+        let bytes = ledger.read().overlay.bytes();
+        if bytes > 0 && surplus > 0 {
+            surplus = surplus.saturating_sub(bytes);
+            chosen.push(ledger);
+        }
+    }
+    let done = join_all(chosen.iter().map(flush)).await;
+    let mut progress = false;
+    for (ledger, result) in chosen.iter().zip(done) {
+        match result {
+            Ok(flushed) => progress |= flushed,
+            Err(error) => give_up(ledger, &error),
+        }
+    }
+    progress
+}
+
+/// A flush that failed may be tried again, unless the partition is lost.
+fn give_up(ledger: &Shared, error: &Error) {
+    let partition = ledger.partition;
+    tracing::warn!(%partition, %error, "flush failed");
+    if matches!(error.kind(), Kind::Fenced { .. } | Kind::Closed) {
+        ledger.fail(error.clone());
+    }
+}
+
+/// Flushes the oldest generation of a partition; `false` if there is none that
+/// may go now.
+async fn flush(ledger: &Arc<Shared>) -> Result<bool> {
+    let _one_at_a_time = ledger.flushing.lock().await;
+    ledger.request_seal();
+    let Some(generation) = next_generation(ledger).await? else {
+        return Ok(false);
+    };
+    let (epoch, meta) = {
+        let state = ledger.alive()?;
+        (state.epoch, encode_meta(&state))
+    };
+    let partition = ledger.partition;
+    let folded = Arc::clone(&generation);
+    let flush = blocking(move || {
+        let (clears, rows, trims) = folded.fold();
+        Flush {
+            partition,
+            epoch,
+            up_to: folded.up_to,
+            clears,
+            rows,
+            trims,
+            meta,
+        }
+    });
+    ledger.node.engine.flush(flush.await?).await?;
+    retire(ledger, generation).await?;
+    Ok(true)
+}
+
+/// The oldest sealed generation, once it is durable.
+async fn next_generation(ledger: &Shared) -> Result<Option<Arc<Generation>>> {
+    let mut durable = ledger.durable();
+    loop {
+        {
+            let state = ledger.alive()?;
+            match state.overlay.oldest_sealed() {
+                Some(generation) if generation.last_lsn <= state.durable_lsn => {
+                    let oldest_pin = state.pins.keys().next();
+                    let is_free = oldest_pin.is_none_or(|lsn| *lsn >= generation.last_lsn);
+                    return Ok(is_free.then(|| Arc::clone(generation)));
+                }
+                Some(_) => {}
+                None if state.seal_requested => {}
+                None => return Ok(None),
+            }
+        }
+        durable
+            .changed()
+            .await
+            .map_err(|_| Error::new(Kind::Closed))?;
+    }
+}
+
+/// Moves a flushed generation's rows into the cache and forgets it.
+async fn retire(ledger: &Arc<Shared>, generation: Arc<Generation>) -> Result<()> {
+    let node = Arc::clone(&ledger.node);
+    let version = match generation.has_clears() {
+        true => node.cache.new_version(),
+        false => ledger.read().cache_version,
+    };
+    let bytes = generation.bytes;
+    // The overlay still hides the cache, so nobody sees this half done.
+    blocking(move || {
+        for (row, value) in generation.rows() {
+            node.cache.put(version, row, value);
+        }
+    })
+    .await?;
+    let mut state = ledger.write();
+    if state.overlay.oldest_sealed().is_some() {
+        state.cache_version = version;
+        state.overlay.drop_oldest();
+        ledger.node.budget.free(bytes);
+    }
+    Ok(())
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| Error::caused(Kind::Closed, error))
+}
+
+/// The version of [`encode_meta`].
+const META_FORMAT: u8 = 1;
+
+/// What the next owner must know that is in no row.
+fn encode_meta(state: &State) -> Bytes {
+    let mut out = vec![META_FORMAT];
+    put_varint(&mut out, state.durable_lsn.0);
+    put_varint(&mut out, state.time.0.max(0) as u64);
+    encode_heads(&mut out, state.streams.heads());
+    out.into()
+}
+
+/// Last LSN, last time and heads, as the last flush left them.
+#[derive(Default)]
+pub(crate) struct Meta {
+    pub(crate) lsn: Lsn,
+    pub(crate) time: Timestamp,
+    pub(crate) heads: std::collections::HashMap<Stream, Head>,
+}
+
+pub(crate) fn decode_meta(bytes: Bytes) -> std::result::Result<Meta, Malformed> {
+    if bytes.is_empty() {
+        return Ok(Meta::default());
+    }
+    let mut reader = Reader::new(bytes);
+    if reader.byte()? != META_FORMAT {
+        return Err(Malformed);
+    }
+    Ok(Meta {
+        lsn: Lsn(reader.varint()?),
+        time: Timestamp(i64::try_from(reader.varint()?).map_err(|_| Malformed)?),
+        heads: decode_heads(&mut reader)?,
+    })
+}

@@ -1,0 +1,21 @@
+//! What all partitions of one node share.
+
+use std::sync::Arc;
+
+use steadfast_core::clock::Clock;
+use steadfast_core::id::Owner;
+
+use crate::budget::Budget;
+use crate::cache::RowCache;
+use crate::engine::Engine;
+use crate::streams::TailBudget;
+
+/// The engine, the clock and the budgets of a node.
+pub(crate) struct Node {
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) owner: Owner,
+    pub(crate) budget: Budget,
+    pub(crate) cache: RowCache,
+    pub(crate) tails: Arc<TailBudget>,
+}

@@ -1,0 +1,214 @@
+//! The store: an engine, and all that stands once above it.
+//!
+//! A store belongs to one node. It acquires partitions, commits for all of them
+//! in shared groups, flushes behind them, and gives them up in order.
+
+use std::sync::Arc;
+
+use steadfast_core::clock::{Clock, SystemClock};
+use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition};
+use steadfast_core::limits;
+use tokio::task::JoinHandle;
+
+use crate::body::Body;
+use crate::budget::Budget;
+use crate::cache::RowCache;
+use crate::commit;
+use crate::engine::{Acquired, Engine, Entry, Tenure};
+use crate::error::{Error, Kind, Result};
+use crate::flush::{self, Owned, decode_meta};
+use crate::ledger::{Ledger, Shared, State};
+use crate::node::Node;
+use crate::queue::Queue;
+use crate::streams::{Streams, TailBudget};
+
+/// How a store is set up; every value has a default.
+#[derive(Clone)]
+pub struct Options {
+    /// Who we are.
+    pub owner: Owner,
+    /// Where the time comes from.
+    pub clock: Arc<dyn Clock>,
+    /// Unflushed log bytes at which flushing starts.
+    pub log_target: u64,
+    /// Unflushed log bytes at which writers are throttled.
+    pub log_limit: u64,
+    /// Memory for cached rows.
+    pub row_cache: u64,
+    /// Memory for the tails of event streams.
+    pub event_tail: u64,
+}
+
+impl Options {
+    /// The defaults for a node in one of its lives.
+    pub fn new(owner: Owner) -> Self {
+        Self {
+            owner,
+            clock: Arc::new(SystemClock::new()),
+            log_target: limits::LOG_TARGET_BYTES,
+            log_limit: limits::LOG_LIMIT_BYTES,
+            row_cache: limits::ROW_CACHE_BYTES,
+            event_tail: limits::EVENT_TAIL_BYTES,
+        }
+    }
+}
+
+/// Partitions on one engine, committed in shared groups.
+pub struct Store {
+    node: Arc<Node>,
+    ready: Arc<Queue<Arc<Shared>>>,
+    owned: Arc<Owned>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+/// Log bytes that are read at a time when a partition is loaded.
+const REPLAY_BYTES: usize = 8 * 1024 * 1024;
+
+impl Store {
+    /// Starts a store on the current runtime.
+    pub fn start(engine: Arc<dyn Engine>, options: Options) -> Self {
+        let node = Arc::new(Node {
+            engine,
+            clock: options.clock,
+            owner: options.owner,
+            budget: Budget::new(options.log_target, options.log_limit),
+            cache: RowCache::new(options.row_cache),
+            tails: Arc::new(TailBudget::new(options.event_tail)),
+        });
+        let ready = Arc::new(Queue::new());
+        let owned = Arc::new(Owned::default());
+        let tasks = vec![
+            tokio::spawn(commit::run(Arc::clone(&node), Arc::clone(&ready))),
+            tokio::spawn(flush::run(Arc::clone(&node), Arc::clone(&owned))),
+        ];
+        Self {
+            node,
+            ready,
+            owned,
+            tasks,
+        }
+    }
+
+    /// The engine underneath.
+    pub fn engine(&self) -> &Arc<dyn Engine> {
+        &self.node.engine
+    }
+
+    /// Log bytes that are committed but not yet flushed.
+    pub fn unflushed(&self) -> u64 {
+        self.node.budget.unflushed()
+    }
+
+    /// Takes a partition and loads what is not in its tables yet.
+    pub async fn acquire(&self, partition: Partition) -> Result<Ledger> {
+        let tenure = self.take(partition).await?;
+        let state = self.load(partition, tenure).await?;
+        self.node.budget.add(state.overlay.bytes());
+        let node = Arc::clone(&self.node);
+        let ready = Arc::clone(&self.ready);
+        let shared = Arc::new(Shared::new(partition, node, ready, state));
+        self.owned.lock().push(Arc::downgrade(&shared));
+        Ok(Ledger { shared })
+    }
+
+    /// Flushes a partition and gives it up. Its handles answer `Closed` from then
+    /// on.
+    pub async fn release(&self, ledger: &Ledger) -> Result<()> {
+        let shared = &ledger.shared;
+        flush::flush_all(shared).await?;
+        let epoch = shared.alive()?.epoch;
+        shared.fail(Error::new(Kind::Closed));
+        self.node.engine.release(shared.partition, epoch).await
+    }
+
+    /// Flushes all partitions, so that the next start has nothing to replay.
+    pub async fn flush(&self) -> Result<()> {
+        let owned: Vec<_> = self
+            .owned
+            .lock()
+            .iter()
+            .filter_map(|l| l.upgrade())
+            .collect();
+        let all = owned.iter().map(flush::flush_all);
+        let done = futures_util::future::join_all(all).await;
+        done.into_iter().collect()
+    }
+
+    async fn take(&self, partition: Partition) -> Result<Tenure> {
+        let owner = self.node.owner;
+        let mut expect = Epoch(0);
+        // The first answer tells the epoch; a rival may then still be quicker.
+        for _ in 0..4 {
+            match self.node.engine.acquire(partition, owner, expect).await? {
+                Acquired::Granted(tenure) => return Ok(tenure),
+                Acquired::Refused {
+                    epoch,
+                    owner: Some(owner),
+                } if epoch == expect => {
+                    return Err(Error::new(Kind::Held { partition, owner }));
+                }
+                Acquired::Refused { epoch, .. } => expect = epoch,
+            }
+        }
+        Err(Error::new(Kind::Fenced {
+            partition,
+            epoch: expect,
+        }))
+    }
+
+    async fn load(&self, partition: Partition, tenure: Tenure) -> Result<State> {
+        let node = &self.node;
+        let damaged = |what: &str| {
+            let what = what.to_string();
+            Error::new(Kind::Lost { partition, what })
+        };
+        let meta =
+            decode_meta(tenure.meta).map_err(|_| damaged("the flushed meta is malformed"))?;
+        let mut state = State::new(
+            tenure.epoch,
+            tenure.flushed,
+            meta.lsn.next(),
+            meta.time,
+            Streams::new(meta.heads, Arc::clone(&node.tails)),
+            node.cache.new_version(),
+        );
+        while state.last < tenure.last {
+            let from = state.last.next();
+            let entries = node.engine.replay(partition, from, REPLAY_BYTES).await?;
+            if entries.is_empty() {
+                return Err(damaged(&format!("entry {from} is missing from the log")));
+            }
+            for entry in entries {
+                redo(&mut state, entry, &damaged)?;
+            }
+        }
+        Ok(state)
+    }
+}
+
+fn redo(state: &mut State, entry: Entry, damaged: &dyn Fn(&str) -> Error) -> Result<()> {
+    let expected: EntryNumber = state.last.next();
+    if entry.number != expected {
+        return Err(damaged(&format!(
+            "found entry {} after {}",
+            entry.number, state.last
+        )));
+    }
+    let weight = entry.weight() as u64;
+    let body =
+        Body::decode(entry.body).map_err(|_| damaged(&format!("entry {expected} is malformed")))?;
+    state.replay(expected, &body, entry.batches, weight);
+    Ok(())
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+        let owned = std::mem::take(&mut *self.owned.lock());
+        for ledger in owned.iter().filter_map(std::sync::Weak::upgrade) {
+            ledger.fail(Error::new(Kind::Closed));
+        }
+    }
+}
