@@ -1,1 +1,63 @@
-fn main(){}
+//! The chores of the project, behind `cargo xtask`.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command-line tool"
+)]
+
+mod conformance;
+mod deny;
+mod fuse;
+mod groups;
+mod house;
+mod process;
+mod soak;
+mod test;
+mod tools;
+mod workspace;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use crate::workspace::Workspace;
+
+/// The chores of the project.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Runs every group of tests, or only those named.
+    Test(test::Options),
+    /// Runs the tests of an area's checklist and prints item, test, result.
+    Conformance(conformance::Options),
+    /// Runs one long test.
+    Soak(soak::Options),
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether the chore found everything in order.
+fn run(arguments: Arguments) -> Result<bool> {
+    let workspace = Workspace::find()?;
+    match arguments.command {
+        Chore::Test(options) => test::run(&workspace, &options),
+        Chore::Conformance(options) => conformance::run(&workspace, &options),
+        Chore::Soak(options) => soak::run(&workspace, &options),
+    }
+}

@@ -1,0 +1,77 @@
+//! Runs the tests of one area's checklist.
+
+use std::process::Stdio;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use super::list::{self, Item};
+use super::results::{self, Test};
+use super::verdict;
+use crate::process;
+use crate::workspace::Workspace;
+
+/// Which checklist.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Which area.
+    #[arg(value_parser = names())]
+    area: String,
+}
+
+/// A checklist and the packages whose tests answer it.
+struct Area {
+    name: &'static str,
+    packages: &'static [&'static str],
+}
+
+/// The list of an area is `xtask/conformance/<name>.txt`.
+const AREAS: &[Area] = &[Area {
+    name: "storage",
+    packages: &["steadfast-storage"],
+}];
+
+/// Whether every item has a test and passes.
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<bool> {
+    let area = AREAS
+        .iter()
+        .find(|area| area.name == options.area)
+        .context("no such area")?;
+    let file = format!("xtask/conformance/{}.txt", area.name);
+    let text = std::fs::read_to_string(workspace.root.join(&file))
+        .with_context(|| format!("cannot read {file}"))?;
+    let items = list::parse(&text).with_context(|| file.clone())?;
+    let (tests, clean) = run_tests(workspace, area, &items)?;
+    let verdict = verdict::judge(&items, &tests);
+    println!("{}", verdict.text);
+    if verdict.good && !clean {
+        bail!("cargo test failed, though no item did");
+    }
+    Ok(verdict.good)
+}
+
+fn names() -> Vec<&'static str> {
+    AREAS.iter().map(|area| area.name).collect()
+}
+
+/// What the tests of the items did, and whether cargo was content.
+fn run_tests(workspace: &Workspace, area: &Area, items: &[Item]) -> Result<(Vec<Test>, bool)> {
+    if items.is_empty() {
+        return Ok((Vec::new(), true));
+    }
+    let mut command = workspace.cargo();
+    command.args(["test", "--locked", "--no-fail-fast", "--tests"]);
+    for package in area.packages {
+        command.args(["--package", package]);
+    }
+    command.arg("--");
+    command.args(items.iter().map(|item| format!("{}_", item.id)));
+    eprintln!("$ {}", process::show(&command));
+    let output = command
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot start cargo")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    eprint!("{text}");
+    Ok((results::parse(&text), output.status.success()))
+}

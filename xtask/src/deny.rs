@@ -1,0 +1,51 @@
+//! Runs `cargo deny`, after building it once.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::process;
+use crate::workspace::Workspace;
+
+const VERSION: &str = "0.20.2";
+
+/// Checks licences, banned crates and sources against `deny.toml`.
+///
+/// The database of advisories is on the network: it is asked only if `STEADFAST_ADVISORIES` is set.
+pub(crate) fn check(workspace: &Workspace) -> Result<()> {
+    let program = install(workspace)?;
+    let mut command = Command::new(program);
+    command
+        .current_dir(&workspace.root)
+        .args(["--locked", "check", "bans", "licenses", "sources"]);
+    if std::env::var_os("STEADFAST_ADVISORIES").is_some() {
+        command.arg("advisories");
+    }
+    process::run(&mut command)
+}
+
+fn install(workspace: &Workspace) -> Result<PathBuf> {
+    let tools = workspace.tools();
+    let program = tools.join("bin/cargo-deny");
+    if is_current(&program) {
+        return Ok(program);
+    }
+    // A folder of its own, removed afterwards: nothing else can use what is built there.
+    let build = tools.join("build");
+    let mut command = workspace.cargo();
+    command
+        .args(["install", "cargo-deny", "--version", VERSION, "--locked"])
+        .arg("--root")
+        .arg(&tools)
+        .env("CARGO_TARGET_DIR", &build);
+    process::run(&mut command)?;
+    std::fs::remove_dir_all(&build)
+        .with_context(|| format!("cannot remove {}", build.display()))?;
+    Ok(program)
+}
+
+fn is_current(program: &Path) -> bool {
+    process::output(Command::new(program).arg("--version"))
+        .is_ok_and(|text| text.trim() == format!("cargo-deny {VERSION}"))
+}

@@ -1,0 +1,90 @@
+//! The groups of tests, one row each.
+
+use anyhow::Result;
+
+use crate::workspace::Workspace;
+use crate::{deny, fuse, house, process, tools};
+
+/// A part of `cargo xtask test` that can be run alone.
+pub(crate) struct Group {
+    pub(crate) name: &'static str,
+    pub(crate) purpose: &'static str,
+    pub(crate) run: fn(&Workspace) -> Result<()>,
+}
+
+const fn row(
+    name: &'static str,
+    purpose: &'static str,
+    run: fn(&Workspace) -> Result<()>,
+) -> Group {
+    Group { name, purpose, run }
+}
+
+/// All groups in the order in which they run.
+#[rustfmt::skip]
+pub(crate) const GROUPS: &[Group] = &[
+    row("format", "rustfmt changes nothing", format),
+    row("lints", "clippy has no warning", lints),
+    row("house", "rings, layers, headers, error pages, leftovers", house::check),
+    row("deny", "licences, banned crates, sources", deny::check),
+    row("unit", "unit tests of every crate", unit),
+    row("storage", "conformance, recovery, crash and error tests of the engines", storage),
+    row("harness", "tests of the test harness", harness),
+    row("docs", "examples in the documentation, and its links", docs),
+    row("server", "tests of the binary", server),
+    row("tools", "installs Python, Node, PostgreSQL and the browser, and tries each", tools::check),
+];
+
+fn format(workspace: &Workspace) -> Result<()> {
+    let mut command = workspace.cargo();
+    process::run(command.args(["fmt", "--all", "--", "--check"]))
+}
+
+fn lints(workspace: &Workspace) -> Result<()> {
+    let mut command = workspace.cargo();
+    command.args(["clippy", "--workspace", "--all-targets", "--locked"]);
+    process::run(command.args(["--", "-D", "warnings"]))
+}
+
+fn unit(workspace: &Workspace) -> Result<()> {
+    cargo_test(workspace, &["--workspace", "--lib", "--bins"])
+}
+
+fn storage(workspace: &Workspace) -> Result<()> {
+    fuse::ready()?;
+    integration(workspace, "steadfast-storage")
+}
+
+fn harness(workspace: &Workspace) -> Result<()> {
+    fuse::ready()?;
+    integration(workspace, "steadfast-harness")
+}
+
+fn server(workspace: &Workspace) -> Result<()> {
+    integration(workspace, "steadfast-server")
+}
+
+fn docs(workspace: &Workspace) -> Result<()> {
+    cargo_test(workspace, &["--workspace", "--doc"])?;
+    let mut command = workspace.cargo();
+    command
+        .args(["doc", "--no-deps", "--workspace", "--locked"])
+        .env("RUSTDOCFLAGS", "-D warnings");
+    process::run(&mut command)
+}
+
+/// The tests in a package's `tests` folder; its unit tests belong to the group `unit`.
+fn integration(workspace: &Workspace, package: &str) -> Result<()> {
+    if !workspace.package(package)?.has("test") {
+        println!("{package} has no integration tests yet");
+        return Ok(());
+    }
+    cargo_test(workspace, &["--package", package, "--test", "*"])
+}
+
+/// All tests in scope, also after one has failed.
+fn cargo_test(workspace: &Workspace, scope: &[&str]) -> Result<()> {
+    let mut command = workspace.cargo();
+    command.args(["test", "--locked", "--no-fail-fast"]);
+    process::run(command.args(scope))
+}

@@ -1,0 +1,59 @@
+//! Runs every check of the house and prints what it found.
+
+use anyhow::{Result, bail};
+
+use super::tree::Tree;
+use super::{codes, header, layers, leftovers, paths, ring};
+use crate::workspace::Workspace;
+
+/// A rule and how to find what breaks it.
+struct Rule {
+    name: &'static str,
+    find: fn(&Workspace, &Tree) -> Result<Vec<String>>,
+}
+
+const RULES: &[Rule] = &[
+    Rule {
+        name: "no ring of imports",
+        find: |workspace, _| ring::check(workspace),
+    },
+    Rule {
+        name: "arrows point down",
+        find: |workspace, _| layers::check(workspace),
+    },
+    Rule {
+        name: "files say what they are for",
+        find: |_, tree| header::check(tree),
+    },
+    Rule {
+        name: "every error code has a page",
+        find: |_, tree| codes::check(tree),
+    },
+    Rule {
+        name: "no path of one machine",
+        find: |_, tree| paths::check(tree),
+    },
+    Rule {
+        name: "no leftovers",
+        find: |_, tree| leftovers::check(tree),
+    },
+];
+
+/// Fails if any rule is broken, after printing all that break one.
+pub(crate) fn check(workspace: &Workspace) -> Result<()> {
+    let tree = Tree::tracked(&workspace.root)?;
+    let mut count = 0;
+    for rule in RULES {
+        let findings = (rule.find)(workspace, &tree)?;
+        let result = if findings.is_empty() { "ok" } else { "BROKEN" };
+        println!("{}: {result}", rule.name);
+        for finding in &findings {
+            println!("    {finding}");
+        }
+        count += findings.len();
+    }
+    if count > 0 {
+        bail!("{count} findings");
+    }
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! `cargo xtask soak`: the long tests, one row each.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::workspace::Workspace;
+use crate::{fuse, process};
+
+/// Which long test, and how long.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Which one.
+    #[arg(value_parser = names())]
+    name: String,
+    /// How many seeds a simulation tries.
+    #[arg(long)]
+    seeds: Option<u64>,
+    /// How many rounds a test with real processes makes.
+    #[arg(long)]
+    rounds: Option<u64>,
+    /// Tries this seed only.
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+struct Soak {
+    name: &'static str,
+    package: &'static str,
+    test: &'static str,
+    filter: &'static str,
+    /// The variable that says how much, and how much.
+    amount: (&'static str, u64),
+}
+
+const SOAKS: &[Soak] = &[
+    Soak {
+        name: "simulation",
+        package: "steadfast-storage",
+        test: "recovery",
+        filter: "power_cut",
+        amount: ("STEADFAST_SEEDS", 10_000),
+    },
+    Soak {
+        name: "crash",
+        package: "steadfast-storage",
+        test: "crash",
+        filter: "kill",
+        amount: ("STEADFAST_ROUNDS", 2_000),
+    },
+];
+
+/// Runs the chosen soak; true unless it fails.
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<bool> {
+    let soak = SOAKS
+        .iter()
+        .find(|soak| soak.name == options.name)
+        .context("no such soak")?;
+    fuse::ready()?;
+    exists(workspace, soak)?;
+    let mut command = cargo_test(workspace, soak);
+    command.arg("--nocapture").envs(variables(soak, options));
+    process::run(&mut command)?;
+    Ok(true)
+}
+
+/// Fails if the filter matches no test: libtest would call that a success.
+fn exists(workspace: &Workspace, soak: &Soak) -> Result<()> {
+    let mut command = cargo_test(workspace, soak);
+    command.arg("--list").stderr(Stdio::inherit());
+    if !process::output(&mut command)?.contains(": test") {
+        bail!("no test {} in {}", soak.filter, soak.test);
+    }
+    Ok(())
+}
+
+fn cargo_test(workspace: &Workspace, soak: &Soak) -> Command {
+    let mut command = workspace.cargo();
+    command
+        .args(["test", "--release", "--locked", "--package", soak.package])
+        .args(["--test", soak.test, "--", soak.filter]);
+    command
+}
+
+fn names() -> Vec<&'static str> {
+    SOAKS.iter().map(|soak| soak.name).collect()
+}
+
+/// What the test is told; the row's amount stands unless an option says otherwise.
+fn variables(soak: &Soak, options: &Options) -> Vec<(&'static str, String)> {
+    let given = [
+        ("STEADFAST_SEEDS", options.seeds),
+        ("STEADFAST_ROUNDS", options.rounds),
+        ("STEADFAST_SEED", options.seed),
+    ];
+    let given = given
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)));
+    std::iter::once(soak.amount)
+        .chain(given)
+        .map(|(name, value)| (name, value.to_string()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_override_the_row() {
+        let options = Options {
+            name: "simulation".to_owned(),
+            seeds: Some(7),
+            rounds: None,
+            seed: Some(3),
+        };
+        let found = variables(&SOAKS[0], &options);
+        let expected = [
+            ("STEADFAST_SEEDS", "10000".to_owned()),
+            ("STEADFAST_SEEDS", "7".to_owned()),
+            ("STEADFAST_SEED", "3".to_owned()),
+        ];
+        assert_eq!(found, expected, "the later of two wins");
+    }
+}

@@ -1,0 +1,26 @@
+//! Installs packages of the system, where we may.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::process;
+
+/// Installs a Debian package as root; anybody else is told its name.
+pub(crate) fn install(package: &str) -> Result<()> {
+    if !process::is_root() || process::on_path("apt-get").is_none() {
+        bail!("install the system package `{package}`");
+    }
+    let missing = || format!("the system package `{package}` is missing");
+    process::run(&mut apt(&["update", "--quiet"])).with_context(missing)?;
+    let mut install = apt(&["install", "--yes", "--quiet", "--no-install-recommends"]);
+    process::run(install.arg(package)).with_context(missing)
+}
+
+fn apt(arguments: &[&str]) -> Command {
+    let mut command = Command::new("apt-get");
+    command
+        .args(arguments)
+        .env("DEBIAN_FRONTEND", "noninteractive");
+    command
+}
