@@ -265,10 +265,15 @@ pub enum Start {
 impl Start {
     /// Whether the batch ends before this place, so that reading skips it.
     pub fn is_past(self, batch: &EventBatch) -> bool {
+        self.is_after(batch.next(), batch.end(), batch.time)
+    }
+
+    /// Whether a batch with this end and time lies before this place.
+    pub(crate) fn is_after(self, next: Sequence, end: Offset, time: Timestamp) -> bool {
         match self {
-            Self::Sequence(sequence) => batch.next() <= sequence,
-            Self::Offset(offset) => batch.end() <= offset,
-            Self::Time(time) => batch.time < time,
+            Self::Sequence(sequence) => next <= sequence,
+            Self::Offset(offset) => end <= offset,
+            Self::Time(start) => time < start,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Steadfast's storage: one seam, several engines.
 //!
-//! Below the seam ([`Engine`]) stand the engines: [`memory`] and `local`. Above it
+//! Below the seam ([`Engine`]) stand the engines: [`memory`] and [`local`]. Above it
 //! stand, once for all engines, the [`Store`] with its group commit and flusher,
 //! and one [`Ledger`] per owned partition with its overlay, snapshots and event
 //! streams. Only this crate names a database.
@@ -14,6 +14,7 @@ mod error;
 mod flush;
 mod leases;
 mod ledger;
+pub mod local;
 pub mod memory;
 mod node;
 mod overlay;

@@ -1,0 +1,264 @@
+//! What the local engine knows of its partitions.
+//!
+//! Fences, the index of the unflushed log, the ends of streams, and the cluster
+//! records. It changes only when a group is durable, so whatever is copied from
+//! here into the tables is covered by the log. The table rows of it may be newer
+//! than the place where replay starts; redo is absolute, so that does not matter.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use steadfast_core::clock::Clock;
+use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
+use steadfast_core::id::{EntryNumber, Epoch, Offset, Owner, Partition, Sequence, Stream};
+
+use super::record::{Item, LoggedBatch, LoggedEntry};
+use super::segment::{Position, Segment};
+use crate::engine::Tenure;
+use crate::leases::Leases;
+
+/// All partitions and records of a folder.
+pub(super) struct Control {
+    pub(super) leases: Leases,
+    pub(super) partitions: BTreeMap<Partition, Fence>,
+    pub(super) records: BTreeMap<String, (u64, Bytes)>,
+    /// Records whose rows are older than they are.
+    pub(super) dirty_records: BTreeSet<String>,
+    /// The group that is written next.
+    pub(super) next_group: u64,
+}
+
+/// One partition.
+#[derive(Default)]
+pub(super) struct Fence {
+    pub(super) epoch: Epoch,
+    pub(super) owner: Option<Owner>,
+    pub(super) last: EntryNumber,
+    pub(super) last_hash: u64,
+    pub(super) flushed: EntryNumber,
+    pub(super) meta: Bytes,
+    pub(super) unflushed: VecDeque<Unflushed>,
+    pub(super) streams: HashMap<Stream, Ends>,
+    /// Its row is older than it is.
+    pub(super) is_dirty: bool,
+}
+
+/// An entry that is only in the log.
+#[derive(Clone, Debug)]
+pub(super) struct Unflushed {
+    pub(super) number: EntryNumber,
+    pub(super) group: u64,
+    pub(super) item: Position,
+}
+
+/// One event stream.
+#[derive(Default)]
+pub(super) struct Ends {
+    pub(super) first: Sequence,
+    pub(super) next: Sequence,
+    pub(super) end: Offset,
+    /// Batches whose bytes are only in the log, in order.
+    pub(super) pending: VecDeque<PendingBatch>,
+    pub(super) is_dirty: bool,
+}
+
+/// A batch that still has to be copied to its stream's file.
+#[derive(Clone, Debug)]
+pub(super) struct PendingBatch {
+    pub(super) entry: EntryNumber,
+    pub(super) batch: LoggedBatch,
+    pub(super) bytes: Position,
+}
+
+impl Control {
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            leases: Leases::new(clock),
+            partitions: BTreeMap::new(),
+            records: BTreeMap::new(),
+            dirty_records: BTreeSet::new(),
+            next_group: 1,
+        }
+    }
+
+    /// Applies an item of a durable group. `payload` is where the group's payload
+    /// starts in `segment`, `range` where the item is in it.
+    pub(super) fn apply(
+        &mut self,
+        item: Item,
+        group: u64,
+        segment: &Arc<Segment>,
+        payload: u64,
+        range: std::ops::Range<u32>,
+    ) {
+        match item {
+            Item::Entry(entry) => {
+                let place = Position {
+                    segment: Arc::clone(segment),
+                    at: payload + u64::from(range.start),
+                    length: range.end - range.start,
+                };
+                self.fence(entry.partition)
+                    .entry(entry, group, place, payload);
+            }
+            Item::Acquire {
+                partition,
+                epoch,
+                owner,
+            } => {
+                let fence = self.fence(partition);
+                fence.epoch = epoch;
+                fence.owner = Some(owner);
+                fence.is_dirty = true;
+            }
+            Item::Release { partition, .. } => {
+                let fence = self.fence(partition);
+                fence.owner = None;
+                fence.is_dirty = true;
+            }
+            Item::Record {
+                key,
+                version,
+                value,
+            } => {
+                self.dirty_records.insert(key.clone());
+                self.records.insert(key, (version, value));
+            }
+        }
+    }
+
+    pub(super) fn fence(&mut self, partition: Partition) -> &mut Fence {
+        self.partitions.entry(partition).or_default()
+    }
+
+    /// Takes every row for older than what is here.
+    pub(super) fn make_dirty(&mut self) {
+        for fence in self.partitions.values_mut() {
+            fence.is_dirty = true;
+            for ends in fence.streams.values_mut() {
+                ends.is_dirty = true;
+            }
+        }
+        self.dirty_records = self.records.keys().cloned().collect();
+    }
+
+    /// The first group that is needed after a restart.
+    pub(super) fn mark(&self) -> u64 {
+        let oldest = self.partitions.values();
+        let oldest = oldest.filter_map(|fence| fence.unflushed.front());
+        let oldest = oldest.map(|entry| entry.group).min();
+        oldest.unwrap_or(self.next_group)
+    }
+}
+
+impl Fence {
+    pub(super) fn tenure(&self) -> Tenure {
+        Tenure {
+            epoch: self.epoch,
+            last: self.last,
+            last_hash: self.last_hash,
+            flushed: self.flushed,
+            meta: self.meta.clone(),
+        }
+    }
+
+    /// Forgets what a flush has put into the tables and the streams' files.
+    pub(super) fn flushed(&mut self, up_to: EntryNumber) {
+        self.flushed = self.flushed.max(up_to);
+        while self.unflushed.front().is_some_and(|e| e.number <= up_to) {
+            self.unflushed.pop_front();
+        }
+        for ends in self.streams.values_mut() {
+            while ends.pending.front().is_some_and(|p| p.entry <= up_to) {
+                ends.pending.pop_front();
+            }
+        }
+    }
+
+    fn entry(&mut self, entry: LoggedEntry, group: u64, item: Position, payload: u64) {
+        self.last = entry.number;
+        self.last_hash = entry.hash;
+        self.is_dirty = true;
+        for batch in entry.batches {
+            let ends = self.streams.entry(batch.stream).or_default();
+            ends.next = batch.next();
+            ends.end = batch.end();
+            ends.is_dirty = true;
+            if let Some(place) = batch.inline {
+                let bytes = Position {
+                    segment: Arc::clone(&item.segment),
+                    at: payload + u64::from(place),
+                    length: batch.length,
+                };
+                ends.pending.push_back(PendingBatch {
+                    entry: entry.number,
+                    batch,
+                    bytes,
+                });
+            }
+        }
+        self.unflushed.push_back(Unflushed {
+            number: entry.number,
+            group,
+            item,
+        });
+    }
+
+    /// The partition's row in the tables, once everything up to `flushed` is in.
+    pub(super) fn encode(&self, flushed: EntryNumber, meta: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_varint(&mut out, self.epoch.0);
+        put_varint(&mut out, self.last.0);
+        out.extend_from_slice(&self.last_hash.to_le_bytes());
+        put_varint(&mut out, flushed.0);
+        put_bytes(&mut out, meta);
+        if let Some(owner) = self.owner {
+            put_varint(&mut out, u64::from(owner.node));
+            out.extend_from_slice(&owner.incarnation.to_le_bytes());
+        }
+        out
+    }
+
+    /// Reads what [`Fence::encode`] wrote.
+    pub(super) fn decode(bytes: Bytes) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes);
+        let mut fence = Self {
+            epoch: Epoch(reader.varint()?),
+            last: EntryNumber(reader.varint()?),
+            last_hash: reader.u64_le()?,
+            flushed: EntryNumber(reader.varint()?),
+            meta: reader.bytes()?,
+            ..Self::default()
+        };
+        if !reader.is_empty() {
+            fence.owner = Some(Owner {
+                node: reader.varint_u32()?,
+                incarnation: reader.u128_le()?,
+            });
+        }
+        Ok(fence)
+    }
+}
+
+impl Ends {
+    /// The stream's row in the tables.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_varint(&mut out, self.first.0);
+        put_varint(&mut out, self.next.0);
+        put_varint(&mut out, self.end.0);
+        out
+    }
+
+    /// Reads what [`Ends::encode`] wrote.
+    pub(super) fn decode(bytes: Bytes) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes);
+        Ok(Self {
+            first: Sequence(reader.varint()?),
+            next: Sequence(reader.varint()?),
+            end: Offset(reader.varint()?),
+            ..Self::default()
+        })
+    }
+}

@@ -1,0 +1,291 @@
+//! The local engine behind the seam.
+//!
+//! Two threads do the writing: one the log, one everything behind it. Reads that
+//! may touch the disk run beside the runtime's own threads.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use steadfast_core::clock::{Clock, SystemClock};
+use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition, Stream, Table};
+use steadfast_core::limits;
+use tokio::sync::{oneshot, watch};
+
+use super::control::Control;
+use super::events::EventFiles;
+use super::fold::{self, Order};
+use super::folder::Folder;
+use super::log::{Log, Request};
+use super::read;
+use super::recover::recover;
+use super::spare::Spares;
+use super::tables::{self, Tables};
+use crate::engine::{
+    Acquired, Engine, Entry, EventBatch, Flush, Outcome, Record, Row, Scan, Start, Swap,
+};
+use crate::error::{Error, Kind, Result};
+
+/// How a local engine is set up; every value has a default.
+#[derive(Clone)]
+pub struct Options {
+    /// Where the time comes from.
+    pub clock: Arc<dyn Clock>,
+    /// Size of a file of the commit log.
+    pub log_file_bytes: u64,
+    /// Size of a file of events.
+    pub event_file_bytes: u64,
+    /// Event bytes of one stream in one group from which they bypass the log.
+    pub inline_event_bytes: usize,
+    /// Memory for blocks of the tables.
+    pub block_cache_bytes: u64,
+    /// Make log files ahead of their use and compact behind the answer. Without
+    /// it the order of all disk operations is fixed, as simulations need it.
+    pub background: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            clock: Arc::new(SystemClock::new()),
+            log_file_bytes: 16 * 1024 * 1024,
+            event_file_bytes: 16 * 1024 * 1024,
+            inline_event_bytes: limits::INLINE_EVENT_BYTES,
+            block_cache_bytes: 32 * 1024 * 1024,
+            background: true,
+        }
+    }
+}
+
+/// An engine on a folder of this machine.
+pub struct Local {
+    control: Arc<Mutex<Control>>,
+    events: Arc<EventFiles>,
+    tables: Arc<Tables>,
+    log: Option<Sender<Request>>,
+    orders: Option<Sender<Order>>,
+    threads: Vec<JoinHandle<()>>,
+    wake: watch::Sender<u64>,
+    /// Unlocks the folder, after everything else is gone.
+    _folder: Folder,
+}
+
+impl Local {
+    /// Opens a folder, creating it if need be, and recovers it from whatever
+    /// happened to it.
+    pub fn open(path: &Path, options: &Options) -> Result<Self> {
+        let folder = Folder::open(path)?;
+        let tables = folder.root.join("tables");
+        let tables = Arc::new(Tables::open(&tables, options.block_cache_bytes)?);
+        let log_folder = folder.root.join("log");
+        let clock = Arc::clone(&options.clock);
+        let recovered = recover(&log_folder, folder.salt, &tables, clock)?;
+        let events = folder.root.join("events");
+        let events = Arc::new(EventFiles::new(&events, options.event_file_bytes));
+        let control = Arc::new(Mutex::new(recovered.control));
+        let log = Log {
+            control: Arc::clone(&control),
+            events: Arc::clone(&events),
+            salt: folder.salt,
+            segments: recovered.segments,
+            next_segment: recovered.next_segment,
+            at: recovered.at,
+            previous: recovered.previous,
+            mark: recovered.mark,
+            spares: Spares::new(
+                &log_folder,
+                options.log_file_bytes,
+                recovered.next_slot,
+                recovered.spares,
+                options.background,
+            )?,
+            inline_bytes: options.inline_event_bytes,
+            stopped: None,
+            folder: log_folder,
+        };
+        let mut local = Self {
+            control,
+            events,
+            tables,
+            log: None,
+            orders: None,
+            threads: Vec::new(),
+            wake: watch::channel(0).0,
+            _folder: folder,
+        };
+        local.start(log, !options.background)?;
+        Ok(local)
+    }
+
+    fn start(&mut self, log: Log, in_order: bool) -> Result<()> {
+        let path = log.folder.clone();
+        let failed = |e| Error::io(&path, "start a thread for", e);
+        let (requests, inbox) = channel();
+        let fold = fold::Folder {
+            control: Arc::clone(&self.control),
+            events: Arc::clone(&self.events),
+            tables: Arc::clone(&self.tables),
+            log: requests.clone(),
+            in_order,
+        };
+        self.log = Some(requests);
+        let thread = std::thread::Builder::new().name("steadfast-log".into());
+        let thread = thread.spawn(move || log.run(&inbox)).map_err(failed)?;
+        self.threads.push(thread);
+        let (orders, inbox) = channel();
+        self.orders = Some(orders);
+        let thread = std::thread::Builder::new().name("steadfast-flush".into());
+        let thread = thread.spawn(move || fold.run(&inbox)).map_err(failed)?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Asks the log thread for something and waits for its answer.
+    async fn ask<T>(
+        &self,
+        request: impl FnOnce(oneshot::Sender<Result<T>>) -> Request,
+    ) -> Result<T> {
+        let closed = || Error::new(Kind::Closed);
+        let (reply, answer) = oneshot::channel();
+        let log = self.log.as_ref().ok_or_else(closed)?;
+        log.send(request(reply)).map_err(|_| closed())?;
+        answer.await.map_err(|_| closed())?
+    }
+
+    fn woken(&self) {
+        self.wake.send_modify(|count| *count += 1);
+    }
+}
+
+impl Drop for Local {
+    /// Waits for the threads, so that the folder is quiet when it is unlocked.
+    fn drop(&mut self) {
+        self.orders = None;
+        self.log = None;
+        // The flush thread holds a sender of the log's, so it ends first.
+        while let Some(thread) = self.threads.pop() {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the local engine has panicked");
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Engine for Local {
+    async fn acquire(&self, partition: Partition, owner: Owner, expect: Epoch) -> Result<Acquired> {
+        let acquired = self
+            .ask(|reply| Request::Acquire {
+                partition,
+                owner,
+                expect,
+                reply,
+            })
+            .await?;
+        self.woken();
+        Ok(acquired)
+    }
+
+    async fn release(&self, partition: Partition, epoch: Epoch) -> Result<()> {
+        self.ask(|reply| Request::Release {
+            partition,
+            epoch,
+            reply,
+        })
+        .await?;
+        self.woken();
+        Ok(())
+    }
+
+    async fn renew(&self, owner: Owner, ttl: Duration) -> Result<()> {
+        self.control.lock().leases.renew(owner, ttl);
+        Ok(())
+    }
+
+    async fn append(&self, group: &[Entry]) -> Result<Vec<Outcome>> {
+        let group = group.to_vec();
+        self.ask(|reply| Request::Append(group, reply)).await
+    }
+
+    async fn replay(
+        &self,
+        partition: Partition,
+        from: EntryNumber,
+        max_bytes: usize,
+    ) -> Result<Vec<Entry>> {
+        let (control, events) = (Arc::clone(&self.control), Arc::clone(&self.events));
+        beside(move || read::replay(&control, &events, partition, from, max_bytes)).await
+    }
+
+    async fn flush(&self, flush: Flush) -> Result<()> {
+        let closed = || Error::new(Kind::Closed);
+        let (reply, answer) = oneshot::channel();
+        let orders = self.orders.as_ref().ok_or_else(closed)?;
+        orders.send((flush, reply)).map_err(|_| closed())?;
+        answer.await.map_err(|_| closed())?
+    }
+
+    async fn get(&self, partition: Partition, table: Table, key: &[u8]) -> Result<Option<Bytes>> {
+        let tables = Arc::clone(&self.tables);
+        let key = tables::row_key(partition, table, key);
+        beside(move || tables.get(&key)).await
+    }
+
+    async fn scan(&self, partition: Partition, table: Table, range: Scan) -> Result<Vec<Row>> {
+        let tables = Arc::clone(&self.tables);
+        beside(move || tables.scan(partition, table, &range)).await
+    }
+
+    async fn read_events(
+        &self,
+        partition: Partition,
+        stream: Stream,
+        from: Start,
+        max_bytes: usize,
+    ) -> Result<Vec<EventBatch>> {
+        let (control, events) = (Arc::clone(&self.control), Arc::clone(&self.events));
+        beside(move || read::read_events(&control, &events, partition, stream, from, max_bytes))
+            .await
+    }
+
+    async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<Swap> {
+        let key = key.to_string();
+        let swap = self
+            .ask(|reply| Request::Cas {
+                key,
+                expect,
+                value,
+                reply,
+            })
+            .await?;
+        self.woken();
+        Ok(swap)
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<Record>> {
+        let control = self.control.lock();
+        let found = control.records.range(prefix.to_string()..);
+        let found = found.take_while(|(key, _)| key.starts_with(prefix));
+        let found = found.map(|(key, (version, value))| Record {
+            key: key.clone(),
+            version: *version,
+            value: value.clone(),
+        });
+        Ok(found.collect())
+    }
+
+    fn watch(&self) -> watch::Receiver<u64> {
+        self.wake.subscribe()
+    }
+}
+
+/// Runs what may wait for the disk beside the runtime's own threads.
+async fn beside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| Error::caused(Kind::Closed, error))?
+}

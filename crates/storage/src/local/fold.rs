@@ -1,0 +1,259 @@
+//! The flush thread: folds the log into tables and event files.
+//!
+//! All flushes that wait are done together: event batches are copied to their
+//! files, files are synced, one sorted ingestion brings rows and control state
+//! into the tables, and only then the mark moves in the log. A crash between any
+//! two steps leaves a log that still holds everything, and redo is absolute.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use steadfast_core::id::{Epoch, Partition};
+use tokio::sync::oneshot;
+
+use super::control::{Control, Fence, PendingBatch};
+use super::events::{EventFiles, Touched};
+use super::log::Request;
+use super::tables::{self, Tables};
+use crate::engine::{Change, Flush};
+use crate::error::{Error, Kind, Result};
+
+/// A flush and who waits for it.
+pub(super) type Order = (Flush, oneshot::Sender<Result<()>>);
+
+/// What the flush thread works with.
+pub(super) struct Folder {
+    pub(super) control: Arc<Mutex<Control>>,
+    pub(super) events: Arc<EventFiles>,
+    pub(super) tables: Arc<Tables>,
+    pub(super) log: Sender<Request>,
+    /// Compact before the answer, not after it.
+    pub(super) in_order: bool,
+}
+
+/// Rows for the tables, by full key.
+type Rows = BTreeMap<Bytes, Option<Bytes>>;
+
+impl Folder {
+    /// Serves flushes until all senders are gone.
+    pub(super) fn run(self, orders: &Receiver<Order>) {
+        while let Ok(first) = orders.recv() {
+            let mut batch = vec![first];
+            batch.extend(orders.try_iter());
+            self.serve(batch);
+            if !self.in_order {
+                self.compact();
+            }
+        }
+    }
+
+    fn serve(&self, batch: Vec<Order>) {
+        let (mut flushes, mut waiting) = (Vec::new(), Vec::new());
+        for (flush, reply) in batch {
+            match self.check_fence(flush.partition, flush.epoch) {
+                Ok(()) => {
+                    flushes.push(flush);
+                    waiting.push(reply);
+                }
+                Err(error) => drop(reply.send(Err(error))),
+            }
+        }
+        if flushes.is_empty() {
+            return;
+        }
+        let done = self.fold(&flushes);
+        if self.in_order {
+            self.compact();
+        }
+        for reply in waiting {
+            drop(reply.send(done.clone()));
+        }
+    }
+
+    fn compact(&self) {
+        if let Err(error) = self.tables.compact() {
+            tracing::warn!(%error, "could not compact the tables");
+        }
+    }
+
+    fn check_fence(&self, partition: Partition, epoch: Epoch) -> Result<()> {
+        let found = self.control.lock().fence(partition).epoch;
+        if found == epoch {
+            return Ok(());
+        }
+        let epoch = found;
+        Err(Error::new(Kind::Fenced { partition, epoch }))
+    }
+
+    fn fold(&self, flushes: &[Flush]) -> Result<()> {
+        self.copy_events(flushes)?;
+        let (control_rows, group) = self.control_rows(flushes);
+        let mut partitions: Vec<&Flush> = flushes.iter().collect();
+        partitions.sort_by_key(|flush| (flush.partition, flush.up_to));
+        let mut rows = Vec::new();
+        let mut previous: Option<Partition> = None;
+        for flush in partitions {
+            if previous == Some(flush.partition) || !flush.clears.is_empty() {
+                let mut merged: Rows = rows.drain(..).collect();
+                self.clear(flush, &mut merged)?;
+                merged.extend(flush.rows.iter().map(|c| row(flush.partition, c)));
+                rows.extend(merged);
+            } else {
+                rows.extend(flush.rows.iter().map(|c| row(flush.partition, c)));
+            }
+            previous = Some(flush.partition);
+        }
+        let rows = control_rows.into_iter().chain(rows);
+        self.tables.ingest(rows).inspect_err(|_| {
+            // Nothing of it is in the tables, so all of it has to come again.
+            self.control.lock().make_dirty();
+        })?;
+        let mark = self.forget(flushes, group);
+        let (reply, done) = oneshot::channel();
+        let closed = || Error::new(Kind::Closed);
+        self.log
+            .send(Request::Mark(mark, reply))
+            .map_err(|_| closed())?;
+        done.blocking_recv().map_err(|_| closed())??;
+        self.remove_trimmed(flushes);
+        Ok(())
+    }
+
+    /// Copies batches from the log to their streams' files.
+    fn copy_events(&self, flushes: &[Flush]) -> Result<()> {
+        let mut touched = Touched::default();
+        for flush in flushes {
+            let pending: Vec<(u64, PendingBatch)> = {
+                let control = self.control.lock();
+                let fence = control.partitions.get(&flush.partition);
+                let streams = fence.into_iter().flat_map(|fence| fence.streams.values());
+                let pending = streams.flat_map(|ends| {
+                    let covered = ends.pending.iter().take_while(|p| p.entry <= flush.up_to);
+                    // What was trimmed before a crash is in the log again, but its
+                    // file is gone for good.
+                    let covered = covered.filter(|p| p.batch.next() > ends.first);
+                    covered.map(|pending| (ends.end.0, pending.clone()))
+                });
+                pending.collect()
+            };
+            for (end, pending) in pending {
+                let bytes = pending.bytes.read()?;
+                let path = &pending.bytes.segment.slot.path;
+                let damaged = || Error::corrupt(path, pending.bytes.at, "a batch is damaged");
+                let batch = pending.batch.with_bytes(bytes).ok_or_else(damaged)?;
+                self.events
+                    .write(flush.partition, &batch, end, &mut touched)?;
+            }
+        }
+        self.events.sync(touched)
+    }
+
+    /// Fences, streams and records that have changed, as they will be after this
+    /// flush, and the group up to which that is all there is.
+    fn control_rows(&self, flushes: &[Flush]) -> (Rows, u64) {
+        let mut control = self.control.lock();
+        let mut rows = Rows::new();
+        let group = control.next_group;
+        rows.insert(
+            tables::group_key(),
+            Some(group.to_le_bytes().to_vec().into()),
+        );
+        let Control {
+            partitions,
+            records,
+            dirty_records,
+            ..
+        } = &mut *control;
+        for (partition, fence) in partitions {
+            let flush = newest(flushes, *partition);
+            if flush.is_none() && !fence.is_dirty {
+                continue;
+            }
+            let flushed = flush.map_or(fence.flushed, |flush| flush.up_to.max(fence.flushed));
+            let meta = flush.map_or(&fence.meta, |flush| &flush.meta);
+            let row = fence.encode(flushed, meta);
+            rows.insert(tables::fence_key(*partition), Some(row.into()));
+            fence.is_dirty = false;
+            stream_rows(*partition, fence, flushes, &mut rows);
+        }
+        for key in std::mem::take(dirty_records) {
+            if let Some((version, value)) = records.get(&key) {
+                let row = [version.to_le_bytes().as_slice(), value].concat();
+                rows.insert(tables::record_key(&key), Some(row.into()));
+            }
+        }
+        (rows, group)
+    }
+
+    /// Deletes what a cleared table held.
+    fn clear(&self, flush: &Flush, rows: &mut Rows) -> Result<()> {
+        for table in &flush.clears {
+            let prefix = tables::row_key(flush.partition, *table, &[]);
+            for (_, value) in rows
+                .range_mut(prefix.clone()..)
+                .take_while(|(k, _)| k.starts_with(&prefix))
+            {
+                *value = None;
+            }
+            for key in self.tables.keys(flush.partition, *table)? {
+                rows.insert(key, None);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the flushed entries out of the index; answers the new mark. Groups
+    /// from `group` on are not in the tables' control rows.
+    fn forget(&self, flushes: &[Flush], group: u64) -> u64 {
+        let mut control = self.control.lock();
+        for flush in flushes {
+            let fence = control.fence(flush.partition);
+            fence.flushed(flush.up_to);
+            fence.meta = flush.meta.clone();
+        }
+        control.mark().min(group)
+    }
+
+    fn remove_trimmed(&self, flushes: &[Flush]) {
+        for flush in flushes {
+            for (stream, first) in &flush.trims {
+                let end = {
+                    let mut control = self.control.lock();
+                    let ends = control.fence(flush.partition).streams.get(stream);
+                    ends.map_or(0, |ends| ends.end.0)
+                };
+                self.events.trim(flush.partition, *stream, *first, end);
+            }
+        }
+    }
+}
+
+/// The flush of a partition that goes furthest.
+fn newest(flushes: &[Flush], partition: Partition) -> Option<&Flush> {
+    let own = flushes.iter().filter(|flush| flush.partition == partition);
+    own.max_by_key(|flush| flush.up_to)
+}
+
+fn stream_rows(partition: Partition, fence: &mut Fence, flushes: &[Flush], rows: &mut Rows) {
+    for flush in flushes.iter().filter(|flush| flush.partition == partition) {
+        for (stream, first) in &flush.trims {
+            if let Some(ends) = fence.streams.get_mut(stream) {
+                ends.first = ends.first.max(*first);
+                ends.is_dirty = true;
+            }
+        }
+    }
+    for (stream, ends) in fence.streams.iter_mut().filter(|(_, ends)| ends.is_dirty) {
+        let row = ends.encode();
+        rows.insert(tables::stream_key(partition, *stream), Some(row.into()));
+        ends.is_dirty = false;
+    }
+}
+
+fn row(partition: Partition, change: &Change) -> (Bytes, Option<Bytes>) {
+    let key = tables::row_key(partition, change.table, &change.key);
+    (key, change.value.clone())
+}

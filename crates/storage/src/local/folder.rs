@@ -1,0 +1,127 @@
+//! The data folder: its lock, its format, its layout.
+//!
+//! `LOCK` is held for as long as the engine lives, so a second process cannot
+//! open the folder. `FORMAT` says which version wrote it and carries the salt that
+//! every log record repeats. It is the first thing written, so a folder without it
+//! was never ours.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Kind, Result};
+
+/// The newest format that this version reads and the one that it writes.
+pub(super) const FORMAT: u32 = 1;
+
+const FORMAT_FILE: &str = "FORMAT";
+const LOCK_FILE: &str = "LOCK";
+const DRAFT_FILE: &str = "FORMAT.new";
+
+/// An open data folder.
+pub(super) struct Folder {
+    pub(super) root: PathBuf,
+    /// Tells our log records from anybody else's bytes.
+    pub(super) salt: u64,
+    /// Unlocks when it is closed.
+    _lock: File,
+}
+
+impl Folder {
+    /// Opens a folder, or makes a new one.
+    pub(super) fn open(root: &Path) -> Result<Self> {
+        fs::create_dir_all(root).map_err(|e| Error::io(root, "create", e))?;
+        let root = fs::canonicalize(root).map_err(|e| Error::io(root, "open", e))?;
+        let lock = lock(&root)?;
+        let salt = match read_format(&root)? {
+            Some(salt) => salt,
+            None => create(&root)?,
+        };
+        for name in ["log", "tables", "events"] {
+            let path = root.join(name);
+            fs::create_dir_all(&path).map_err(|e| Error::io(&path, "create", e))?;
+        }
+        sync_folder(&root)?;
+        Ok(Self {
+            root,
+            salt,
+            _lock: lock,
+        })
+    }
+}
+
+/// Makes the names in a folder durable.
+pub(super) fn sync_folder(path: &Path) -> Result<()> {
+    File::open(path)
+        .and_then(|folder| folder.sync_all())
+        .map_err(|e| Error::io(path, "sync", e))
+}
+
+fn lock(root: &Path) -> Result<File> {
+    let path = root.join(LOCK_FILE);
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .map_err(|e| Error::io(&path, "open", e))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Error::new(Kind::FolderInUse {
+            path: root.to_path_buf(),
+        })),
+        Err(TryLockError::Error(e)) => Err(Error::io(&path, "lock", e)),
+    }
+}
+
+fn read_format(root: &Path) -> Result<Option<u64>> {
+    let path = root.join(FORMAT_FILE);
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(Error::io(&path, "read", e)),
+    };
+    let damaged = || Error::corrupt(&path, 0, "not a format of Steadfast");
+    let mut words = text.split_whitespace();
+    if words.next() != Some("steadfast-data") {
+        return Err(damaged());
+    }
+    let found = words.next().and_then(|word| word.parse().ok());
+    let found: u32 = found.ok_or_else(damaged)?;
+    if found > FORMAT {
+        return Err(Error::new(Kind::NewerFormat {
+            path: root.to_path_buf(),
+            found,
+            known: FORMAT,
+        }));
+    }
+    let salt = words
+        .next()
+        .and_then(|word| u64::from_str_radix(word, 16).ok());
+    salt.map(Some).ok_or_else(damaged)
+}
+
+fn create(root: &Path) -> Result<u64> {
+    let entries = fs::read_dir(root).map_err(|e| Error::io(root, "list", e))?;
+    for entry in entries {
+        let name = entry.map_err(|e| Error::io(root, "list", e))?.file_name();
+        if name != LOCK_FILE && name != DRAFT_FILE {
+            let path = root.to_path_buf();
+            return Err(Error::new(Kind::ForeignFolder { path }));
+        }
+    }
+    let salt = fastrand::u64(..);
+    let draft = root.join(DRAFT_FILE);
+    let write = || -> io::Result<()> {
+        let mut file = File::create(&draft)?;
+        writeln!(file, "steadfast-data {FORMAT} {salt:016x}")?;
+        file.sync_all()?;
+        fs::rename(&draft, root.join(FORMAT_FILE))
+    };
+    write().map_err(|e| Error::io(&draft, "write", e))?;
+    sync_folder(root)?;
+    if let Some(parent) = root.parent() {
+        sync_folder(parent)?;
+    }
+    Ok(salt)
+}

@@ -1,0 +1,467 @@
+//! The commit log: one thread writes, syncs and answers.
+//!
+//! Every group is one record, written and synced before the next one is begun. So
+//! at most one record can be torn, and it is the last. The fence is checked here,
+//! by the only thread that writes. A failed write or sync stops the log for good:
+//! what the disk then holds is unknown until the folder is opened again.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition, Stream};
+use tokio::sync::oneshot;
+
+use super::control::Control;
+use super::events::{EventFiles, Touched};
+use super::record::{self, HEADER_BYTES, Header, Item, LoggedBatch, LoggedEntry};
+use super::segment::Segment;
+use super::spare::Spares;
+use crate::engine::{Acquired, Entry, EventBatch, Outcome, Swap};
+use crate::error::{Error, Kind, Result};
+
+/// What the log thread is asked for.
+pub(super) enum Request {
+    Append(Vec<Entry>, oneshot::Sender<Result<Vec<Outcome>>>),
+    Acquire {
+        partition: Partition,
+        owner: Owner,
+        expect: Epoch,
+        reply: oneshot::Sender<Result<Acquired>>,
+    },
+    Release {
+        partition: Partition,
+        epoch: Epoch,
+        reply: oneshot::Sender<Result<()>>,
+    },
+    Cas {
+        key: String,
+        expect: u64,
+        value: Bytes,
+        reply: oneshot::Sender<Result<Swap>>,
+    },
+    /// Tables and event files are synced up to this group.
+    Mark(u64, oneshot::Sender<Result<()>>),
+}
+
+/// The log as its thread has it.
+pub(super) struct Log {
+    pub(super) control: Arc<Mutex<Control>>,
+    pub(super) events: Arc<EventFiles>,
+    pub(super) folder: PathBuf,
+    pub(super) salt: u64,
+    /// Segments that are needed, oldest first; the last one is written.
+    pub(super) segments: VecDeque<InUse>,
+    pub(super) next_segment: u64,
+    /// Where the next record goes in the last segment.
+    pub(super) at: u64,
+    /// The checksum of the last group.
+    pub(super) previous: u32,
+    /// Replay starts here.
+    pub(super) mark: u64,
+    pub(super) spares: Spares,
+    /// Event bytes of one stream in one group from which they bypass the log.
+    pub(super) inline_bytes: usize,
+    pub(super) stopped: Option<Error>,
+}
+
+/// A segment with the last group in it.
+pub(super) struct InUse {
+    pub(super) segment: Arc<Segment>,
+    pub(super) last_group: u64,
+}
+
+/// Why a group is not durable.
+enum Failure {
+    /// Nothing of it was written.
+    Nothing(Error),
+    /// Nobody knows.
+    Doubt(Error),
+}
+
+/// Where a group went.
+struct Written {
+    segment: Arc<Segment>,
+    group: u64,
+    /// Where its payload starts.
+    payload: u64,
+}
+
+impl Log {
+    /// Serves requests until all senders are gone.
+    pub(super) fn run(mut self, requests: &Receiver<Request>) {
+        while let Ok(request) = requests.recv() {
+            self.serve(request);
+        }
+    }
+
+    fn serve(&mut self, request: Request) {
+        // A caller that has gone away does not need its answer.
+        match request {
+            Request::Append(entries, reply) => drop(reply.send(self.append(&entries))),
+            Request::Acquire {
+                partition,
+                owner,
+                expect,
+                reply,
+            } => drop(reply.send(self.acquire(partition, owner, expect))),
+            Request::Release {
+                partition,
+                epoch,
+                reply,
+            } => drop(reply.send(self.release(partition, epoch))),
+            Request::Cas {
+                key,
+                expect,
+                value,
+                reply,
+            } => drop(reply.send(self.cas(key, expect, value))),
+            Request::Mark(mark, reply) => drop(reply.send(self.set_mark(mark))),
+        }
+    }
+
+    fn append(&mut self, entries: &[Entry]) -> Result<Vec<Outcome>> {
+        let outcomes = self.check_fences(entries);
+        let accepted: Vec<&Entry> = entries
+            .iter()
+            .zip(&outcomes)
+            .filter_map(|(entry, outcome)| (*outcome == Outcome::Committed).then_some(entry))
+            .collect();
+        if accepted.is_empty() {
+            return Ok(outcomes);
+        }
+        self.check_stopped()?;
+        match self.write_entries(&accepted) {
+            Ok(()) => Ok(outcomes),
+            Err(Failure::Nothing(error)) => Err(error),
+            Err(Failure::Doubt(error)) => {
+                tracing::error!(%error, "the log has stopped");
+                self.stopped = Some(error);
+                Ok(outcomes.into_iter().map(doubt).collect())
+            }
+        }
+    }
+
+    /// Which entries carry the right epoch and the next number.
+    fn check_fences(&self, entries: &[Entry]) -> Vec<Outcome> {
+        let control = self.control.lock();
+        let mut last: HashMap<Partition, EntryNumber> = HashMap::new();
+        let check = |entry: &Entry| {
+            let Some(fence) = control.partitions.get(&entry.partition) else {
+                return Outcome::Fenced;
+            };
+            let last = last.entry(entry.partition).or_insert(fence.last);
+            if fence.epoch != entry.epoch || last.next() != entry.number {
+                return Outcome::Fenced;
+            }
+            *last = entry.number;
+            Outcome::Committed
+        };
+        entries.iter().map(check).collect()
+    }
+
+    fn write_entries(&mut self, entries: &[&Entry]) -> std::result::Result<(), Failure> {
+        let large = self.write_large_batches(entries)?;
+        let is_inline = |partition, batch: &EventBatch| {
+            let key = (partition, batch.stream);
+            !large.contains_key(&key)
+        };
+        let size: usize = entries.iter().map(|entry| entry.weight() + 64).sum();
+        let mut record = Vec::with_capacity(HEADER_BYTES + size);
+        record.resize(HEADER_BYTES, 0);
+        let mut items = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let start = (record.len() - HEADER_BYTES) as u32;
+            let hash = entry.hash();
+            let places =
+                record::put_entry(&mut record, entry, hash, |b| is_inline(entry.partition, b));
+            let range = start..(record.len() - HEADER_BYTES) as u32;
+            items.push((range, Item::Entry(logged(entry, hash, places))));
+        }
+        let written = match self.write(record) {
+            Ok(written) => written,
+            Err(failure) => {
+                self.take_back(large);
+                return Err(failure);
+            }
+        };
+        self.apply(written, items);
+        Ok(())
+    }
+
+    /// Writes the bytes of large publications to their place in their streams'
+    /// own files, so that they are written once; answers where those streams end
+    /// without them.
+    fn write_large_batches(
+        &mut self,
+        entries: &[&Entry],
+    ) -> std::result::Result<HashMap<(Partition, Stream), u64>, Failure> {
+        let mut bytes: HashMap<(Partition, Stream), (usize, u64)> = HashMap::new();
+        let batches = || {
+            let pairs = entries
+                .iter()
+                .map(|entry| (entry.partition, &entry.batches));
+            pairs.flat_map(|(partition, batches)| batches.iter().map(move |b| (partition, b)))
+        };
+        for (partition, batch) in batches() {
+            let sum = bytes.entry((partition, batch.stream));
+            sum.or_insert((0, batch.offset.0)).0 += batch.weight();
+        }
+        bytes.retain(|_, (sum, _)| *sum >= self.inline_bytes);
+        let large: HashMap<_, _> = bytes
+            .into_iter()
+            .map(|(key, (_, end))| (key, end))
+            .collect();
+        if large.is_empty() {
+            return Ok(large);
+        }
+        let mut touched = Touched::default();
+        for (partition, batch) in batches() {
+            let Some(end) = large.get(&(partition, batch.stream)) else {
+                continue;
+            };
+            let written = self.events.write(partition, batch, *end, &mut touched);
+            if let Err(error) = written {
+                self.take_back(large);
+                return Err(Failure::Nothing(error));
+            }
+        }
+        // After a failed sync the file system may have dropped what it could not
+        // write, so nothing written so far can be trusted to be there.
+        self.events.sync(touched).map_err(Failure::Doubt)?;
+        Ok(large)
+    }
+
+    /// Removes event files that only refused batches have begun.
+    fn take_back(&self, large: HashMap<(Partition, Stream), u64>) {
+        for ((partition, stream), end) in large {
+            self.events.forget_from(partition, stream, end);
+        }
+    }
+
+    fn acquire(&mut self, partition: Partition, owner: Owner, expect: Epoch) -> Result<Acquired> {
+        {
+            let mut control = self.control.lock();
+            let fence = control.fence(partition);
+            let (epoch, holder) = (fence.epoch, fence.owner);
+            if epoch != expect || control.leases.blocks(holder, owner) {
+                return Ok(Acquired::Refused {
+                    epoch,
+                    owner: holder,
+                });
+            }
+        }
+        let epoch = expect.next();
+        self.write_item(
+            |record| record::put_acquire(record, partition, epoch, owner),
+            Item::Acquire {
+                partition,
+                epoch,
+                owner,
+            },
+        )?;
+        Ok(Acquired::Granted(
+            self.control.lock().fence(partition).tenure(),
+        ))
+    }
+
+    fn release(&mut self, partition: Partition, epoch: Epoch) -> Result<()> {
+        let found = self.control.lock().fence(partition).epoch;
+        if found != epoch {
+            return Err(Error::new(Kind::Fenced {
+                partition,
+                epoch: found,
+            }));
+        }
+        self.write_item(
+            |record| record::put_release(record, partition, epoch),
+            Item::Release { partition, epoch },
+        )
+    }
+
+    fn cas(&mut self, key: String, expect: u64, value: Bytes) -> Result<Swap> {
+        let found = self.control.lock().records.get(&key).cloned();
+        let version = found.as_ref().map_or(0, |(version, _)| *version);
+        if version != expect {
+            return Ok(Swap::Conflict {
+                version,
+                value: found.map(|(_, value)| value),
+            });
+        }
+        let version = version + 1;
+        self.write_item(
+            |record| record::put_record(record, &key, version, &value),
+            Item::Record {
+                key: key.clone(),
+                version,
+                value: value.clone(),
+            },
+        )?;
+        Ok(Swap::Done(version))
+    }
+
+    /// Writes the mark into the log; then older segments can be used again.
+    fn set_mark(&mut self, mark: u64) -> Result<()> {
+        self.check_stopped()?;
+        self.mark = mark;
+        let record = vec![0; HEADER_BYTES];
+        let written = self.write(record).map_err(|failure| self.stop(failure))?;
+        self.apply(written, Vec::new());
+        self.recycle();
+        Ok(())
+    }
+
+    fn recycle(&mut self) {
+        while self.segments.len() > 1
+            && self
+                .segments
+                .front()
+                .is_some_and(|s| s.last_group < self.mark)
+        {
+            let Some(oldest) = self.segments.pop_front() else {
+                return;
+            };
+            // Somebody may still read from it: then next time.
+            match Arc::try_unwrap(oldest.segment) {
+                Ok(segment) => self.spares.give(segment.slot),
+                Err(segment) => {
+                    self.segments.push_front(InUse {
+                        segment,
+                        last_group: oldest.last_group,
+                    });
+                    return;
+                }
+            }
+        }
+    }
+
+    fn write_item(&mut self, put: impl FnOnce(&mut Vec<u8>), item: Item) -> Result<()> {
+        self.check_stopped()?;
+        let mut record = vec![0; HEADER_BYTES];
+        put(&mut record);
+        let range = 0..(record.len() - HEADER_BYTES) as u32;
+        let written = self.write(record).map_err(|failure| self.stop(failure))?;
+        self.apply(written, vec![(range, item)]);
+        Ok(())
+    }
+
+    /// Makes a group durable.
+    fn write(&mut self, mut record: Vec<u8>) -> std::result::Result<Written, Failure> {
+        let size = record.len().next_multiple_of(record::ALIGNMENT) as u64;
+        // Room for a mark stays free at the end of every segment, so that a full
+        // disk never keeps old segments from being recycled.
+        let reserve = match record.len() {
+            HEADER_BYTES => 0,
+            _ => HEADER_BYTES as u64,
+        };
+        let segment = self.room_for(size, reserve).map_err(Failure::Nothing)?;
+        let group = self.control.lock().next_group;
+        let header = Header {
+            length: 0,
+            number: group,
+            segment: segment.number,
+            mark: self.mark,
+            salt: self.salt,
+            previous: self.previous,
+            checksum: 0,
+        };
+        let checksum = record::seal(&mut record, header);
+        let file = &segment.slot.file;
+        let done = file.write_all_at(&record, self.at);
+        done.and_then(|()| file.sync_data()).map_err(|e| {
+            let path = segment.slot.path.clone();
+            Failure::Doubt(Error::caused(Kind::LogStopped { path }, e))
+        })?;
+        let payload = self.at + HEADER_BYTES as u64;
+        self.at += size;
+        self.previous = checksum;
+        if let Some(last) = self.segments.back_mut() {
+            last.last_group = group;
+        }
+        Ok(Written {
+            segment,
+            group,
+            payload,
+        })
+    }
+
+    /// The segment that the next record goes to.
+    fn room_for(&mut self, size: u64, reserve: u64) -> Result<Arc<Segment>> {
+        if let Some(last) = self.segments.back()
+            && self.at + size + reserve <= last.segment.slot.size
+        {
+            return Ok(Arc::clone(&last.segment));
+        }
+        let segment = Arc::new(Segment {
+            slot: self.spares.take(size + reserve)?,
+            number: self.next_segment,
+        });
+        self.next_segment += 1;
+        self.at = 0;
+        self.segments.push_back(InUse {
+            segment: Arc::clone(&segment),
+            last_group: 0,
+        });
+        Ok(segment)
+    }
+
+    /// Makes a durable group known.
+    fn apply(&self, written: Written, items: Vec<(std::ops::Range<u32>, Item)>) {
+        let Written {
+            segment,
+            group,
+            payload,
+        } = written;
+        let mut control = self.control.lock();
+        for (range, item) in items {
+            control.apply(item, group, &segment, payload, range);
+        }
+        control.next_group = group + 1;
+    }
+
+    fn stop(&mut self, failure: Failure) -> Error {
+        match failure {
+            Failure::Nothing(error) => error,
+            Failure::Doubt(error) => {
+                tracing::error!(%error, "the log has stopped");
+                self.stopped = Some(error.clone());
+                error
+            }
+        }
+    }
+
+    fn check_stopped(&self) -> Result<()> {
+        match &self.stopped {
+            None => Ok(()),
+            Some(error) => {
+                let path = self.folder.clone();
+                Err(Error::caused(Kind::LogStopped { path }, error.clone()))
+            }
+        }
+    }
+}
+
+fn doubt(outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::Committed => Outcome::Unknown,
+        outcome => outcome,
+    }
+}
+
+fn logged(entry: &Entry, hash: u64, places: Vec<Option<u32>>) -> LoggedEntry {
+    let batches = entry.batches.iter().zip(places);
+    LoggedEntry {
+        partition: entry.partition,
+        epoch: entry.epoch,
+        number: entry.number,
+        hash,
+        body: entry.body.clone(),
+        batches: batches
+            .map(|(batch, inline)| LoggedBatch::new(batch, inline))
+            .collect(),
+    }
+}

@@ -1,0 +1,26 @@
+//! The local engine: one node, one folder, no other process.
+//!
+//! One write-ahead log for all partitions is what is acknowledged; an LSM tree
+//! and files of events are filled from it and rebuilt from it after a crash.
+//!
+//! ```text
+//! FORMAT, LOCK      who wrote the folder, and that we have it
+//! log/000000.log    the commit log: zero-filled once, recycled
+//! tables/           rows and control state
+//! events/P-S/       one folder per stream, one file per segment
+//! ```
+
+mod control;
+mod engine;
+mod events;
+mod fold;
+mod folder;
+mod log;
+mod read;
+mod record;
+mod recover;
+mod segment;
+mod spare;
+mod tables;
+
+pub use engine::{Local, Options};
