@@ -16,7 +16,7 @@ use steadfast_core::id::{Lsn, Stream};
 
 use crate::engine::Flush;
 use crate::error::{Error, Kind, Result};
-use crate::ledger::{Shared, State};
+use crate::ledger::{Ledger, Shared, State};
 use crate::node::Node;
 use crate::overlay::Generation;
 use crate::snapshot;
@@ -27,6 +27,13 @@ pub(crate) type Owned = Mutex<Vec<Weak<Shared>>>;
 
 /// How long the flusher waits before it looks again at what it could not flush.
 const PAUSE: Duration = Duration::from_millis(200);
+
+impl Ledger {
+    /// Brings everything that is durable now into the tables.
+    pub async fn flush(&self) -> Result<()> {
+        flush_all(&self.shared).await
+    }
+}
 
 /// Flushes whenever the budget asks for it, for ever.
 pub(crate) async fn run(node: Arc<Node>, owned: Arc<Owned>) {
@@ -153,16 +160,16 @@ async fn next_generation(ledger: &Shared) -> Result<Option<Arc<Generation>>> {
 
 /// Moves a flushed generation's rows into the cache and forgets it.
 async fn retire(ledger: &Arc<Shared>, generation: Arc<Generation>) -> Result<()> {
-    let node = Arc::clone(&ledger.node);
+    let cache = Arc::clone(&ledger.node.cache);
     let version = match generation.has_clears() {
-        true => node.cache.new_version(),
+        true => cache.new_version(),
         false => ledger.read().cache_version,
     };
     let bytes = generation.bytes;
     // The overlay still hides the cache, so nobody sees this half done.
     blocking(move || {
         for (row, value) in generation.rows() {
-            node.cache.put(version, row, value);
+            cache.put(version, row, value);
         }
     })
     .await?;
@@ -198,7 +205,7 @@ fn encode_meta(state: &State) -> Bytes {
 pub(crate) struct Meta {
     pub(crate) lsn: Lsn,
     pub(crate) time: Timestamp,
-    pub(crate) heads: std::collections::HashMap<Stream, Head>,
+    pub(crate) heads: std::collections::BTreeMap<Stream, Head>,
 }
 
 pub(crate) fn decode_meta(bytes: Bytes) -> std::result::Result<Meta, Malformed> {

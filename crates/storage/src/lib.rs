@@ -12,6 +12,7 @@ mod commit;
 pub mod engine;
 mod error;
 mod flush;
+pub mod hostile;
 mod leases;
 mod ledger;
 pub mod local;

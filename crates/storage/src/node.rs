@@ -16,6 +16,6 @@ pub(crate) struct Node {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) owner: Owner,
     pub(crate) budget: Budget,
-    pub(crate) cache: RowCache,
+    pub(crate) cache: Arc<RowCache>,
     pub(crate) tails: Arc<TailBudget>,
 }

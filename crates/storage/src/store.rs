@@ -72,7 +72,7 @@ impl Store {
             clock: options.clock,
             owner: options.owner,
             budget: Budget::new(options.log_target, options.log_limit),
-            cache: RowCache::new(options.row_cache),
+            cache: Arc::new(RowCache::new(options.row_cache)),
             tails: Arc::new(TailBudget::new(options.event_tail)),
         });
         let ready = Arc::new(Queue::new());
@@ -115,7 +115,7 @@ impl Store {
     /// on.
     pub async fn release(&self, ledger: &Ledger) -> Result<()> {
         let shared = &ledger.shared;
-        flush::flush_all(shared).await?;
+        ledger.flush().await?;
         let epoch = shared.alive()?.epoch;
         shared.fail(Error::new(Kind::Closed));
         self.node.engine.release(shared.partition, epoch).await
@@ -132,6 +132,17 @@ impl Store {
         let all = owned.iter().map(flush::flush_all);
         let done = futures_util::future::join_all(all).await;
         done.into_iter().collect()
+    }
+
+    /// Stops at once: what is not durable yet is not waited for. The engine closes
+    /// when the last ledger is dropped.
+    pub async fn close(mut self) {
+        let tasks = std::mem::take(&mut self.tasks);
+        for task in tasks {
+            task.abort();
+            // It was aborted, or it has panicked and said so.
+            let _ = task.await;
+        }
     }
 
     async fn take(&self, partition: Partition) -> Result<Tenure> {

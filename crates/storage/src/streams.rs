@@ -5,7 +5,7 @@
 //! memory, so that readers that keep up never ask the engine. All partitions of a
 //! node share one budget for it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -35,9 +35,9 @@ pub struct Head {
 #[derive(Debug)]
 pub(crate) struct Streams {
     /// With everything that is on its way to the log.
-    staged: HashMap<Stream, Head>,
+    staged: BTreeMap<Stream, Head>,
     /// What readers may see.
-    durable: HashMap<Stream, Head>,
+    durable: BTreeMap<Stream, Head>,
     tails: HashMap<Stream, VecDeque<EventBatch>>,
     /// Cached batches in the order in which they came in; some may be gone.
     arrivals: VecDeque<(Stream, Sequence)>,
@@ -67,7 +67,7 @@ impl TailBudget {
 }
 
 impl Streams {
-    pub(crate) fn new(heads: HashMap<Stream, Head>, budget: Arc<TailBudget>) -> Self {
+    pub(crate) fn new(heads: BTreeMap<Stream, Head>, budget: Arc<TailBudget>) -> Self {
         Self {
             staged: heads.clone(),
             durable: heads,
@@ -131,7 +131,7 @@ impl Streams {
     }
 
     /// All durable heads.
-    pub(crate) fn heads(&self) -> &HashMap<Stream, Head> {
+    pub(crate) fn heads(&self) -> &BTreeMap<Stream, Head> {
         &self.durable
     }
 
@@ -143,11 +143,12 @@ impl Streams {
         max_bytes: usize,
     ) -> Option<Vec<EventBatch>> {
         let tail = self.tails.get(&stream)?;
-        let skip = tail.partition_point(|batch| from.is_past(batch));
-        let is_first = self.head(stream).map(|head| head.first) >= tail.front().map(|b| b.first);
-        if skip == 0 && !is_first && !starts_at(tail.front()?, from) {
+        let oldest = tail.front()?;
+        let is_whole = self.head(stream)?.first >= oldest.first;
+        if !is_whole && !starts_at(oldest, from) {
             return None;
         }
+        let skip = tail.partition_point(|batch| from.is_past(batch));
         let mut bytes = 0;
         let mut found = Vec::new();
         for batch in tail.iter().skip(skip) {
@@ -208,7 +209,7 @@ impl Drop for Streams {
 }
 
 /// Writes heads for the next owner.
-pub(crate) fn encode_heads(out: &mut Vec<u8>, heads: &HashMap<Stream, Head>) {
+pub(crate) fn encode_heads(out: &mut Vec<u8>, heads: &BTreeMap<Stream, Head>) {
     put_varint(out, heads.len() as u64);
     for (stream, head) in heads {
         put_varint(out, u64::from(stream.0));
@@ -221,9 +222,9 @@ pub(crate) fn encode_heads(out: &mut Vec<u8>, heads: &HashMap<Stream, Head>) {
 }
 
 /// Reads what [`encode_heads`] wrote.
-pub(crate) fn decode_heads(reader: &mut Reader) -> Result<HashMap<Stream, Head>, Malformed> {
+pub(crate) fn decode_heads(reader: &mut Reader) -> Result<BTreeMap<Stream, Head>, Malformed> {
     let count = reader.varint()?;
-    let mut heads = HashMap::new();
+    let mut heads = BTreeMap::new();
     for _ in 0..count {
         let stream = Stream(reader.varint_u32()?);
         let head = Head {

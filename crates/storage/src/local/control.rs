@@ -39,7 +39,7 @@ pub(super) struct Fence {
     pub(super) flushed: EntryNumber,
     pub(super) meta: Bytes,
     pub(super) unflushed: VecDeque<Unflushed>,
-    pub(super) streams: HashMap<Stream, Ends>,
+    pub(super) streams: BTreeMap<Stream, Ends>,
     /// Its row is older than it is.
     pub(super) is_dirty: bool,
 }
@@ -130,6 +130,15 @@ impl Control {
 
     pub(super) fn fence(&mut self, partition: Partition) -> &mut Fence {
         self.partitions.entry(partition).or_default()
+    }
+
+    /// Where every stream ends.
+    pub(super) fn ends(&self) -> HashMap<(Partition, Stream), Offset> {
+        let all = self.partitions.iter();
+        let all =
+            all.flat_map(|(p, fence)| fence.streams.iter().map(move |(s, ends)| (*p, *s, ends)));
+        all.map(|(partition, stream, ends)| ((partition, stream), ends.end))
+            .collect()
     }
 
     /// Takes every row for older than what is here.

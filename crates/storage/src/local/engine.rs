@@ -86,7 +86,8 @@ impl Local {
         let clock = Arc::clone(&options.clock);
         let recovered = recover(&log_folder, folder.salt, &tables, clock)?;
         let events = folder.root.join("events");
-        let events = Arc::new(EventFiles::new(&events, options.event_file_bytes));
+        let ends = recovered.control.ends();
+        let events = Arc::new(EventFiles::new(&events, options.event_file_bytes, ends));
         let control = Arc::new(Mutex::new(recovered.control));
         let log = Log {
             control: Arc::clone(&control),

@@ -18,13 +18,14 @@
 //! 40 bytes
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io;
 use std::ops::Bound;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -46,6 +47,8 @@ const OPEN_FILES: usize = 256;
 pub(super) struct EventFiles {
     root: PathBuf,
     segment_bytes: u64,
+    /// Where each stream ended when the folder was opened.
+    ends: HashMap<(Partition, Stream), Offset>,
     streams: Mutex<HashMap<(Partition, Stream), Arc<StreamFiles>>>,
     open: Cache<PathBuf, Arc<File>>,
 }
@@ -56,6 +59,9 @@ pub(super) struct StreamFiles {
     folder: PathBuf,
     /// Sequence number of each segment's first batch, by its offset.
     segments: Mutex<BTreeMap<u64, u64>>,
+    /// How many segments were created, and how many of their names are durable.
+    created: AtomicU64,
+    synced: AtomicU64,
     /// Where a reader stopped: most go on from there.
     hint: Mutex<(Sequence, Offset)>,
 }
@@ -63,31 +69,42 @@ pub(super) struct StreamFiles {
 /// Files and folders that have to be synced.
 #[derive(Default)]
 pub(super) struct Touched {
-    files: HashMap<PathBuf, Arc<File>>,
-    folders: BTreeSet<PathBuf>,
+    files: BTreeMap<PathBuf, Arc<File>>,
+    /// Streams with new names, and how many segments they had created by then.
+    names: BTreeMap<PathBuf, (Arc<StreamFiles>, u64)>,
 }
 
 impl EventFiles {
-    pub(super) fn new(root: &Path, segment_bytes: u64) -> Self {
+    pub(super) fn new(
+        root: &Path,
+        segment_bytes: u64,
+        ends: HashMap<(Partition, Stream), Offset>,
+    ) -> Self {
         Self {
             root: root.to_path_buf(),
             segment_bytes,
+            ends,
             streams: Mutex::new(HashMap::new()),
             open: Cache::new(OPEN_FILES),
         }
     }
 
-    /// Writes a batch to its place; `end` is where the stream ended before its
-    /// group.
+    /// Writes a batch to its place.
     pub(super) fn write(
         &self,
         partition: Partition,
         batch: &EventBatch,
-        end: u64,
         touched: &mut Touched,
     ) -> Result<()> {
-        let files = self.stream(partition, batch.stream, end)?;
-        let (base, path) = self.place(&files, batch, touched)?;
+        let files = self.stream(partition, batch.stream)?;
+        let (base, path) = self.place(&files, batch)?;
+        // Another thread may have created the segment and not synced its name yet:
+        // whoever needs the bytes needs the name.
+        let created = files.created.load(Ordering::Acquire);
+        if created > files.synced.load(Ordering::Acquire) {
+            let names = (Arc::clone(&files), created);
+            touched.names.insert(files.folder.clone(), names);
+        }
         let file = match touched.files.get(&path) {
             Some(file) => Arc::clone(file),
             None => self.file(&path)?,
@@ -105,42 +122,39 @@ impl EventFiles {
         for (path, file) in touched.files {
             file.sync_data().map_err(|e| Error::io(&path, "sync", e))?;
         }
-        touched
-            .folders
-            .iter()
-            .try_for_each(|path| sync_folder(path))
+        if !touched.names.is_empty() {
+            sync_folder(&self.root)?;
+        }
+        for (path, (files, created)) in touched.names {
+            sync_folder(&path)?;
+            files.synced.fetch_max(created, Ordering::AcqRel);
+        }
+        Ok(())
     }
 
-    /// The files of a stream that ends at `end`. When they are first looked at,
-    /// segments that begin behind the end are removed: their group was never
-    /// committed.
-    pub(super) fn stream(
-        &self,
-        partition: Partition,
-        stream: Stream,
-        end: u64,
-    ) -> Result<Arc<StreamFiles>> {
+    /// The files of a stream. When they are first looked at, segments that begin
+    /// behind the stream's end are removed: their group was never committed.
+    pub(super) fn stream(&self, partition: Partition, stream: Stream) -> Result<Arc<StreamFiles>> {
         let mut streams = self.streams.lock();
         if let Some(files) = streams.get(&(partition, stream)) {
             return Ok(Arc::clone(files));
         }
         let name = format!("{:08x}-{:08x}", partition.0, stream.0);
         let files = Arc::new(StreamFiles::open(partition, self.root.join(name))?);
-        files.forget_from(end);
+        let end = self.ends.get(&(partition, stream)).copied();
+        files.forget_from(end.unwrap_or_default().0)?;
         streams.insert((partition, stream), Arc::clone(&files));
         Ok(files)
     }
 
     /// Removes the segments that begin at or after an offset.
-    pub(super) fn forget_from(&self, partition: Partition, stream: Stream, end: u64) {
-        if let Ok(files) = self.stream(partition, stream, end) {
-            files.forget_from(end);
-        }
+    pub(super) fn forget_from(&self, partition: Partition, stream: Stream, end: u64) -> Result<()> {
+        self.stream(partition, stream)?.forget_from(end)
     }
 
     /// Removes the segments whose events are all before `first`.
-    pub(super) fn trim(&self, partition: Partition, stream: Stream, first: Sequence, end: u64) {
-        if let Ok(files) = self.stream(partition, stream, end) {
+    pub(super) fn trim(&self, partition: Partition, stream: Stream, first: Sequence) {
+        if let Ok(files) = self.stream(partition, stream) {
             files.trim(first);
         }
     }
@@ -156,19 +170,23 @@ impl EventFiles {
         Ok(file)
     }
 
+    fn length(&self, path: &Path) -> Result<u64> {
+        let metadata = self.file(path)?.metadata();
+        Ok(metadata.map_err(|e| Error::io(path, "measure", e))?.len())
+    }
+
     /// The segment that a batch belongs to, created if need be.
-    fn place(
-        &self,
-        files: &StreamFiles,
-        batch: &EventBatch,
-        touched: &mut Touched,
-    ) -> Result<(u64, PathBuf)> {
+    fn place(&self, files: &StreamFiles, batch: &EventBatch) -> Result<(u64, PathBuf)> {
         let offset = batch.offset.0;
         let mut segments = files.segments.lock();
-        let found = segments.range(..=offset).next_back();
-        if let Some((base, first)) = found.filter(|(base, _)| offset - **base < self.segment_bytes)
-        {
-            return Ok((*base, files.path(*base, *first)));
+        if let Some((base, first)) = segments.range(..=offset).next_back() {
+            let path = files.path(*base, *first);
+            // A full segment still takes batches that belong before others that
+            // it has already: whoever looks for those will look here.
+            let has_room = offset - base < self.segment_bytes;
+            if has_room || self.length(&path)? > offset - base {
+                return Ok((*base, path));
+            }
         }
         let path = files.path(offset, batch.first.0);
         let create = || -> io::Result<()> {
@@ -177,8 +195,7 @@ impl EventFiles {
         };
         create().map_err(|e| Error::io(&path, "create", e))?;
         self.open.remove(&path);
-        touched.folders.insert(self.root.clone());
-        touched.folders.insert(files.folder.clone());
+        files.created.fetch_add(1, Ordering::AcqRel);
         segments.insert(offset, batch.first.0);
         Ok((offset, path))
     }
@@ -205,6 +222,8 @@ impl StreamFiles {
             partition,
             folder,
             segments: Mutex::new(segments),
+            created: AtomicU64::new(0),
+            synced: AtomicU64::new(0),
             hint: Mutex::new((Sequence::default(), Offset::default())),
         })
     }
@@ -263,10 +282,17 @@ impl StreamFiles {
         })
     }
 
-    fn forget_from(&self, end: u64) {
+    /// Durably, because a segment that came back would hide the batches that are
+    /// written in its place from now on.
+    fn forget_from(&self, end: u64) -> Result<()> {
         let mut segments = self.segments.lock();
-        for (base, first) in segments.split_off(&end) {
-            remove(&self.path(base, first));
+        let forgotten = segments.split_off(&end);
+        for (base, first) in &forgotten {
+            remove(&self.path(*base, *first));
+        }
+        match forgotten.is_empty() {
+            true => Ok(()),
+            false => sync_folder(&self.folder),
         }
     }
 

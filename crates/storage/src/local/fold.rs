@@ -126,26 +126,22 @@ impl Folder {
     fn copy_events(&self, flushes: &[Flush]) -> Result<()> {
         let mut touched = Touched::default();
         for flush in flushes {
-            let pending: Vec<(u64, PendingBatch)> = {
+            let pending: Vec<PendingBatch> = {
                 let control = self.control.lock();
                 let fence = control.partitions.get(&flush.partition);
                 let streams = fence.into_iter().flat_map(|fence| fence.streams.values());
                 let pending = streams.flat_map(|ends| {
                     let covered = ends.pending.iter().take_while(|p| p.entry <= flush.up_to);
-                    // What was trimmed before a crash is in the log again, but its
-                    // file is gone for good.
-                    let covered = covered.filter(|p| p.batch.next() > ends.first);
-                    covered.map(|pending| (ends.end.0, pending.clone()))
+                    covered.cloned()
                 });
                 pending.collect()
             };
-            for (end, pending) in pending {
+            for pending in pending {
                 let bytes = pending.bytes.read()?;
                 let path = &pending.bytes.segment.slot.path;
                 let damaged = || Error::corrupt(path, pending.bytes.at, "a batch is damaged");
                 let batch = pending.batch.with_bytes(bytes).ok_or_else(damaged)?;
-                self.events
-                    .write(flush.partition, &batch, end, &mut touched)?;
+                self.events.write(flush.partition, &batch, &mut touched)?;
             }
         }
         self.events.sync(touched)
@@ -220,12 +216,7 @@ impl Folder {
     fn remove_trimmed(&self, flushes: &[Flush]) {
         for flush in flushes {
             for (stream, first) in &flush.trims {
-                let end = {
-                    let mut control = self.control.lock();
-                    let ends = control.fence(flush.partition).streams.get(stream);
-                    ends.map_or(0, |ends| ends.end.0)
-                };
-                self.events.trim(flush.partition, *stream, *first, end);
+                self.events.trim(flush.partition, *stream, *first);
             }
         }
     }

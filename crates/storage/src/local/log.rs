@@ -5,7 +5,7 @@
 //! by the only thread that writes. A failed write or sync stops the log for good:
 //! what the disk then holds is unknown until the folder is opened again.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -184,10 +184,9 @@ impl Log {
         }
         let written = match self.write(record) {
             Ok(written) => written,
-            Err(failure) => {
-                self.take_back(large);
-                return Err(failure);
-            }
+            Err(Failure::Nothing(error)) => return Err(self.take_back(large, error)),
+            // The record may be there, and then it needs its events.
+            Err(doubt) => return Err(doubt),
         };
         self.apply(written, items);
         Ok(())
@@ -199,8 +198,8 @@ impl Log {
     fn write_large_batches(
         &mut self,
         entries: &[&Entry],
-    ) -> std::result::Result<HashMap<(Partition, Stream), u64>, Failure> {
-        let mut bytes: HashMap<(Partition, Stream), (usize, u64)> = HashMap::new();
+    ) -> std::result::Result<BTreeMap<(Partition, Stream), u64>, Failure> {
+        let mut bytes: BTreeMap<(Partition, Stream), (usize, u64)> = BTreeMap::new();
         let batches = || {
             let pairs = entries
                 .iter()
@@ -212,7 +211,7 @@ impl Log {
             sum.or_insert((0, batch.offset.0)).0 += batch.weight();
         }
         bytes.retain(|_, (sum, _)| *sum >= self.inline_bytes);
-        let large: HashMap<_, _> = bytes
+        let large: BTreeMap<_, _> = bytes
             .into_iter()
             .map(|(key, (_, end))| (key, end))
             .collect();
@@ -221,13 +220,11 @@ impl Log {
         }
         let mut touched = Touched::default();
         for (partition, batch) in batches() {
-            let Some(end) = large.get(&(partition, batch.stream)) else {
+            if !large.contains_key(&(partition, batch.stream)) {
                 continue;
-            };
-            let written = self.events.write(partition, batch, *end, &mut touched);
-            if let Err(error) = written {
-                self.take_back(large);
-                return Err(Failure::Nothing(error));
+            }
+            if let Err(error) = self.events.write(partition, batch, &mut touched) {
+                return Err(self.take_back(large, error));
             }
         }
         // After a failed sync the file system may have dropped what it could not
@@ -237,10 +234,13 @@ impl Log {
     }
 
     /// Removes event files that only refused batches have begun.
-    fn take_back(&self, large: HashMap<(Partition, Stream), u64>) {
+    fn take_back(&self, large: BTreeMap<(Partition, Stream), u64>, error: Error) -> Failure {
         for ((partition, stream), end) in large {
-            self.events.forget_from(partition, stream, end);
+            if let Err(error) = self.events.forget_from(partition, stream, end) {
+                return Failure::Doubt(error);
+            }
         }
+        Failure::Nothing(error)
     }
 
     fn acquire(&mut self, partition: Partition, owner: Owner, expect: Epoch) -> Result<Acquired> {

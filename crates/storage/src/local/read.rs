@@ -68,7 +68,7 @@ fn read_entry(events: &EventFiles, entry: &Unflushed) -> Result<Entry> {
         let content = match batch.inline {
             Some(place) => bytes.slice(place as usize..(place + batch.length) as usize),
             None => {
-                let files = events.stream(partition, batch.stream, batch.end().0)?;
+                let files = events.stream(partition, batch.stream)?;
                 let mut window = Window::new(events, &files, 0);
                 window.batch(batch.offset, true)?.1
             }
@@ -171,7 +171,7 @@ fn plan(
         None => ends.end,
     };
     Ok(Some(Plan {
-        files: events.stream(partition, stream, ends.end.0)?,
+        files: events.stream(partition, stream)?,
         skip_to: skip_to.map(|p| p.batch.end()),
         pending,
         end,

@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use steadfast_core::clock::Clock;
-use steadfast_core::id::EntryNumber;
 
 use super::control::{Control, Ends, Fence};
 use super::log::InUse;
@@ -204,6 +203,7 @@ impl Recovered {
             });
         }
         self.control.next_group = expected.unwrap_or(1);
+        self.sync_tail()?;
         self.settle(log)
     }
 
@@ -265,24 +265,32 @@ impl Recovered {
         Ok(())
     }
 
-    /// What is still in the log counts as unflushed, whatever the tables say.
+    /// A process that was killed may have written its last group without syncing
+    /// it. From here on we act on that group, so it has to be durable.
+    fn sync_tail(&self) -> Result<()> {
+        let Some(last) = self.segments.back() else {
+            return Ok(());
+        };
+        let slot = &last.segment.slot;
+        let synced = slot.file.sync_data();
+        synced.map_err(|e| Error::io(&slot.path, "sync", e))
+    }
+
+    /// Forgets what the tables have already; the rest must follow it densely. The
+    /// mark may lie behind a partition's own flushes, because it is one for all.
     fn settle(&mut self, log: &Path) -> Result<()> {
         for (partition, fence) in &mut self.control.partitions {
-            let Some(oldest) = fence.unflushed.front() else {
-                if fence.flushed != fence.last {
-                    let what = format!("entries of partition {partition} are missing");
-                    return Err(Error::corrupt(log, 0, what));
-                }
-                continue;
+            fence.flushed(fence.flushed);
+            let rest = fence.unflushed.front().map(|entry| entry.number);
+            let is_dense = match rest {
+                Some(number) => number == fence.flushed.next(),
+                None => fence.last == fence.flushed,
             };
-            if oldest.number > fence.flushed.next() {
-                let what = format!(
-                    "entry {} of partition {partition} is missing",
-                    fence.flushed.next()
-                );
+            if !is_dense {
+                let missing = fence.flushed.next();
+                let what = format!("entry {missing} of partition {partition} is missing");
                 return Err(Error::corrupt(log, 0, what));
             }
-            fence.flushed = EntryNumber(oldest.number.0 - 1);
         }
         Ok(())
     }

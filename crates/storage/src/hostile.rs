@@ -1,0 +1,231 @@
+//! The hostile engine: every promise of the seam, nothing more.
+//!
+//! It stands in front of another engine and does whatever the seam allows: delay,
+//! `Unknown` that was or was not applied, an acquire whose answer is lost, a full
+//! disk, a rival that takes a partition in the middle of a group and writes to it.
+//! All of it comes from one seed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use fastrand::Rng;
+use parking_lot::Mutex;
+use steadfast_core::id::{EntryNumber, Epoch, Lsn, Owner, Partition, Stream, Table};
+use tokio::sync::watch;
+
+use crate::body::Body;
+use crate::engine::{
+    Acquired, Engine, Entry, EventBatch, Flush, Outcome, Record, Row, Scan, Start, Swap,
+};
+use crate::error::{Error, Kind, Result};
+
+/// How often each fault strikes, in percent of the calls it applies to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    /// Let other tasks run first.
+    pub delay: u8,
+    /// Answer `Unknown` although the entry was committed.
+    pub unknown_applied: u8,
+    /// Answer `Unknown` although the entry was not committed.
+    pub unknown_dropped: u8,
+    /// Refuse a whole group, as a full disk does.
+    pub refused: u8,
+    /// Lose the answer of an acquire that succeeded.
+    pub lost_acquire: u8,
+    /// Let a rival take one partition of a group, and often write to it.
+    pub rival: u8,
+}
+
+impl Faults {
+    /// All faults, each often enough to meet the others.
+    pub fn all() -> Self {
+        Self {
+            delay: 30,
+            unknown_applied: 8,
+            unknown_dropped: 8,
+            refused: 5,
+            lost_acquire: 15,
+            rival: 4,
+        }
+    }
+}
+
+/// An engine that is as unkind as it may be.
+pub struct Hostile {
+    inner: Arc<dyn Engine>,
+    faults: Faults,
+    rng: Mutex<Rng>,
+}
+
+/// The rival that takes partitions away.
+pub const RIVAL: Owner = Owner {
+    node: u32::MAX,
+    incarnation: 1,
+};
+
+impl Hostile {
+    /// Stands in front of `inner`.
+    pub fn new(inner: Arc<dyn Engine>, faults: Faults, seed: u64) -> Self {
+        Self {
+            inner,
+            faults,
+            rng: Mutex::new(Rng::with_seed(seed)),
+        }
+    }
+
+    fn strikes(&self, percent: u8) -> bool {
+        self.rng.lock().u8(0..100) < percent
+    }
+
+    async fn delay(&self) {
+        while self.strikes(self.faults.delay) {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Takes one partition of the group, and half the time writes to it.
+    async fn intrude(&self, group: &[Entry]) -> Result<()> {
+        if group.is_empty() || !self.strikes(self.faults.rival) {
+            return Ok(());
+        }
+        let victim = self.rng.lock().usize(0..group.len());
+        let (partition, epoch) = (group[victim].partition, group[victim].epoch);
+        let taken = self.inner.acquire(partition, RIVAL, epoch).await?;
+        let Acquired::Granted(tenure) = taken else {
+            return Ok(());
+        };
+        if self.strikes(50) {
+            let entry = empty_entry(partition, tenure.epoch, tenure.last.next());
+            self.inner.append(&[entry]).await?;
+        }
+        if self.strikes(50) {
+            self.inner.release(partition, tenure.epoch).await?;
+        }
+        Ok(())
+    }
+}
+
+/// An entry without transactions: nothing changes but the number.
+fn empty_entry(partition: Partition, epoch: Epoch, number: EntryNumber) -> Entry {
+    let body = Body {
+        first_lsn: Lsn(1),
+        ..Body::default()
+    };
+    Entry {
+        partition,
+        epoch,
+        number,
+        body: body.encode(),
+        batches: Vec::new(),
+    }
+}
+
+#[async_trait]
+impl Engine for Hostile {
+    async fn acquire(&self, partition: Partition, owner: Owner, expect: Epoch) -> Result<Acquired> {
+        self.delay().await;
+        let acquired = self.inner.acquire(partition, owner, expect).await?;
+        if self.strikes(self.faults.lost_acquire) {
+            return Err(Error::new(Kind::Io {
+                path: "the answer".into(),
+                doing: "receive",
+            }));
+        }
+        Ok(acquired)
+    }
+
+    async fn release(&self, partition: Partition, epoch: Epoch) -> Result<()> {
+        self.delay().await;
+        self.inner.release(partition, epoch).await
+    }
+
+    async fn renew(&self, owner: Owner, ttl: Duration) -> Result<()> {
+        self.inner.renew(owner, ttl).await
+    }
+
+    async fn append(&self, group: &[Entry]) -> Result<Vec<Outcome>> {
+        self.delay().await;
+        if self.strikes(self.faults.refused) {
+            let path = "the hostile disk".into();
+            return Err(Error::new(Kind::DiskFull { path }));
+        }
+        self.intrude(group).await?;
+        let mut passed = Vec::new();
+        let is_dropped: Vec<bool> = group
+            .iter()
+            .map(|entry| {
+                let is_dropped = self.strikes(self.faults.unknown_dropped);
+                if !is_dropped {
+                    passed.push(entry.clone());
+                }
+                is_dropped
+            })
+            .collect();
+        let mut outcomes = self.inner.append(&passed).await?.into_iter();
+        self.delay().await;
+        let answer = |is_dropped: &bool| match is_dropped {
+            true => Outcome::Unknown,
+            false => match outcomes.next() {
+                Some(Outcome::Committed) if self.strikes(self.faults.unknown_applied) => {
+                    Outcome::Unknown
+                }
+                Some(outcome) => outcome,
+                None => Outcome::Unknown,
+            },
+        };
+        Ok(is_dropped.iter().map(answer).collect())
+    }
+
+    async fn replay(
+        &self,
+        partition: Partition,
+        from: EntryNumber,
+        max_bytes: usize,
+    ) -> Result<Vec<Entry>> {
+        self.delay().await;
+        self.inner.replay(partition, from, max_bytes).await
+    }
+
+    async fn flush(&self, flush: Flush) -> Result<()> {
+        self.delay().await;
+        self.inner.flush(flush).await
+    }
+
+    async fn get(&self, partition: Partition, table: Table, key: &[u8]) -> Result<Option<Bytes>> {
+        self.delay().await;
+        self.inner.get(partition, table, key).await
+    }
+
+    async fn scan(&self, partition: Partition, table: Table, range: Scan) -> Result<Vec<Row>> {
+        self.delay().await;
+        self.inner.scan(partition, table, range).await
+    }
+
+    async fn read_events(
+        &self,
+        partition: Partition,
+        stream: Stream,
+        from: Start,
+        max_bytes: usize,
+    ) -> Result<Vec<EventBatch>> {
+        self.delay().await;
+        self.inner
+            .read_events(partition, stream, from, max_bytes)
+            .await
+    }
+
+    async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<Swap> {
+        self.delay().await;
+        self.inner.cas(key, expect, value).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<Record>> {
+        self.inner.list(prefix).await
+    }
+
+    fn watch(&self) -> watch::Receiver<u64> {
+        self.inner.watch()
+    }
+}
