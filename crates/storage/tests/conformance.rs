@@ -104,6 +104,7 @@ suite! {
     seam_19_partitions_and_tables_stay_apart
     seam_20_one_owner_wins
     seam_21_large_entries_are_taken
+    seam_22_a_takeover_during_a_flush_replays_all
 }
 
 const P: Partition = Partition(1);
@@ -702,4 +703,48 @@ async fn seam_21_large_entries_are_taken(subject: Subject) {
     );
     let found = engine.replay(P, EntryNumber(1), usize::MAX).await.unwrap();
     assert_eq!(found[0], large);
+}
+
+async fn seam_22_a_takeover_during_a_flush_replays_all(subject: Subject) {
+    let engine = &subject.engine;
+    let mut tenure = acquire(&**engine, P, WE, 0).await;
+    for round in 0..50 {
+        for _ in 0..3 {
+            let number = tenure.last.next();
+            let mut sent = entry(P, tenure.epoch.0, number.0, "b");
+            let first = Sequence(number.0 - 1);
+            sent.batches.push(EventBatch {
+                stream: S,
+                first,
+                offset: Offset(first.0 * 2040),
+                count: 1,
+                time: Timestamp(1),
+                bytes: vec![round; 2000].into(),
+            });
+            assert_eq!(append(&**engine, &[sent]).await, [Outcome::Committed]);
+            tenure.last = number;
+        }
+        let mut order = flush(P, tenure.epoch.0, tenure.last.0, &[("k", Some("v"))]);
+        order.trims.push((S, Sequence(tenure.last.0)));
+        let flushing = tokio::spawn({
+            let engine = Arc::clone(engine);
+            async move { engine.flush(order).await }
+        });
+        for _ in 0..round % 7 {
+            tokio::task::yield_now().await;
+        }
+        tenure = acquire(&**engine, P, WE, tenure.epoch.0).await;
+        let rest = engine
+            .replay(P, tenure.flushed.next(), usize::MAX)
+            .await
+            .unwrap();
+        let numbers: Vec<_> = rest.iter().map(|entry| entry.number.0).collect();
+        let expected: Vec<_> = (tenure.flushed.0 + 1..=tenure.last.0).collect();
+        assert_eq!(numbers, expected, "round {round}");
+        // It came before the takeover, or it is fenced.
+        match flushing.await.unwrap() {
+            Ok(()) => assert_eq!(tenure.flushed, tenure.last, "round {round}"),
+            Err(error) => assert!(matches!(error.kind(), Kind::Fenced { .. }), "{error}"),
+        }
+    }
 }

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use steadfast_core::id::{Epoch, Partition};
+use steadfast_core::id::Partition;
 use tokio::sync::oneshot;
 
 use super::control::{Control, Fence, PendingBatch};
@@ -53,7 +53,7 @@ impl Folder {
     fn serve(&self, batch: Vec<Order>) {
         let (mut flushes, mut waiting) = (Vec::new(), Vec::new());
         for (flush, reply) in batch {
-            match self.check_fence(flush.partition, flush.epoch) {
+            match self.check_fence(&flush) {
                 Ok(()) => {
                     flushes.push(flush);
                     waiting.push(reply);
@@ -68,8 +68,11 @@ impl Folder {
         if self.in_order {
             self.compact();
         }
-        for reply in waiting {
-            drop(reply.send(done.clone()));
+        for (flush, reply) in flushes.iter().zip(waiting) {
+            // A partition that was taken meanwhile is fenced, although its rows are
+            // in the tables: its new owner replays the same changes.
+            let done = done.clone().and_then(|()| self.check_fence(flush));
+            drop(reply.send(done));
         }
     }
 
@@ -79,13 +82,13 @@ impl Folder {
         }
     }
 
-    fn check_fence(&self, partition: Partition, epoch: Epoch) -> Result<()> {
-        let found = self.control.lock().fence(partition).epoch;
-        if found == epoch {
-            return Ok(());
+    fn check_fence(&self, flush: &Flush) -> Result<()> {
+        let partition = flush.partition;
+        let epoch = self.control.lock().fence(partition).epoch;
+        match epoch == flush.epoch {
+            true => Ok(()),
+            false => Err(Error::new(Kind::Fenced { partition, epoch })),
         }
-        let epoch = found;
-        Err(Error::new(Kind::Fenced { partition, epoch }))
     }
 
     fn fold(&self, flushes: &[Flush]) -> Result<()> {
@@ -111,14 +114,14 @@ impl Folder {
             // Nothing of it is in the tables, so all of it has to come again.
             self.control.lock().make_dirty();
         })?;
-        let mark = self.forget(flushes, group);
+        let (mark, flushes) = self.forget(flushes, group);
         let (reply, done) = oneshot::channel();
         let closed = || Error::new(Kind::Closed);
         self.log
             .send(Request::Mark(mark, reply))
             .map_err(|_| closed())?;
         done.blocking_recv().map_err(|_| closed())??;
-        self.remove_trimmed(flushes);
+        self.remove_trimmed(&flushes);
         Ok(())
     }
 
@@ -201,19 +204,25 @@ impl Folder {
         Ok(())
     }
 
-    /// Takes the flushed entries out of the index; answers the new mark. Groups
-    /// from `group` on are not in the tables' control rows.
-    fn forget(&self, flushes: &[Flush], group: u64) -> u64 {
+    /// Takes the flushed entries out of the index; answers the new mark and which
+    /// flushes counted. A new owner was told what to replay, so of a partition that
+    /// was taken meanwhile nothing is taken away. Groups from `group` on are not in
+    /// the tables' control rows.
+    fn forget<'a>(&self, flushes: &'a [Flush], group: u64) -> (u64, Vec<&'a Flush>) {
         let mut control = self.control.lock();
+        let mut counted = Vec::new();
         for flush in flushes {
             let fence = control.fence(flush.partition);
-            fence.flushed(flush.up_to);
-            fence.meta = flush.meta.clone();
+            if fence.epoch == flush.epoch {
+                fence.flushed(flush.up_to);
+                fence.meta = flush.meta.clone();
+                counted.push(flush);
+            }
         }
-        control.mark().min(group)
+        (control.mark().min(group), counted)
     }
 
-    fn remove_trimmed(&self, flushes: &[Flush]) {
+    fn remove_trimmed(&self, flushes: &[&Flush]) {
         for flush in flushes {
             for (stream, first) in &flush.trims {
                 self.events.trim(flush.partition, *stream, *first);
