@@ -1,1 +1,13 @@
-//! Placeholder.
+//! Load generators and peers behind `steadfast bench`.
+//!
+//! Every area measures the machine's limit, a peer where one is at hand, and
+//! Steadfast in one run, several times in turn, and reports medians: machines are
+//! noisy, and only what was measured side by side can be compared.
+
+mod disk;
+mod machine;
+mod process;
+pub mod report;
+mod samples;
+mod stopwatch;
+pub mod storage;

@@ -11,11 +11,17 @@ pub const KEY_BYTES: usize = 4 * 1024;
 /// Largest transaction that a service may commit.
 pub const TRANSACTION_BYTES: usize = 32 * 1024 * 1024;
 
-/// Bytes after which a group is closed; a larger entry travels alone.
+/// Bytes after which a group is closed.
 pub const GROUP_BYTES: usize = 4 * 1024 * 1024;
+
+/// An entry that is larger travels alone, so that its neighbours need not wait.
+pub const LONE_ENTRY_BYTES: usize = 1024 * 1024;
 
 /// Largest event batch.
 pub const EVENT_BATCH_BYTES: usize = 16 * 1024 * 1024;
+
+/// How fast a flush writes at most, in bytes per second.
+pub const FLUSH_RATE_BYTES: u64 = 128 * 1024 * 1024;
 
 /// Unflushed log bytes of a node at which flushing starts.
 pub const LOG_TARGET_BYTES: u64 = 64 * 1024 * 1024;

@@ -1,4 +1,4 @@
-//! Group commit: one append under way, the next one collecting.
+//! Group commit: one append under way, the next collecting.
 //!
 //! There is no timer: a lone transaction is sent at once, and whatever arrives
 //! meanwhile shares the next append. An entry whose outcome is unknown is resolved
@@ -42,8 +42,15 @@ fn collect(ready: &Queue<Arc<Shared>>, group: u64) -> Vec<Closed> {
         let Some(ledger) = ready.pop() else {
             break;
         };
+        if !entries.is_empty() && ledger.pending_bytes() > limits::LONE_ENTRY_BYTES {
+            again.push(ledger);
+            break;
+        }
         if let Some(closed) = ledger.close_entry(group, limits::GROUP_BYTES) {
             bytes += closed.entry.weight();
+            if bytes > limits::LONE_ENTRY_BYTES && entries.is_empty() {
+                bytes = limits::GROUP_BYTES;
+            }
             if closed.more {
                 again.push(ledger);
             }

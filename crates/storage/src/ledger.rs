@@ -91,6 +91,7 @@ pub(crate) struct State {
     /// Cached rows of older versions are never found again.
     pub(crate) cache_version: u64,
     pending: VecDeque<Pending>,
+    pending_bytes: usize,
     waiters: VecDeque<(Lsn, oneshot::Sender<Result<()>>)>,
     /// In the committer's queue.
     queued: bool,
@@ -328,13 +329,15 @@ impl Shared {
         let stage = |publication| state.streams.stage(publication, time);
         let batches: Vec<_> = writes.publications.into_iter().map(stage).collect();
         let places = batches.iter().map(place).collect();
-        state.pending.push_back(Pending {
+        let pending = Pending {
             lsn,
             time,
             transaction,
             batches,
             trims,
-        });
+        };
+        state.pending_bytes += pending.weight();
+        state.pending.push_back(pending);
         if !state.queued {
             state.queued = true;
             self.ready.push(Arc::clone(self));
@@ -360,6 +363,7 @@ impl Shared {
                 body.first_lsn = next.lsn;
             }
             bytes += weight;
+            state.pending_bytes -= weight;
             body.time = next.time;
             body.transactions.push(next.transaction);
             batches.extend(next.batches);
@@ -391,6 +395,11 @@ impl Shared {
             state.overlay.seal(last);
         }
         Some(closed)
+    }
+
+    /// How large the entry is that is being collected.
+    pub(crate) fn pending_bytes(&self) -> usize {
+        self.state.read().pending_bytes
     }
 
     /// Shows a committed entry to durable readers.
@@ -425,6 +434,7 @@ impl Shared {
         state.overlay.roll_back(durable, last);
         state.streams.roll_back();
         state.pending.clear();
+        state.pending_bytes = 0;
         let waiters = std::mem::take(&mut state.waiters);
         drop(state);
         answer(waiters, error);
@@ -434,6 +444,7 @@ impl Shared {
     pub(crate) fn fail(&self, error: Error) {
         let mut state = self.state.write();
         state.pending.clear();
+        state.pending_bytes = 0;
         let waiters = std::mem::take(&mut state.waiters);
         self.node.budget.free(state.overlay.bytes());
         state.overlay = Overlay::default();
@@ -527,6 +538,7 @@ impl State {
             pins: Pins::new(),
             cache_version,
             pending: VecDeque::new(),
+            pending_bytes: 0,
             waiters: VecDeque::new(),
             queued: false,
             seal_requested: false,
@@ -568,7 +580,9 @@ impl State {
         for operation in operations(bytes) {
             let operation = operation.expect("encoded by us or checked when decoded");
             if let Operation::Trim(stream, first, offset) = operation {
-                self.streams.stage_trim(stream, first, offset);
+                if !self.streams.stage_trim(stream, first, offset) {
+                    continue;
+                }
                 trims.push((stream, first, offset));
             }
             self.overlay.apply(lsn, operation, durable, pins);

@@ -43,7 +43,7 @@ pub(crate) struct Overlay {
 pub(crate) struct Generation {
     rows: BTreeMap<RowKey, Versions>,
     clears: BTreeMap<Table, Vec<Lsn>>,
-    trims: BTreeMap<Stream, Sequence>,
+    trims: Vec<(Lsn, Stream, Sequence)>,
     /// The last entry whose writes are here; set when sealed.
     pub(crate) up_to: EntryNumber,
     pub(crate) last_lsn: Lsn,
@@ -86,10 +86,7 @@ impl Overlay {
             Operation::Put(row, value) => active.set(row, lsn, Some(value), durable, pins),
             Operation::Delete(row) => active.set(row, lsn, None, durable, pins),
             Operation::Clear(table) => active.clear(table, lsn),
-            Operation::Trim(stream, first, _) => {
-                let known = active.trims.entry(stream).or_default();
-                *known = first.max(*known);
-            }
+            Operation::Trim(stream, first, _) => active.trims.push((lsn, stream, first)),
         }
     }
 
@@ -205,8 +202,13 @@ impl Generation {
             let value = versions.newest.value.clone();
             rows.push(Change { table, key, value });
         }
-        let trims = self.trims.iter().map(|(s, first)| (*s, *first)).collect();
-        (self.clears.keys().copied().collect(), rows, trims)
+        let mut trims = BTreeMap::new();
+        for (_, stream, first) in &self.trims {
+            let known: &mut Sequence = trims.entry(*stream).or_default();
+            *known = (*known).max(*first);
+        }
+        let clears = self.clears.keys().copied().collect();
+        (clears, rows, trims.into_iter().collect())
     }
 
     /// Rows with their newest values, for the cache.
@@ -323,6 +325,7 @@ impl Generation {
             clears.retain(|lsn| *lsn <= to);
         }
         self.clears.retain(|_, clears| !clears.is_empty());
+        self.trims.retain(|(lsn, ..)| *lsn <= to);
         self.last_lsn = self.last_lsn.min(to);
     }
 }

@@ -106,7 +106,13 @@ impl Snapshot {
 
     fn check(&self) -> Result<()> {
         let partition = self.ledger.partition;
-        if self.pin.expired.load(Ordering::Acquire) {
+        let age = self
+            .ledger
+            .node
+            .clock
+            .monotonic()
+            .saturating_sub(self.pin.since);
+        if age > limits::SNAPSHOT_AGE || self.pin.expired.load(Ordering::Acquire) {
             return Err(Error::new(Kind::SnapshotExpired { partition }));
         }
         self.ledger.alive().map(drop)

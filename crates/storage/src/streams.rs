@@ -93,9 +93,10 @@ impl Streams {
         batch
     }
 
-    /// Moves the beginning of a stream, never back and never past its end.
-    pub(crate) fn stage_trim(&mut self, stream: Stream, first: Sequence, offset: Offset) {
-        trim(self.staged.entry(stream).or_default(), first, offset);
+    /// Moves the beginning of a stream, never back and never past its end; answers
+    /// whether it moved.
+    pub(crate) fn stage_trim(&mut self, stream: Stream, first: Sequence, offset: Offset) -> bool {
+        trim(self.staged.entry(stream).or_default(), first, offset)
     }
 
     /// Shows a batch to readers and keeps it in the tail.
@@ -245,11 +246,13 @@ fn advance(head: &mut Head, batch: &EventBatch) {
     head.time = batch.time;
 }
 
-fn trim(head: &mut Head, first: Sequence, offset: Offset) {
-    if first > head.first && first <= head.next {
+fn trim(head: &mut Head, first: Sequence, offset: Offset) -> bool {
+    let is_inside = first > head.first && first <= head.next;
+    if is_inside {
         head.first = first;
         head.first_offset = offset;
     }
+    is_inside
 }
 
 /// Whether nothing before the batch can belong to the range.

@@ -161,6 +161,7 @@ impl World {
             inline_event_bytes: [200, 1000, 4000][self.rng.usize(0..3)],
             block_cache_bytes: 64 * 1024,
             background: self.concurrent,
+            ..local::Options::default()
         };
         let engine = Local::open(&path.join("data"), &options)?;
         let owner = Owner {

@@ -97,8 +97,11 @@ impl Volume {
         }
     }
 
-    pub(super) fn open(&mut self, inode: Inode) -> Result<(), Errno> {
+    pub(super) fn open(&mut self, inode: Inode, is_writing: bool) -> Result<(), Errno> {
         self.view()?;
+        if is_writing && self.faults.read_only {
+            return Err(Errno::EROFS);
+        }
         self.tree.node_mut(inode)?.handles += 1;
         Ok(())
     }

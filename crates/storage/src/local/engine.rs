@@ -44,6 +44,8 @@ pub struct Options {
     pub inline_event_bytes: usize,
     /// Memory for blocks of the tables.
     pub block_cache_bytes: u64,
+    /// How fast a flush writes at most, in bytes per second.
+    pub flush_rate_bytes: u64,
     /// Make log files ahead of their use and compact behind the answer. Without
     /// it the order of all disk operations is fixed, as simulations need it.
     pub background: bool,
@@ -57,6 +59,7 @@ impl Default for Options {
             event_file_bytes: 16 * 1024 * 1024,
             inline_event_bytes: limits::INLINE_EVENT_BYTES,
             block_cache_bytes: 32 * 1024 * 1024,
+            flush_rate_bytes: limits::FLUSH_RATE_BYTES,
             background: true,
         }
     }
@@ -119,11 +122,11 @@ impl Local {
             wake: watch::channel(0).0,
             _folder: folder,
         };
-        local.start(log, !options.background)?;
+        local.start(log, options)?;
         Ok(local)
     }
 
-    fn start(&mut self, log: Log, in_order: bool) -> Result<()> {
+    fn start(&mut self, log: Log, options: &Options) -> Result<()> {
         let path = log.folder.clone();
         let failed = |e| Error::io(&path, "start a thread for", e);
         let (requests, inbox) = channel();
@@ -132,7 +135,8 @@ impl Local {
             events: Arc::clone(&self.events),
             tables: Arc::clone(&self.tables),
             log: requests.clone(),
-            in_order,
+            in_order: !options.background,
+            rate: options.flush_rate_bytes,
         };
         self.log = Some(requests);
         let thread = std::thread::Builder::new().name("steadfast-log".into());

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -32,6 +33,32 @@ pub(super) struct Folder {
     pub(super) log: Sender<Request>,
     /// Compact before the answer, not after it.
     pub(super) in_order: bool,
+    /// Bytes per second at most.
+    pub(super) rate: u64,
+}
+
+/// Spreads writing out, so that it does not hold up the log's syncs.
+struct Pace {
+    rate: u64,
+    written: usize,
+}
+
+impl Pace {
+    /// Written in one go.
+    const STEP: usize = 1024 * 1024;
+
+    fn new(rate: u64) -> Self {
+        Self { rate, written: 0 }
+    }
+
+    fn wrote(&mut self, bytes: usize) {
+        self.written += bytes;
+        if self.written >= Self::STEP {
+            let seconds = self.written as f64 / self.rate as f64;
+            std::thread::sleep(Duration::from_secs_f64(seconds));
+            self.written = 0;
+        }
+    }
 }
 
 /// Rows for the tables, by full key.
@@ -110,7 +137,9 @@ impl Folder {
             previous = Some(flush.partition);
         }
         let rows = control_rows.into_iter().chain(rows);
-        self.tables.ingest(rows).inspect_err(|_| {
+        let mut pace = Pace::new(self.rate);
+        let ingested = self.tables.ingest(rows, |bytes| pace.wrote(bytes));
+        ingested.inspect_err(|_| {
             // Nothing of it is in the tables, so all of it has to come again.
             self.control.lock().make_dirty();
         })?;

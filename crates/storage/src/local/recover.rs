@@ -63,8 +63,13 @@ pub(super) fn recover(
         let start = first_needed(&candidates, recovered.mark, log)?;
         spares.extend(candidates.drain(..start).map(|candidate| candidate.slot));
     }
-    recovered.spares = spares;
     recovered.read(candidates, salt, log)?;
+    for spare in &spares {
+        // Its first record may be torn, but nothing can have followed a torn one.
+        let newest = recovered.next_segment - 1;
+        check_tail(spare, 0, salt, |header| header.segment > newest)?;
+    }
+    recovered.spares = spares;
     recovered.check_complete(covered, log)?;
     Ok(recovered)
 }
@@ -103,9 +108,8 @@ fn list_slots(log: &Path, salt: u64) -> Result<(Vec<Candidate>, Vec<Slot>, u64)>
     let mut paths = Vec::new();
     for entry in fs::read_dir(log).map_err(|e| Error::io(log, "list", e))? {
         let path = entry.map_err(|e| Error::io(log, "list", e))?.path();
-        let id = path
-            .file_stem()
-            .and_then(|stem| stem.to_str()?.parse::<u64>().ok());
+        let name = path.file_name().and_then(|name| name.to_str());
+        let id = name.and_then(|name| name.strip_suffix(".log")?.parse::<u64>().ok());
         if let Some(id) = id {
             paths.push((id, path));
         }
@@ -194,7 +198,9 @@ impl Recovered {
                     return Err(Error::corrupt(&segment.slot.path, next, what));
                 }
                 Some(_) => {}
-                None => check_tail(&segment, next, group, salt)?,
+                None => check_tail(&segment.slot, next, salt, |header| {
+                    header.segment == segment.number && header.number > group
+                })?,
             }
             self.at = next;
             self.segments.push_back(InUse {
@@ -309,10 +315,9 @@ impl Recovered {
     }
 }
 
-/// Refuses a log whose bad record is not its last.
-fn check_tail(segment: &Segment, from: u64, expected: u64, salt: u64) -> Result<()> {
+/// Refuses a log whose bad record is not its last: a later one is behind `from`.
+fn check_tail(slot: &Slot, from: u64, salt: u64, is_later: impl Fn(&Header) -> bool) -> Result<()> {
     const CHUNK: usize = 1024 * 1024;
-    let slot = &segment.slot;
     let mut at = from;
     while at + HEADER_BYTES as u64 <= slot.size {
         let length = CHUNK.min((slot.size - at) as usize);
@@ -322,11 +327,8 @@ fn check_tail(segment: &Segment, from: u64, expected: u64, salt: u64) -> Result<
                 continue;
             }
             let found = read_record(slot, at + place as u64, salt)?;
-            let is_later = found.is_some_and(|(header, _)| {
-                header.segment == segment.number && header.number > expected
-            });
-            if is_later {
-                let what = format!("group {expected} is damaged, later ones are valid");
+            if let Some((header, _)) = found.filter(|(header, _)| is_later(header)) {
+                let what = format!("a group before group {} is damaged", header.number);
                 return Err(Error::corrupt(&slot.path, from, what));
             }
         }

@@ -128,10 +128,16 @@ impl Tables {
     }
 
     /// Adds rows, strictly ascending by key, all or none of them, durably.
-    pub(super) fn ingest(&self, rows: impl Iterator<Item = (Bytes, Option<Bytes>)>) -> Result<()> {
+    /// `pace` is told how many bytes were written and may take its time.
+    pub(super) fn ingest(
+        &self,
+        rows: impl Iterator<Item = (Bytes, Option<Bytes>)>,
+        mut pace: impl FnMut(usize),
+    ) -> Result<()> {
         let fail = |e| failed(&self.path, "write", e);
         let mut ingestion = self.tree.ingestion().map_err(fail)?;
         for (key, value) in rows {
+            pace(key.len() + value.as_ref().map_or(0, Bytes::len));
             match value {
                 Some(value) => ingestion.write(key, value),
                 None => ingestion.write_tombstone(key),

@@ -1,0 +1,92 @@
+//! Many writers: how well they share a sync, next to the peer.
+//!
+//! Both sides start with the same keys in their tables and keep their folders
+//! over all rounds, so that flushes and compactions are part of what is measured.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::load::{ROW_BYTES, fill_keys, put_for};
+use super::peer::Peer;
+use super::session::{Session, options};
+use super::settings::Settings;
+use super::written::Written;
+use crate::process::settle;
+use crate::report::{Bound, Report};
+
+pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
+    let folder = settings.temporary()?;
+    let session = Session::open(&folder.path().join("data"), options())?;
+    fill_keys(&session, settings.keys)?;
+    session.flush()?;
+    let mut peer = Peer::open(&folder.path().join("peer"))?;
+    peer.fill(settings.keys)?;
+    for _ in 0..settings.rounds {
+        compare(settings, &session, &mut peer, 64, 16.0, report)?;
+        compare(settings, &session, &mut peer, 1000, 200.0, report)?;
+    }
+    drop(peer);
+    measure_written(settings, &session, folder.path(), report)
+}
+
+/// One round: we first, because the peer gets groups of the size that we had.
+fn compare(
+    settings: &Settings,
+    session: &Session,
+    peer: &mut Peer,
+    writers: u64,
+    per_sync_goal: f64,
+    report: &mut Report,
+) -> Result<()> {
+    settle()?;
+    let mut ours = put_for(session, writers, settings.keys, settings.duration)?;
+    settle()?;
+    let group = ours.commits_per_sync().round().max(1.0) as u64;
+    let mut theirs = peer.put_for(group, settings.keys, settings.duration)?;
+
+    let per_sync = ours.commits_per_sync();
+    let rates = (ours.commits_per_s(), theirs.commits_per_s);
+    let slowest = (
+        ours.latencies.percentile_us(99.0),
+        theirs.latencies.percentile_us(99.0),
+    );
+    let goals = &mut report.goals;
+    let name = format!("commits_per_sync_{writers}_writers");
+    let bound = Bound::AtLeast(per_sync_goal);
+    goals.record(name, "commits", bound, per_sync);
+    let name = format!("commits_per_s_over_fjall_{writers}_writers");
+    let bound = Bound::AtLeast(1.0);
+    goals.record(name, "ratio", bound, rates.0 / rates.1);
+    let name = format!("commit_p99_over_fjall_{writers}_writers");
+    let bound = Bound::AtMost(0.5);
+    goals.record(name, "ratio", bound, slowest.0 / slowest.1);
+
+    let mut figure = |name: &str, value| {
+        let name = format!("{name}_{writers}_writers");
+        report.figures.record(name, value);
+    };
+    figure("commits_per_s", rates.0);
+    figure("fjall_commits_per_s", rates.1);
+    figure("commit_p50_us", ours.latencies.percentile_us(50.0));
+    figure("commit_p99_us", slowest.0);
+    figure("group_p50_us", ours.groups.percentile_us(50.0));
+    figure("group_p99_us", ours.groups.percentile_us(99.0));
+    figure("fjall_group_p50_us", theirs.latencies.percentile_us(50.0));
+    figure("fjall_group_p99_us", slowest.1);
+    figure("flushes", ours.flushes as f64);
+    Ok(())
+}
+
+/// All that 64 writers cause to be written until it is in the tables.
+fn measure_written(
+    settings: &Settings,
+    session: &Session,
+    folder: &Path,
+    report: &mut Report,
+) -> Result<()> {
+    let written = Written::count(session, folder)?;
+    let load = put_for(session, 64, settings.keys, settings.duration)?;
+    let committed = load.commits() * ROW_BYTES as f64;
+    written.record(session, folder, "64_writers", committed, report)
+}

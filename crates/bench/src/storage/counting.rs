@@ -1,0 +1,117 @@
+//! An engine that counts what passes through it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition, Stream, Table};
+use steadfast_storage::engine::{
+    Acquired, Engine, Entry, EventBatch, Flush, Outcome, Record, Row, Scan, Start, Swap,
+};
+use steadfast_storage::{Result, local::Local};
+use tokio::sync::watch;
+
+use crate::samples::Samples;
+use crate::stopwatch::Stopwatch;
+
+/// The local engine, counted.
+pub(super) struct Counting {
+    engine: Local,
+    appends: Mutex<Samples>,
+    flushes: AtomicU64,
+}
+
+impl Counting {
+    pub(super) fn new(engine: Local) -> Arc<Self> {
+        Arc::new(Self {
+            engine,
+            appends: Mutex::default(),
+            flushes: AtomicU64::new(0),
+        })
+    }
+
+    /// How long each append took since this was last asked; each is one group and
+    /// one sync of the log.
+    pub(super) fn take_appends(&self) -> Samples {
+        std::mem::take(&mut *self.lock())
+    }
+
+    /// Partitions that were flushed.
+    pub(super) fn flushes(&self) -> u64 {
+        self.flushes.load(Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Samples> {
+        // A panic between two pushes leaves nothing half done.
+        self.appends.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Engine for Counting {
+    async fn acquire(&self, partition: Partition, owner: Owner, expect: Epoch) -> Result<Acquired> {
+        self.engine.acquire(partition, owner, expect).await
+    }
+
+    async fn release(&self, partition: Partition, epoch: Epoch) -> Result<()> {
+        self.engine.release(partition, epoch).await
+    }
+
+    async fn renew(&self, owner: Owner, ttl: Duration) -> Result<()> {
+        self.engine.renew(owner, ttl).await
+    }
+
+    async fn append(&self, group: &[Entry]) -> Result<Vec<Outcome>> {
+        let append = Stopwatch::start();
+        let outcomes = self.engine.append(group).await;
+        self.lock().push(append.elapsed());
+        outcomes
+    }
+
+    async fn replay(
+        &self,
+        partition: Partition,
+        from: EntryNumber,
+        max_bytes: usize,
+    ) -> Result<Vec<Entry>> {
+        self.engine.replay(partition, from, max_bytes).await
+    }
+
+    async fn flush(&self, flush: Flush) -> Result<()> {
+        self.flushes.fetch_add(1, Ordering::Relaxed);
+        self.engine.flush(flush).await
+    }
+
+    async fn get(&self, partition: Partition, table: Table, key: &[u8]) -> Result<Option<Bytes>> {
+        self.engine.get(partition, table, key).await
+    }
+
+    async fn scan(&self, partition: Partition, table: Table, range: Scan) -> Result<Vec<Row>> {
+        self.engine.scan(partition, table, range).await
+    }
+
+    async fn read_events(
+        &self,
+        partition: Partition,
+        stream: Stream,
+        from: Start,
+        max_bytes: usize,
+    ) -> Result<Vec<EventBatch>> {
+        let engine = &self.engine;
+        engine.read_events(partition, stream, from, max_bytes).await
+    }
+
+    async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<Swap> {
+        self.engine.cas(key, expect, value).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<Record>> {
+        self.engine.list(prefix).await
+    }
+
+    fn watch(&self) -> watch::Receiver<u64> {
+        self.engine.watch()
+    }
+}

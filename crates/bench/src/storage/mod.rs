@@ -1,0 +1,20 @@
+//! `steadfast bench storage`: the commit path and the disk.
+
+mod append;
+mod child;
+mod commits;
+mod counting;
+mod events;
+mod load;
+mod peer;
+mod reads;
+mod recovery;
+mod reopen;
+mod run;
+mod session;
+mod settings;
+mod written;
+
+pub use child::fill;
+pub use run::run;
+pub use settings::Settings;

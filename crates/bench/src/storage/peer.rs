@@ -1,0 +1,81 @@
+//! The peer: fjall itself, committing groups.
+//!
+//! It gets its groups ready-made on one thread, each committed as one batch with
+//! one `fdatasync`, so it pays for no concurrency at all.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+
+use super::load::value_of;
+use crate::samples::Samples;
+use crate::stopwatch::Stopwatch;
+
+/// A database of the peer, with its defaults.
+pub(super) struct Peer {
+    database: Database,
+    rows: Keyspace,
+    random: fastrand::Rng,
+}
+
+/// What it achieved.
+pub(super) struct PeerLoad {
+    /// Of each group.
+    pub(super) latencies: Samples,
+    pub(super) commits_per_s: f64,
+}
+
+impl Peer {
+    pub(super) fn open(folder: &Path) -> Result<Self> {
+        let database = Database::builder(folder).open()?;
+        let rows = database.keyspace("rows", KeyspaceCreateOptions::default)?;
+        Ok(Self {
+            database,
+            rows,
+            random: fastrand::Rng::with_seed(0),
+        })
+    }
+
+    /// Puts every key once and brings everything into the tables.
+    pub(super) fn fill(&self, keys: u64) -> Result<()> {
+        const ROWS: u64 = 1024;
+        for first in (0..keys).step_by(ROWS as usize) {
+            let mut batch = self.database.batch();
+            for key in first..keys.min(first + ROWS) {
+                batch.insert(&self.rows, key.to_be_bytes(), value_of(key, 0));
+            }
+            batch.commit()?;
+        }
+        self.rows.rotate_memtable_and_wait()?;
+        Ok(())
+    }
+
+    /// Commits group after group, each durable before the next.
+    pub(super) fn put_for(&mut self, group: u64, keys: u64, time: Duration) -> Result<PeerLoad> {
+        let mut latencies = Samples::default();
+        let run = Stopwatch::start();
+        while run.elapsed() < time || latencies.len() == 0 {
+            let version = latencies.len();
+            let random_row = |_| {
+                let key = self.random.u64(..keys);
+                (key.to_be_bytes(), value_of(key, version))
+            };
+            let rows: Vec<_> = (0..group).map(random_row).collect();
+            let commit = Stopwatch::start();
+            let mut batch = self.database.batch();
+            for (key, value) in rows {
+                batch.insert(&self.rows, key, value);
+            }
+            let batch = batch.durability(Some(PersistMode::SyncData));
+            batch.commit()?;
+            latencies.push(commit.elapsed());
+        }
+        let commits = latencies.len() as u64 * group;
+        Ok(PeerLoad {
+            commits_per_s: commits as f64 / run.seconds(),
+            latencies,
+        })
+    }
+}

@@ -1,0 +1,76 @@
+//! Reopen after a kill: a child loads keys and is killed.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use steadfast_storage::View;
+
+use super::child::READY;
+use super::load::value_of;
+use super::session::{PARTITIONS, Session, TABLE, options};
+use super::settings::Settings;
+use crate::process::resident_mb;
+use crate::report::{Bound, Report};
+use crate::stopwatch::Stopwatch;
+
+pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
+    report.figures.record("reopen_keys", settings.keys as f64);
+    for _ in 0..settings.rounds {
+        let folder = settings.temporary()?;
+        let data = folder.path().join("data");
+        let resident = load_and_kill(settings, &data)?;
+        report
+            .figures
+            .record("loaded_process_resident_mb", resident);
+        let run = Stopwatch::start();
+        let session = Session::open(&data, options())?;
+        read_one_of_each(&session, settings.keys)?;
+        let (name, bound) = ("reopen_after_kill", Bound::Below(3.0));
+        report.goals.record(name, "s", bound, run.seconds());
+        let log_mb = session.unflushed() as f64 / 1e6;
+        report.figures.record("reopen_replayed_log_mb", log_mb);
+    }
+    Ok(())
+}
+
+/// Lets a child fill a folder and kills it; the memory it had in use.
+fn load_and_kill(settings: &Settings, data: &Path) -> Result<f64> {
+    let child = Command::new(&settings.executable)
+        .args(["bench", "storage-child"])
+        .arg(data)
+        .arg(settings.keys.to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut child = Killed(child.context("start a child process")?);
+    let output = child.0.stdout.take().context("the child has no output")?;
+    let mut line = String::new();
+    BufReader::new(output).read_line(&mut line)?;
+    ensure!(line.trim() == READY, "the child said {line:?}");
+    resident_mb(child.0.id())
+}
+
+/// A child that does not outlive this.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn read_one_of_each(session: &Session, keys: u64) -> Result<()> {
+    session.runtime.block_on(async {
+        for key in (0..keys).rev().take(usize::from(PARTITIONS)) {
+            let (ledger, row) = (session.ledger_of(key), key.to_be_bytes());
+            let found = ledger.get(TABLE, &row, View::Durable).await?;
+            let is_right = found.as_deref() == Some(value_of(key, 0).as_slice());
+            ensure!(is_right, "key {key} is not as it was committed");
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,91 @@
+//! A store on a folder, with all its partitions.
+//!
+//! Dropping a session flushes nothing: what is not in the tables yet is found in
+//! the log by the next one, as after a crash.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Result;
+use steadfast_core::id::{Owner, Partition, Table};
+use steadfast_storage::local::Local;
+use steadfast_storage::{Ledger, Options, Store, local};
+use tokio::runtime::Runtime;
+
+use super::counting::Counting;
+
+/// Partitions of a store, as in a data folder with defaults.
+pub(super) const PARTITIONS: u16 = 64;
+
+/// The table that all rows are in.
+pub(super) const TABLE: Table = Table(1);
+
+/// An open store. Fields are dropped in this order: the runtime has to end before
+/// the engine does, because its tasks hold the engine.
+pub(super) struct Session {
+    pub(super) ledgers: Vec<Ledger>,
+    store: Arc<Store>,
+    pub(super) runtime: Runtime,
+    pub(super) engine: Arc<Counting>,
+}
+
+/// The defaults for the only node there is.
+pub(super) fn options() -> Options {
+    Options::new(Owner {
+        node: 1,
+        incarnation: u128::from(fastrand::u64(..)),
+    })
+}
+
+impl Session {
+    /// Opens a folder and takes all partitions, as a node does when it starts.
+    pub(super) fn open(folder: &Path, options: Options) -> Result<Self> {
+        let runtime = Runtime::new()?;
+        let engine = Counting::new(Local::open(folder, &local::Options::default())?);
+        let start = async {
+            let store = Arc::new(Store::start(Arc::clone(&engine) as _, options));
+            let ledgers = acquire_all(&store).await?;
+            anyhow::Ok((store, ledgers))
+        };
+        let (store, ledgers) = runtime.block_on(start)?;
+        Ok(Self {
+            ledgers,
+            store,
+            runtime,
+            engine,
+        })
+    }
+
+    /// The partition that a key belongs to.
+    pub(super) fn ledger_of(&self, key: u64) -> &Ledger {
+        ledger_of(&self.ledgers, key)
+    }
+
+    /// Log bytes that are not in the tables yet.
+    pub(super) fn unflushed(&self) -> u64 {
+        self.store.unflushed()
+    }
+
+    /// Brings everything into the tables.
+    pub(super) fn flush(&self) -> Result<()> {
+        Ok(self.runtime.block_on(self.store.flush())?)
+    }
+}
+
+/// The partition that a key belongs to.
+pub(super) fn ledger_of(ledgers: &[Ledger], key: u64) -> &Ledger {
+    &ledgers[(key % ledgers.len() as u64) as usize]
+}
+
+async fn acquire_all(store: &Arc<Store>) -> Result<Vec<Ledger>> {
+    let acquire = |index| {
+        let store = Arc::clone(store);
+        tokio::spawn(async move { store.acquire(Partition::new(0, index)).await })
+    };
+    let tasks: Vec<_> = (0..PARTITIONS).map(acquire).collect();
+    let mut ledgers = Vec::with_capacity(tasks.len());
+    for task in tasks {
+        ledgers.push(task.await??);
+    }
+    Ok(ledgers)
+}

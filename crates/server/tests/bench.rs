@@ -1,0 +1,191 @@
+//! `steadfast bench storage`, as a user runs it.
+#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+const GOALS: [(&str, &str, &str); 9] = [
+    ("append_p50_over_fdatasync_p50", "ratio", "<= 2"),
+    ("commits_per_sync_64_writers", "commits", ">= 16"),
+    ("commits_per_s_over_fjall_64_writers", "ratio", ">= 1"),
+    ("commit_p99_over_fjall_64_writers", "ratio", "<= 0.5"),
+    ("commits_per_sync_1000_writers", "commits", ">= 200"),
+    ("commits_per_s_over_fjall_1000_writers", "ratio", ">= 1"),
+    ("commit_p99_over_fjall_1000_writers", "ratio", "<= 0.5"),
+    ("events_over_sequential_write", "ratio", ">= 0.6"),
+    ("reopen_after_kill", "s", "< 3"),
+];
+
+const LIMITS: [&str; 5] = [
+    "fdatasync_p50_us",
+    "fdatasync_p99_us",
+    "sequential_256_kib_write_and_fdatasync_mb_per_s",
+    "sequential_read_mb_per_s",
+    "sequential_cached_read_mb_per_s",
+];
+
+const FIGURES: [&str; 34] = [
+    "append_p50_us",
+    "append_p99_us",
+    "commits_per_s_64_writers",
+    "fjall_commits_per_s_64_writers",
+    "commit_p50_us_64_writers",
+    "commit_p99_us_64_writers",
+    "group_p50_us_64_writers",
+    "group_p99_us_64_writers",
+    "fjall_group_p50_us_64_writers",
+    "fjall_group_p99_us_64_writers",
+    "flushes_64_writers",
+    "commits_per_s_1000_writers",
+    "fjall_commits_per_s_1000_writers",
+    "commit_p50_us_1000_writers",
+    "commit_p99_us_1000_writers",
+    "group_p50_us_1000_writers",
+    "group_p99_us_1000_writers",
+    "fjall_group_p50_us_1000_writers",
+    "fjall_group_p99_us_1000_writers",
+    "flushes_1000_writers",
+    "written_bytes_per_committed_byte_64_writers",
+    "written_bytes_per_committed_byte_events",
+    "events_mb_per_s",
+    "catch_up_read_mb_per_s",
+    "catch_up_cached_read_mb_per_s",
+    "events_1_in_flight_mb_per_s",
+    "unflushed_reads_per_s",
+    "cached_reads_per_s",
+    "recovered_log_mb",
+    "recovery_s",
+    "recovery_mb_per_s",
+    "reopen_keys",
+    "loaded_process_resident_mb",
+    "reopen_replayed_log_mb",
+];
+
+const RUN_FIGURES: [&str; 3] = ["bench_process_resident_mb", "measurement_s", "rounds"];
+
+/// Only where the folder is on one disk.
+const DISK_FIGURES: [&str; 2] = [
+    "device_bytes_per_committed_byte_64_writers",
+    "device_bytes_per_committed_byte_events",
+];
+
+fn steadfast(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_steadfast"));
+    command.args(arguments).output().unwrap()
+}
+
+fn keys(object: &Value) -> Vec<&str> {
+    let mut keys: Vec<_> = object.as_object().unwrap().keys().collect();
+    keys.sort();
+    keys.into_iter().map(String::as_str).collect()
+}
+
+fn sorted<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut names: Vec<_> = names.into_iter().collect();
+    names.sort_unstable();
+    names
+}
+
+fn assert_positive(values: &Value) {
+    for (name, value) in values.as_object().unwrap() {
+        let value = value.as_f64().unwrap_or(f64::NAN);
+        // A short run may not flush.
+        let is_count = name.starts_with("flushes_");
+        assert!(value.is_finite(), "{name} is {value}");
+        assert!(
+            value > 0.0 || (is_count && value == 0.0),
+            "{name} is {value}"
+        );
+    }
+}
+
+#[test]
+fn a_quick_run_reports_everything_in_the_agreed_form() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().to_str().unwrap();
+    let output = steadfast(&["bench", "storage", "--quick", "--json", "--dir", dir]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+
+    assert_eq!(
+        keys(&report),
+        ["area", "figures", "goals", "limits", "machine"]
+    );
+    assert_eq!(report["area"], "storage");
+    let machine = &report["machine"];
+    let expected = [
+        "cores",
+        "file_system",
+        "kernel",
+        "memory_bytes",
+        "processor",
+    ];
+    assert_eq!(keys(machine), expected);
+    assert!(machine["cores"].as_u64().unwrap() > 0);
+    assert!(machine["memory_bytes"].as_u64().unwrap() > 0);
+    assert!(machine["kernel"].is_string() && machine["file_system"].is_string());
+
+    assert_eq!(keys(&report["limits"]), sorted(LIMITS));
+    assert_positive(&report["limits"]);
+    let figures = FIGURES.into_iter().chain(RUN_FIGURES);
+    let mut found = keys(&report["figures"]);
+    found.retain(|name| !DISK_FIGURES.contains(name));
+    assert_eq!(found, sorted(figures));
+    assert_positive(&report["figures"]);
+    check_goals(report["goals"].as_array().unwrap());
+
+    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
+}
+
+fn check_goals(goals: &[Value]) {
+    let form = ["goal", "met", "name", "unit", "value"];
+    assert!(goals.iter().all(|goal| keys(goal) == form));
+    let text = |goal: &Value, key: &str| goal[key].as_str().unwrap().to_string();
+    let found: Vec<_> = goals
+        .iter()
+        .map(|goal| (text(goal, "name"), text(goal, "unit"), text(goal, "goal")))
+        .collect();
+    let expected = GOALS.map(|(a, b, c)| (a.to_string(), b.to_string(), c.to_string()));
+    assert_eq!(found, expected);
+    for goal in goals {
+        let value = goal["value"].as_f64().unwrap();
+        assert!(value.is_finite() && value > 0.0, "{goal}");
+        assert!(goal["met"].is_boolean());
+    }
+}
+
+#[test]
+fn what_is_not_understood_exits_with_2() {
+    for arguments in [
+        &["dance"][..],
+        &["bench", "dance"],
+        &["bench", "storage", "--seconds", "0"],
+        &[],
+    ] {
+        let output = steadfast(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(!output.stderr.is_empty());
+    }
+}
+
+#[test]
+fn a_folder_that_does_not_exist_exits_with_1() {
+    let output = steadfast(&["bench", "storage", "--quick", "--dir", "/does/not/exist"]);
+    assert_eq!(output.status.code(), Some(1));
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("/does/not/exist"), "{errors}");
+}
+
+#[test]
+fn help_and_version_are_there() {
+    let help = steadfast(&["bench", "storage", "--help"]);
+    assert!(help.status.success());
+    let help = String::from_utf8(help.stdout).unwrap();
+    assert!(help.contains("--json") && help.contains("--dir"), "{help}");
+    let version = steadfast(&["--version"]);
+    let expected = format!("steadfast {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(String::from_utf8(version.stdout).unwrap(), expected);
+}
