@@ -117,7 +117,7 @@ async fn flush(ledger: &Arc<Shared>) -> Result<bool> {
     };
     let partition = ledger.partition;
     let folded = Arc::clone(&generation);
-    let flush = blocking(move || {
+    let flush = ledger.node.behind.run(move || {
         let (clears, rows, trims) = folded.fold();
         Flush {
             partition,
@@ -158,34 +158,31 @@ async fn next_generation(ledger: &Shared) -> Result<Option<Arc<Generation>>> {
     }
 }
 
-/// Moves a flushed generation's rows into the cache and forgets it.
+/// Brings the cache up to a flushed generation and forgets the generation.
 async fn retire(ledger: &Arc<Shared>, generation: Arc<Generation>) -> Result<()> {
     let cache = Arc::clone(&ledger.node.cache);
     let version = match generation.has_clears() {
         true => cache.new_version(),
         false => ledger.read().cache_version,
     };
-    let bytes = generation.bytes;
+    let rows = Arc::clone(&generation);
     // The overlay still hides the cache, so nobody sees this half done.
-    blocking(move || {
-        for (row, value) in generation.rows() {
-            cache.put(version, row, value);
+    let refreshed = ledger.node.behind.run(move || {
+        for (row, value) in rows.rows() {
+            cache.refresh(version, row, value);
         }
-    })
-    .await?;
-    let mut state = ledger.write();
-    if state.overlay.oldest_sealed().is_some() {
-        state.cache_version = version;
-        state.overlay.drop_oldest();
-        ledger.node.budget.free(bytes);
+    });
+    refreshed.await?;
+    {
+        let mut state = ledger.write();
+        if state.overlay.oldest_sealed().is_some() {
+            state.cache_version = version;
+            state.overlay.drop_oldest();
+            ledger.node.budget.free(generation.bytes);
+        }
     }
-    Ok(())
-}
-
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|error| Error::caused(Kind::Closed, error))
+    // Freeing a million rows takes a while: not here, and not under the lock.
+    ledger.node.behind.run(move || drop(generation)).await
 }
 
 /// The version of [`encode_meta`].

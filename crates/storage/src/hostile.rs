@@ -1,4 +1,4 @@
-//! The hostile engine: every promise of the seam, nothing more.
+//! The hostile engine: what the seam promises, no more.
 //!
 //! It stands in front of another engine and does whatever the seam allows: delay,
 //! `Unknown` that was or was not applied, an acquire whose answer is lost, a full

@@ -5,6 +5,7 @@
 //! and one [`Ledger`] per owned partition with its overlay, snapshots and event
 //! streams. Only this crate names a database.
 
+mod behind;
 mod body;
 mod budget;
 mod cache;

@@ -1,4 +1,4 @@
-//! The memory engine: maps, for tests, simulation and volatile spaces.
+//! The memory engine: maps, for tests and volatile spaces.
 //!
 //! Nothing survives the process. Otherwise it keeps every promise of the seam,
 //! fencing included, so what passes here fails elsewhere for the disk's sake only.

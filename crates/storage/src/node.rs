@@ -5,6 +5,7 @@ use std::sync::Arc;
 use steadfast_core::clock::Clock;
 use steadfast_core::id::Owner;
 
+use crate::behind::Behind;
 use crate::budget::Budget;
 use crate::cache::RowCache;
 use crate::engine::Engine;
@@ -18,4 +19,5 @@ pub(crate) struct Node {
     pub(crate) budget: Budget,
     pub(crate) cache: Arc<RowCache>,
     pub(crate) tails: Arc<TailBudget>,
+    pub(crate) behind: Behind,
 }

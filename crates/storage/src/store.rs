@@ -10,6 +10,7 @@ use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition};
 use steadfast_core::limits;
 use tokio::task::JoinHandle;
 
+use crate::behind::Behind;
 use crate::body::Body;
 use crate::budget::Budget;
 use crate::cache::RowCache;
@@ -74,6 +75,7 @@ impl Store {
             budget: Budget::new(options.log_target, options.log_limit),
             cache: Arc::new(RowCache::new(options.row_cache)),
             tails: Arc::new(TailBudget::new(options.event_tail)),
+            behind: Behind::start(),
         });
         let ready = Arc::new(Queue::new());
         let owned = Arc::new(Owned::default());
@@ -217,6 +219,7 @@ impl Drop for Store {
         for task in &self.tasks {
             task.abort();
         }
+
         let owned = std::mem::take(&mut *self.owned.lock());
         for ledger in owned.iter().filter_map(std::sync::Weak::upgrade) {
             ledger.fail(Error::new(Kind::Closed));

@@ -5,7 +5,7 @@
 //! acknowledged is there, nothing is there in part, and sequence numbers are
 //! dense. `STEADFAST_ROUNDS` sets how often, `STEADFAST_SEED` where to start.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 use std::path::Path;
 use std::process::Command;
@@ -162,7 +162,7 @@ fn row_key(count: u64) -> Vec<u8> {
 
 /// Now and then large enough to bypass the log.
 fn payload(count: u64) -> Vec<u8> {
-    let length = if count % 97 == 0 { 20_000 } else { 100 };
+    let length = if count.is_multiple_of(97) { 20_000 } else { 100 };
     format!("{count:08} ")
         .into_bytes()
         .into_iter()
@@ -225,7 +225,7 @@ async fn write(ledger: Ledger) {
             writes.delete(ROWS, &row_key(old));
         }
         writes.publish(EVENTS, 1, payload(count).into());
-        if count % WINDOW == 0 {
+        if count.is_multiple_of(WINDOW) {
             trim(&ledger, &mut writes).await;
         }
         ledger.commit(writes).await.unwrap();

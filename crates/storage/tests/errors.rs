@@ -1,4 +1,4 @@
-//! Folders that cannot be opened or written: a code, and nothing lost.
+//! Folders that fail: a clear code, and nothing lost.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -230,7 +230,7 @@ fn a_flipped_bit_in_the_log_is_refused_with_its_place() {
 fn is_padding(disk: &FakeDisk, file: &Path, at: u64) -> bool {
     let bytes = fs::read(disk.path().join(file)).unwrap();
     let next = (at.next_multiple_of(8)) as usize;
-    let is_last = bytes[next..].starts_with(b"STFL") && at % 8 != 0;
+    let is_last = bytes[next..].starts_with(b"STFL") && !at.is_multiple_of(8);
     is_last && bytes[at as usize..next].iter().all(|byte| *byte == 0)
 }
 

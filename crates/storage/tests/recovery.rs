@@ -6,7 +6,7 @@
 //! the log that is never trimmed. `STEADFAST_SEEDS` sets how many seeds are tried,
 //! `STEADFAST_SEED` names the one to try again.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 mod model;
 

@@ -233,12 +233,17 @@ async fn cold_rows_are_missing_until_they_are_loaded() {
 }
 
 #[tokio::test]
-async fn flushed_rows_stay_in_memory() {
+async fn rows_that_were_read_stay_in_memory() {
     let (_store, ledger) = on_memory(options()).await;
-    ledger.commit(put("hot", "v")).await.unwrap();
+    ledger.commit(put("hot", "1")).await.unwrap();
+    ledger.flush().await.unwrap();
+    assert_eq!(get(&ledger, "hot").await.as_deref(), Some("1"));
+    let found = ledger.peek(T, b"hot", View::Durable).unwrap();
+    assert_eq!(found, Peek::Found(Some(Bytes::from_static(b"1"))));
+    ledger.commit(put("hot", "2")).await.unwrap();
     ledger.flush().await.unwrap();
     let found = ledger.peek(T, b"hot", View::Durable).unwrap();
-    assert_eq!(found, Peek::Found(Some(Bytes::from_static(b"v"))));
+    assert_eq!(found, Peek::Found(Some(Bytes::from_static(b"2"))));
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ mod reopen;
 mod run;
 mod session;
 mod settings;
+mod waiters;
 mod written;
 
 pub use child::fill;

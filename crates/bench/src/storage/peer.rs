@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Result;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
-use super::load::value_of;
+use super::load::{VALUE_BYTES, value_of};
 use crate::samples::Samples;
 use crate::stopwatch::Stopwatch;
 
@@ -22,7 +22,7 @@ pub(super) struct Peer {
 
 /// What it achieved.
 pub(super) struct PeerLoad {
-    /// Of each group.
+    /// Of each group, or of each writer's wait.
     pub(super) latencies: Samples,
     pub(super) commits_per_s: f64,
 }
@@ -52,6 +52,19 @@ impl Peer {
         Ok(())
     }
 
+    /// Commits one group with one sync.
+    pub(super) fn commit(
+        &self,
+        rows: impl Iterator<Item = (u64, [u8; VALUE_BYTES])>,
+    ) -> Result<()> {
+        let mut batch = self.database.batch();
+        for (key, value) in rows {
+            batch.insert(&self.rows, key.to_be_bytes(), value);
+        }
+        let batch = batch.durability(Some(PersistMode::SyncData));
+        Ok(batch.commit()?)
+    }
+
     /// Commits group after group, each durable before the next.
     pub(super) fn put_for(&mut self, group: u64, keys: u64, time: Duration) -> Result<PeerLoad> {
         let mut latencies = Samples::default();
@@ -60,16 +73,11 @@ impl Peer {
             let version = latencies.len();
             let random_row = |_| {
                 let key = self.random.u64(..keys);
-                (key.to_be_bytes(), value_of(key, version))
+                (key, value_of(key, version))
             };
             let rows: Vec<_> = (0..group).map(random_row).collect();
             let commit = Stopwatch::start();
-            let mut batch = self.database.batch();
-            for (key, value) in rows {
-                batch.insert(&self.rows, key, value);
-            }
-            let batch = batch.durability(Some(PersistMode::SyncData));
-            batch.commit()?;
+            self.commit(rows.into_iter())?;
             latencies.push(commit.elapsed());
         }
         let commits = latencies.len() as u64 * group;

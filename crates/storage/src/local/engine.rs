@@ -26,6 +26,7 @@ use super::read;
 use super::recover::recover;
 use super::spare::Spares;
 use super::tables::{self, Tables};
+use crate::behind::lower_priority;
 use crate::engine::{
     Acquired, Engine, Entry, EventBatch, Flush, Outcome, Record, Row, Scan, Start, Swap,
 };
@@ -145,7 +146,11 @@ impl Local {
         let (orders, inbox) = channel();
         self.orders = Some(orders);
         let thread = std::thread::Builder::new().name("steadfast-flush".into());
-        let thread = thread.spawn(move || fold.run(&inbox)).map_err(failed)?;
+        let run = move || {
+            lower_priority();
+            fold.run(&inbox);
+        };
+        let thread = thread.spawn(run).map_err(failed)?;
         self.threads.push(thread);
         Ok(())
     }

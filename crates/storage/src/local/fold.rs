@@ -1,4 +1,4 @@
-//! The flush thread: folds the log into tables and event files.
+//! The flush thread: folds the log into the tables.
 //!
 //! All flushes that wait are done together: event batches are copied to their
 //! files, files are synced, one sorted ingestion brings rows and control state

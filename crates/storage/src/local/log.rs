@@ -119,7 +119,7 @@ impl Log {
                 expect,
                 value,
                 reply,
-            } => drop(reply.send(self.cas(key, expect, value))),
+            } => drop(reply.send(self.cas(&key, expect, &value))),
             Request::Mark(mark, reply) => drop(reply.send(self.set_mark(mark))),
         }
     }
@@ -283,8 +283,8 @@ impl Log {
         )
     }
 
-    fn cas(&mut self, key: String, expect: u64, value: Bytes) -> Result<Swap> {
-        let found = self.control.lock().records.get(&key).cloned();
+    fn cas(&mut self, key: &str, expect: u64, value: &Bytes) -> Result<Swap> {
+        let found = self.control.lock().records.get(key).cloned();
         let version = found.as_ref().map_or(0, |(version, _)| *version);
         if version != expect {
             return Ok(Swap::Conflict {
@@ -294,9 +294,9 @@ impl Log {
         }
         let version = version + 1;
         self.write_item(
-            |record| record::put_record(record, &key, version, &value),
+            |record| record::put_record(record, key, version, value),
             Item::Record {
-                key: key.clone(),
+                key: key.to_string(),
                 version,
                 value: value.clone(),
             },

@@ -1,4 +1,4 @@
-//! Opening a folder after anything that may have happened to it.
+//! Opening a folder, whatever has happened to it.
 //!
 //! The control state is read from the tables, then the log is read from the mark
 //! that its last group carries. One group was under way at most, so a bad record

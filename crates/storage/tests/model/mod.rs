@@ -246,7 +246,7 @@ async fn compare_stream(
             break;
         };
         next = last.next();
-        found.extend(page.into_iter().map(facts));
+        found.extend(page.iter().map(facts));
     }
     let live = expected.batches.iter();
     let live = live.filter(|(first, _, count, ..)| first + u64::from(*count) > head.first.0);
@@ -261,7 +261,7 @@ async fn compare_stream(
     Ok(())
 }
 
-fn facts(batch: EventBatch) -> (u64, u64, u32, usize, u32) {
+fn facts(batch: &EventBatch) -> (u64, u64, u32, usize, u32) {
     let checksum = crc32c::crc32c(&batch.bytes);
     let (first, offset) = (batch.first.0, batch.offset.0);
     (first, offset, batch.count, batch.bytes.len(), checksum)
