@@ -23,6 +23,7 @@ mod overlay;
 mod queue;
 mod retention;
 mod snapshot;
+mod sorted;
 mod store;
 mod streams;
 

@@ -16,6 +16,7 @@ use steadfast_core::id::{EntryNumber, Lsn, Sequence, Stream, Table};
 
 use crate::body::{Operation, RowKey, split_row_key, table_of};
 use crate::engine::Change;
+use crate::sorted::{Probe, Sorted, SortedKey};
 
 /// What memory knows of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +42,7 @@ pub(crate) struct Overlay {
 /// Writes between two seals.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Generation {
-    rows: BTreeMap<RowKey, Versions>,
+    rows: BTreeMap<SortedKey, Versions>,
     clears: BTreeMap<Table, Vec<Lsn>>,
     trims: Vec<(Lsn, Stream, Sequence)>,
     /// The last entry whose writes are here; set when sealed.
@@ -194,7 +195,7 @@ impl Generation {
     pub(crate) fn fold(&self) -> (Vec<Table>, Vec<Change>, Vec<(Stream, Sequence)>) {
         let mut rows = Vec::with_capacity(self.rows.len());
         for (row, versions) in &self.rows {
-            let (table, key) = split_row_key(row);
+            let (table, key) = split_row_key(row.row());
             let cleared = self.cleared_at(table, Lsn::MAX);
             if cleared.is_some_and(|lsn| versions.newest.lsn < lsn) {
                 continue;
@@ -214,9 +215,9 @@ impl Generation {
     /// Rows with their newest values, for the cache.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (&RowKey, Option<&Bytes>)> {
         self.rows.iter().filter_map(|(row, versions)| {
-            let cleared = self.cleared_at(table_of(row), Lsn::MAX);
+            let cleared = self.cleared_at(table_of(row.row()), Lsn::MAX);
             let lives = cleared.is_none_or(|lsn| versions.newest.lsn >= lsn);
-            lives.then_some((row, versions.newest.value.as_ref()))
+            lives.then_some((row.row(), versions.newest.value.as_ref()))
         })
     }
 
@@ -227,7 +228,7 @@ impl Generation {
 
     fn set(&mut self, row: RowKey, lsn: Lsn, value: Option<Bytes>, durable: Lsn, pins: &Pins) {
         let version = Version { lsn, value };
-        match self.rows.entry(row) {
+        match self.rows.entry(SortedKey::new(row)) {
             std::collections::btree_map::Entry::Vacant(slot) => {
                 slot.insert(Versions {
                     newest: version,
@@ -244,8 +245,8 @@ impl Generation {
     fn clear(&mut self, table: Table, lsn: Lsn) {
         let from = Bytes::copy_from_slice(&table.0.to_be_bytes());
         let mut emptied = Vec::new();
-        for (row, versions) in self.rows.range_mut(from..) {
-            if table_of(row) != table {
+        for (row, versions) in self.rows.range_mut(SortedKey::new(from)..) {
+            if table_of(row.row()) != table {
                 break;
             }
             if versions.newest.lsn == lsn {
@@ -272,7 +273,8 @@ impl Generation {
     /// `None`: this generation does not know the row.
     fn find(&self, row: &[u8], table: Table, at: Lsn) -> Option<Option<Bytes>> {
         let cleared = self.cleared_at(table, at);
-        let version = self.rows.get(row).and_then(|versions| versions.at(at));
+        let probe: &dyn Sorted = &Probe::new(row);
+        let version = self.rows.get(probe).and_then(|versions| versions.at(at));
         match (version, cleared) {
             (Some(version), Some(lsn)) if version.lsn < lsn => Some(None),
             (Some(version), _) => Some(version.value.clone()),
@@ -291,11 +293,11 @@ impl Generation {
     ) {
         let cleared = self.cleared_at(table, at);
         let mut taken = 0;
-        for (row, versions) in self
-            .rows
-            .range::<[u8], _>(rows_of(table, from, to).as_bounds())
-        {
-            let (_, key) = split_row_key(row);
+        let (from, to) = rows_of(table, from, to);
+        let (from, to) = (probe(&from), probe(&to));
+        let range = (from.as_ref().map(sorted), to.as_ref().map(sorted));
+        for (row, versions) in self.rows.range::<dyn Sorted, _>(range) {
+            let (_, key) = split_row_key(row.row());
             if taken == limit {
                 let bound = layer.complete_before.get_or_insert_with(|| key.clone());
                 *bound = key.min(bound.clone());
@@ -362,36 +364,29 @@ impl Versions {
     }
 }
 
-/// The rows of a range of keys: owned bounds of row keys.
-struct RowRange {
-    from: Bound<Vec<u8>>,
-    to: Bound<Vec<u8>>,
-}
-
-fn rows_of(table: Table, from: Bound<&[u8]>, to: Bound<&[u8]>) -> RowRange {
+/// A range of keys as a range of row keys.
+fn rows_of(table: Table, from: Bound<&[u8]>, to: Bound<&[u8]>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     let join = |key: &[u8]| [table.0.to_be_bytes().as_slice(), key].concat();
-    RowRange {
-        from: match from {
-            Bound::Included(key) => Bound::Included(join(key)),
-            Bound::Excluded(key) => Bound::Excluded(join(key)),
-            Bound::Unbounded => Bound::Included(join(&[])),
+    let from = match from {
+        Bound::Included(key) => Bound::Included(join(key)),
+        Bound::Excluded(key) => Bound::Excluded(join(key)),
+        Bound::Unbounded => Bound::Included(join(&[])),
+    };
+    let to = match to {
+        Bound::Included(key) => Bound::Included(join(key)),
+        Bound::Excluded(key) => Bound::Excluded(join(key)),
+        Bound::Unbounded => match table.0.checked_add(1) {
+            Some(next) => Bound::Excluded(next.to_be_bytes().to_vec()),
+            None => Bound::Unbounded,
         },
-        to: match to {
-            Bound::Included(key) => Bound::Included(join(key)),
-            Bound::Excluded(key) => Bound::Excluded(join(key)),
-            Bound::Unbounded => match table.0.checked_add(1) {
-                Some(next) => Bound::Excluded(next.to_be_bytes().to_vec()),
-                None => Bound::Unbounded,
-            },
-        },
-    }
+    };
+    (from, to)
 }
 
-impl RowRange {
-    fn as_bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
-        (
-            self.from.as_ref().map(Vec::as_slice),
-            self.to.as_ref().map(Vec::as_slice),
-        )
-    }
+fn probe(bound: &Bound<Vec<u8>>) -> Bound<Probe<'_>> {
+    bound.as_ref().map(|row| Probe::new(row))
+}
+
+fn sorted<'a>(probe: &'a Probe<'a>) -> &'a (dyn Sorted + 'a) {
+    probe
 }

@@ -162,7 +162,11 @@ fn row_key(count: u64) -> Vec<u8> {
 
 /// Now and then large enough to bypass the log.
 fn payload(count: u64) -> Vec<u8> {
-    let length = if count.is_multiple_of(97) { 20_000 } else { 100 };
+    let length = if count.is_multiple_of(97) {
+        20_000
+    } else {
+        100
+    };
     format!("{count:08} ")
         .into_bytes()
         .into_iter()

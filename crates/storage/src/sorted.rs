@@ -1,0 +1,151 @@
+//! Row keys that compare without being looked up.
+//!
+//! A key's bytes are somewhere else in memory, and a search compares many keys. So
+//! the first bytes stand beside the pointer, as a number: most comparisons end
+//! there.
+
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+
+use crate::body::RowKey;
+
+/// A row key with its first 16 bytes beside it.
+#[derive(Clone, Debug)]
+pub(crate) struct SortedKey {
+    head: u128,
+    row: RowKey,
+}
+
+/// A borrowed key, to search with.
+pub(crate) struct Probe<'a> {
+    head: u128,
+    row: &'a [u8],
+}
+
+/// What [`SortedKey`] and [`Probe`] have in common, so that a map of the one can be
+/// searched with the other.
+pub(crate) trait Sorted {
+    fn head(&self) -> u128;
+    fn row(&self) -> &[u8];
+}
+
+impl SortedKey {
+    pub(crate) fn new(row: RowKey) -> Self {
+        Self {
+            head: head(&row),
+            row,
+        }
+    }
+
+    pub(crate) fn row(&self) -> &RowKey {
+        &self.row
+    }
+}
+
+impl<'a> Probe<'a> {
+    pub(crate) fn new(row: &'a [u8]) -> Self {
+        Self {
+            head: head(row),
+            row,
+        }
+    }
+}
+
+/// The first bytes as a number, filled up with zeros. Where two heads differ, they
+/// differ as the keys do; where they are equal, the whole keys decide.
+fn head(row: &[u8]) -> u128 {
+    let mut bytes = [0; 16];
+    let length = row.len().min(16);
+    bytes[..length].copy_from_slice(&row[..length]);
+    u128::from_be_bytes(bytes)
+}
+
+impl Sorted for SortedKey {
+    fn head(&self) -> u128 {
+        self.head
+    }
+
+    fn row(&self) -> &[u8] {
+        &self.row
+    }
+}
+
+impl Sorted for Probe<'_> {
+    fn head(&self) -> u128 {
+        self.head
+    }
+
+    fn row(&self) -> &[u8] {
+        self.row
+    }
+}
+
+impl<'a> Borrow<dyn Sorted + 'a> for SortedKey {
+    fn borrow(&self) -> &(dyn Sorted + 'a) {
+        self
+    }
+}
+
+fn compare(a: (u128, &[u8]), b: (u128, &[u8])) -> Ordering {
+    a.0.cmp(&b.0).then_with(|| a.1.cmp(b.1))
+}
+
+impl Ord for SortedKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        compare((self.head, &self.row), (other.head, &other.row))
+    }
+}
+
+impl PartialOrd for SortedKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for SortedKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for SortedKey {}
+
+impl Ord for dyn Sorted + '_ {
+    fn cmp(&self, other: &Self) -> Ordering {
+        compare((self.head(), self.row()), (other.head(), other.row()))
+    }
+}
+
+impl PartialOrd for dyn Sorted + '_ {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for dyn Sorted + '_ {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for dyn Sorted + '_ {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn keys_sort_as_their_bytes_do(
+            a in proptest::collection::vec(0u8..3, 0..20),
+            b in proptest::collection::vec(0u8..3, 0..20),
+        ) {
+            let (left, right) = (SortedKey::new(a.clone().into()), SortedKey::new(b.clone().into()));
+            prop_assert_eq!(left.cmp(&right), a.cmp(&b));
+            let probe: &dyn Sorted = &Probe::new(&b);
+            let left: &dyn Sorted = left.borrow();
+            prop_assert_eq!(left.cmp(probe), a.cmp(&b));
+        }
+    }
+}
