@@ -40,6 +40,7 @@ pub(crate) struct Dependency {
 /// One thing that cargo builds from a package.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Target {
+    pub(crate) name: String,
     pub(crate) kind: Vec<String>,
     pub(crate) src_path: PathBuf,
 }
@@ -94,13 +95,6 @@ impl Workspace {
             .find(|package| package.manifest_path == manifest)
             .map(|package| package.name.clone())
             .with_context(|| format!("member {} is no package", folder.display()))
-    }
-}
-
-impl Package {
-    /// Whether cargo builds a target of this kind (`lib`, `bin`, `test`) from the package.
-    pub(crate) fn has(&self, kind: &str) -> bool {
-        self.targets.iter().any(|target| target.is(kind))
     }
 }
 

@@ -25,7 +25,7 @@ const LIMITS: [&str; 5] = [
     "sequential_cached_read_mb_per_s",
 ];
 
-const FIGURES: [&str; 34] = [
+const FIGURES: [&str; 40] = [
     "append_p50_us",
     "append_p99_us",
     "commits_per_s_64_writers",
@@ -36,6 +36,9 @@ const FIGURES: [&str; 34] = [
     "group_p99_us_64_writers",
     "fjall_group_p50_us_64_writers",
     "fjall_group_p99_us_64_writers",
+    "fjall_writers_commits_per_s_64_writers",
+    "fjall_commit_p50_us_64_writers",
+    "fjall_commit_p99_us_64_writers",
     "flushes_64_writers",
     "commits_per_s_1000_writers",
     "fjall_commits_per_s_1000_writers",
@@ -45,6 +48,9 @@ const FIGURES: [&str; 34] = [
     "group_p99_us_1000_writers",
     "fjall_group_p50_us_1000_writers",
     "fjall_group_p99_us_1000_writers",
+    "fjall_writers_commits_per_s_1000_writers",
+    "fjall_commit_p50_us_1000_writers",
+    "fjall_commit_p99_us_1000_writers",
     "flushes_1000_writers",
     "written_bytes_per_committed_byte_64_writers",
     "written_bytes_per_committed_byte_events",

@@ -61,6 +61,7 @@ pub struct Writes {
     pub(crate) id: u64,
     pub(crate) operations: Vec<u8>,
     pub(crate) publications: Vec<Publication>,
+    pub(crate) trims: Vec<(Stream, Sequence)>,
     longest_key: usize,
 }
 
@@ -103,6 +104,7 @@ impl Writes {
     /// Forgets the events of a stream before `first`, whose batch starts at
     /// `offset`.
     pub fn trim(&mut self, stream: Stream, first: Sequence, offset: Offset) {
+        self.trims.push((stream, first));
         self.operations.push(TRIM);
         put_varint(&mut self.operations, u64::from(stream.0));
         put_varint(&mut self.operations, first.0);

@@ -13,6 +13,8 @@ use crate::error::{Error, Kind, Result};
 #[derive(Debug)]
 pub(crate) struct Budget {
     unflushed: AtomicU64,
+    /// Staged, but in no entry yet.
+    staged: AtomicU64,
     pub(crate) target: u64,
     pub(crate) limit: u64,
     /// Wakes the flusher.
@@ -23,6 +25,7 @@ impl Budget {
     pub(crate) fn new(target: u64, limit: u64) -> Self {
         Self {
             unflushed: AtomicU64::new(0),
+            staged: AtomicU64::new(0),
             target,
             limit,
             pressure: Notify::new(),
@@ -35,12 +38,23 @@ impl Budget {
 
     /// Refuses new writes while too much waits to be flushed.
     pub(crate) fn check(&self) -> Result<()> {
-        let (unflushed, limit) = (self.unflushed(), self.limit);
+        let unflushed = self.unflushed() + self.staged.load(Ordering::Relaxed);
+        let limit = self.limit;
         if unflushed <= limit {
             return Ok(());
         }
         self.pressure.notify_one();
         Err(Error::new(Kind::Throttled { unflushed, limit }))
+    }
+
+    /// Counts what waits for its entry.
+    pub(crate) fn stage(&self, bytes: usize) {
+        self.staged.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Forgets what was staged: it is in an entry now, or taken back.
+    pub(crate) fn unstage(&self, bytes: usize) {
+        self.staged.fetch_sub(bytes as u64, Ordering::Relaxed);
     }
 
     pub(crate) fn add(&self, bytes: u64) {

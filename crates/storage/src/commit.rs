@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join;
 use steadfast_core::id::{EntryNumber, Epoch};
 use steadfast_core::limits;
 
@@ -19,17 +20,34 @@ use crate::queue::Queue;
 /// How often an unknown outcome is asked for before the partition is given up.
 const RESOLVE_ATTEMPTS: u32 = 8;
 
-/// Sends group after group, for ever.
+/// Sends group after group, for ever. A group is shown to its waiters while the
+/// next one is already being written.
 pub(crate) async fn run(node: Arc<Node>, ready: Arc<Queue<Arc<Shared>>>) {
     let mut group = 0;
+    let mut done: Vec<(Closed, Outcome)> = Vec::new();
     loop {
+        if done
+            .iter()
+            .any(|(_, outcome)| *outcome != Outcome::Committed)
+        {
+            // What comes after a doubt depends on how it ends.
+            settle_all(&node, std::mem::take(&mut done)).await;
+        }
         let closed = collect(&ready, group);
         if closed.is_empty() {
+            settle_all(&node, std::mem::take(&mut done)).await;
             ready.wait().await;
             continue;
         }
         group += 1;
-        send(&node, closed).await;
+        let entries: Vec<Entry> = closed.iter().map(|c| c.entry.clone()).collect();
+        let writing = node.engine.append(&entries);
+        let showing = settle_all(&node, std::mem::take(&mut done));
+        let (answer, ()) = join(writing, showing).await;
+        match answer {
+            Ok(outcomes) => done = closed.into_iter().zip(outcomes).collect(),
+            Err(error) => closed.iter().for_each(|closed| refuse(closed, &error)),
+        }
     }
 }
 
@@ -63,20 +81,9 @@ fn collect(ready: &Queue<Arc<Shared>>, group: u64) -> Vec<Closed> {
     entries
 }
 
-async fn send(node: &Node, closed: Vec<Closed>) {
-    let entries: Vec<Entry> = closed.iter().map(|c| c.entry.clone()).collect();
-    match node.engine.append(&entries).await {
-        Ok(outcomes) => {
-            debug_assert_eq!(outcomes.len(), closed.len());
-            for (closed, outcome) in closed.into_iter().zip(outcomes) {
-                settle(node, closed, outcome).await;
-            }
-        }
-        Err(error) => {
-            for closed in closed {
-                refuse(&closed, &error);
-            }
-        }
+async fn settle_all(node: &Node, done: Vec<(Closed, Outcome)>) {
+    for (closed, outcome) in done {
+        settle(node, closed, outcome).await;
     }
 }
 
@@ -85,10 +92,10 @@ async fn settle(node: &Node, closed: Closed, outcome: Outcome) {
     let (partition, epoch) = (closed.entry.partition, closed.entry.epoch);
     match outcome {
         Outcome::Committed => ledger.committed(closed, epoch),
-        Outcome::Fenced => ledger.fail(Error::new(Kind::Fenced { partition, epoch })),
+        Outcome::Fenced => ledger.fail(&Error::new(Kind::Fenced { partition, epoch })),
         Outcome::Unknown => match resolve(node, &closed).await {
             Ok(epoch) => ledger.committed(closed, epoch),
-            Err(error) => ledger.fail(error),
+            Err(error) => ledger.fail(&error),
         },
     }
 }
@@ -97,7 +104,7 @@ async fn settle(node: &Node, closed: Closed, outcome: Outcome) {
 /// engine will never take a write again.
 fn refuse(closed: &Closed, error: &Error) {
     match error.kind() {
-        Kind::LogStopped { .. } | Kind::Closed => closed.ledger.fail(error.clone()),
+        Kind::LogStopped { .. } | Kind::Closed => closed.ledger.fail(error),
         _ => closed.ledger.roll_back(closed.entry.number, error),
     }
 }

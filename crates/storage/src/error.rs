@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use steadfast_core::error::Code;
-use steadfast_core::id::{Epoch, Owner, Partition};
+use steadfast_core::id::{Epoch, Owner, Partition, Sequence, Stream};
 
 /// The result of everything in this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -70,6 +70,10 @@ pub enum Kind {
     ForeignFolder { path: PathBuf },
     /// Entries that were acknowledged are gone from the engine.
     Lost { partition: Partition, what: String },
+    /// What the transaction was based on has been taken back.
+    TakenBack { partition: Partition },
+    /// A trim goes behind the end of its stream.
+    TrimPastEnd { stream: Stream, first: Sequence },
 }
 
 impl Error {
@@ -132,6 +136,8 @@ impl Error {
             Kind::Io { .. } => "STF-2014",
             Kind::ForeignFolder { .. } => "STF-2015",
             Kind::Lost { .. } => "STF-2016",
+            Kind::TakenBack { .. } => "STF-2017",
+            Kind::TrimPastEnd { .. } => "STF-2018",
         })
     }
 }
@@ -213,6 +219,15 @@ impl fmt::Display for Kind {
             Self::Lost { partition, what } => write!(
                 f,
                 "acknowledged entries of partition {partition} are gone: {what}"
+            ),
+            Self::TakenBack { partition } => write!(
+                f,
+                "staged writes of partition {partition} were taken back; read again and retry"
+            ),
+            Self::TrimPastEnd { stream, first } => write!(
+                f,
+                "stream {} ends before event {first}; trim up to its end at most",
+                stream.0
             ),
         }
     }

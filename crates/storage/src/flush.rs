@@ -50,9 +50,15 @@ pub(crate) async fn run(node: Arc<Node>, owned: Arc<Owned>) {
     }
 }
 
-/// Flushes everything that a partition holds.
+/// Flushes everything that a partition holds by now.
 pub(crate) async fn flush_all(ledger: &Arc<Shared>) -> Result<()> {
-    while ledger.read().overlay.bytes() > 0 {
+    let last = ledger.read().last;
+    while ledger
+        .read()
+        .overlay
+        .oldest_entry()
+        .is_some_and(|oldest| oldest <= last)
+    {
         snapshot::expire(ledger);
         if !flush(ledger).await? {
             tokio::time::sleep(PAUSE).await;
@@ -98,8 +104,11 @@ async fn flush_oldest(node: &Node, owned: &Owned) -> bool {
 fn give_up(ledger: &Shared, error: &Error) {
     let partition = ledger.partition;
     tracing::warn!(%partition, %error, "flush failed");
-    if matches!(error.kind(), Kind::Fenced { .. } | Kind::Closed) {
-        ledger.fail(error.clone());
+    if matches!(
+        error.kind(),
+        Kind::Fenced { .. } | Kind::Closed | Kind::LogStopped { .. }
+    ) {
+        ledger.abandon(error);
     }
 }
 
@@ -129,9 +138,18 @@ async fn flush(ledger: &Arc<Shared>) -> Result<bool> {
             meta,
         }
     });
-    ledger.node.engine.flush(flush.await?).await?;
+    match ledger.node.engine.flush(flush.await?).await {
+        Ok(()) => {}
+        // The committer has acquired anew to resolve a doubt: again in that epoch.
+        Err(error) if is_fenced(&error) && ledger.alive()?.epoch != epoch => return Ok(false),
+        Err(error) => return Err(error),
+    }
     retire(ledger, generation).await?;
     Ok(true)
+}
+
+fn is_fenced(error: &Error) -> bool {
+    matches!(error.kind(), Kind::Fenced { .. })
 }
 
 /// The oldest sealed generation, once it is durable.

@@ -55,7 +55,7 @@ impl Faults {
 /// An engine that is as unkind as it may be.
 pub struct Hostile {
     inner: Arc<dyn Engine>,
-    faults: Faults,
+    faults: Mutex<Faults>,
     rng: Mutex<Rng>,
 }
 
@@ -70,24 +70,30 @@ impl Hostile {
     pub fn new(inner: Arc<dyn Engine>, faults: Faults, seed: u64) -> Self {
         Self {
             inner,
-            faults,
+            faults: Mutex::new(faults),
             rng: Mutex::new(Rng::with_seed(seed)),
         }
     }
 
-    fn strikes(&self, percent: u8) -> bool {
+    /// Stops being hostile.
+    pub fn calm(&self) {
+        *self.faults.lock() = Faults::default();
+    }
+
+    fn strikes(&self, percent: impl Fn(&Faults) -> u8) -> bool {
+        let percent = percent(&self.faults.lock());
         self.rng.lock().u8(0..100) < percent
     }
 
     async fn delay(&self) {
-        while self.strikes(self.faults.delay) {
+        while self.strikes(|faults| faults.delay) {
             tokio::task::yield_now().await;
         }
     }
 
     /// Takes one partition of the group, and half the time writes to it.
     async fn intrude(&self, group: &[Entry]) -> Result<()> {
-        if group.is_empty() || !self.strikes(self.faults.rival) {
+        if group.is_empty() || !self.strikes(|faults| faults.rival) {
             return Ok(());
         }
         let victim = self.rng.lock().usize(0..group.len());
@@ -96,11 +102,11 @@ impl Hostile {
         let Acquired::Granted(tenure) = taken else {
             return Ok(());
         };
-        if self.strikes(50) {
+        if self.strikes(|_| 50) {
             let entry = empty_entry(partition, tenure.epoch, tenure.last.next());
             self.inner.append(&[entry]).await?;
         }
-        if self.strikes(50) {
+        if self.strikes(|_| 50) {
             self.inner.release(partition, tenure.epoch).await?;
         }
         Ok(())
@@ -127,7 +133,7 @@ impl Engine for Hostile {
     async fn acquire(&self, partition: Partition, owner: Owner, expect: Epoch) -> Result<Acquired> {
         self.delay().await;
         let acquired = self.inner.acquire(partition, owner, expect).await?;
-        if self.strikes(self.faults.lost_acquire) {
+        if self.strikes(|faults| faults.lost_acquire) {
             return Err(Error::new(Kind::Io {
                 path: "the answer".into(),
                 doing: "receive",
@@ -147,7 +153,7 @@ impl Engine for Hostile {
 
     async fn append(&self, group: &[Entry]) -> Result<Vec<Outcome>> {
         self.delay().await;
-        if self.strikes(self.faults.refused) {
+        if self.strikes(|faults| faults.refused) {
             let path = "the hostile disk".into();
             return Err(Error::new(Kind::DiskFull { path }));
         }
@@ -156,7 +162,7 @@ impl Engine for Hostile {
         let is_dropped: Vec<bool> = group
             .iter()
             .map(|entry| {
-                let is_dropped = self.strikes(self.faults.unknown_dropped);
+                let is_dropped = self.strikes(|faults| faults.unknown_dropped);
                 if !is_dropped {
                     passed.push(entry.clone());
                 }
@@ -168,7 +174,7 @@ impl Engine for Hostile {
         let answer = |is_dropped: &bool| match is_dropped {
             true => Outcome::Unknown,
             false => match outcomes.next() {
-                Some(Outcome::Committed) if self.strikes(self.faults.unknown_applied) => {
+                Some(Outcome::Committed) if self.strikes(|faults| faults.unknown_applied) => {
                     Outcome::Unknown
                 }
                 Some(outcome) => outcome,

@@ -92,6 +92,11 @@ pub(crate) struct State {
     pub(crate) cache_version: u64,
     pending: VecDeque<Pending>,
     pending_bytes: usize,
+    /// The last transaction of the entry that is on its way.
+    in_flight: Option<Lsn>,
+    /// How often staged writes were taken back, and which.
+    rollbacks: u64,
+    taken_back: VecDeque<(Lsn, Lsn)>,
     waiters: VecDeque<(Lsn, oneshot::Sender<Result<()>>)>,
     /// In the committer's queue.
     queued: bool,
@@ -185,6 +190,10 @@ impl Ledger {
             if let Some(error) = &state.failed {
                 return Err(error.clone());
             }
+            if state.is_taken_back(lsn) {
+                let partition = self.shared.partition;
+                return Err(Error::new(Kind::TakenBack { partition }));
+            }
             if lsn <= state.durable_lsn {
                 return Ok(());
             }
@@ -204,6 +213,23 @@ impl Ledger {
     /// The owner's time: it never goes back, whatever the clock does.
     pub fn time(&self) -> Timestamp {
         self.shared.node.clock.now().max(self.shared.read().time)
+    }
+
+    /// How often staged writes were taken back. Whoever reads with
+    /// [`View::Staged`] notes this first and stages with [`Ledger::stage_after`].
+    pub fn rollbacks(&self) -> u64 {
+        self.shared.read().rollbacks
+    }
+
+    /// Stages a transaction that was computed from staged writes, unless some of
+    /// them have been taken back since `rollbacks` was noted.
+    pub fn stage_after(&self, rollbacks: u64, writes: Writes) -> Result<Staged> {
+        let mut state = self.shared.begin(&writes)?;
+        if state.rollbacks != rollbacks {
+            let partition = self.shared.partition;
+            return Err(Error::new(Kind::TakenBack { partition }));
+        }
+        Ok(self.shared.stage(&mut state, writes))
     }
 
     /// Looks a row up in memory only.
@@ -252,6 +278,36 @@ impl Ledger {
             Start::Offset(offset) => Start::Offset(offset.max(head.first_offset)),
             Start::Time(_) => from,
         };
+        let read = |from| self.read_batches(stream, head, from, max_bytes);
+        match read(from).await {
+            // Times never go back, so from the first one on all are late enough.
+            Ok(batches) if batches.is_empty() && matches!(from, Start::Time(_)) => {
+                let batches = read(Start::Sequence(head.first)).await?;
+                let is_late = batches.first().is_some_and(|batch| !from.is_past(batch));
+                Ok(if is_late { batches } else { Vec::new() })
+            }
+            // A trim may have removed the file under the reader.
+            Err(error) if matches!(error.kind(), Kind::Corrupt { .. }) => {
+                match self.stream(stream)? {
+                    Some(now) if now.first > head.first => {
+                        let from = Start::Sequence(now.first);
+                        self.read_batches(stream, now, from, max_bytes).await
+                    }
+                    _ => Err(error),
+                }
+            }
+            done => done,
+        }
+    }
+
+    /// Batches of the engine that readers may see.
+    async fn read_batches(
+        &self,
+        stream: Stream,
+        head: Head,
+        from: Start,
+        max_bytes: usize,
+    ) -> Result<Vec<EventBatch>> {
         let engine = &self.shared.node.engine;
         let partition = self.shared.partition;
         let mut batches = engine
@@ -310,10 +366,17 @@ impl Shared {
         writes.check()?;
         self.node.budget.check()?;
         let state = self.state.write();
-        match &state.failed {
-            Some(error) => Err(error.clone()),
-            None => Ok(state),
+        if let Some(error) = &state.failed {
+            return Err(error.clone());
         }
+        // A trim that does nothing now might do something when it is replayed.
+        for (stream, first) in &writes.trims {
+            if *first > state.streams.staged_end(*stream) {
+                let (stream, first) = (*stream, *first);
+                return Err(Error::new(Kind::TrimPastEnd { stream, first }));
+            }
+        }
+        Ok(state)
     }
 
     fn stage(self: &Arc<Self>, state: &mut State, writes: Writes) -> Staged {
@@ -337,6 +400,7 @@ impl Shared {
             trims,
         };
         state.pending_bytes += pending.weight();
+        self.node.budget.stage(pending.weight());
         state.pending.push_back(pending);
         if !state.queued {
             state.queued = true;
@@ -369,6 +433,7 @@ impl Shared {
             batches.extend(next.batches);
             trims.extend(next.trims);
         }
+        self.node.budget.unstage(bytes);
         state.queued = !state.pending.is_empty();
         if body.transactions.is_empty() {
             return None;
@@ -387,6 +452,7 @@ impl Shared {
                 batches,
             },
         };
+        state.in_flight = Some(closed.last_lsn);
         state.account(closed.last_lsn, closed.entry.weight() as u64, group);
         self.node.budget.add(closed.entry.weight() as u64);
         if state.seal_requested && state.pending.is_empty() {
@@ -407,6 +473,7 @@ impl Shared {
         let mut state = self.state.write();
         state.epoch = epoch;
         state.durable_lsn = closed.last_lsn;
+        state.in_flight = state.in_flight.filter(|lsn| *lsn > closed.last_lsn);
         for batch in closed.entry.batches {
             state.streams.committed(batch);
         }
@@ -425,34 +492,59 @@ impl Shared {
         }
     }
 
-    /// Takes back what was staged: nothing of it was or will be written.
+    /// Takes back what was staged: nothing of it was or will be written. LSNs are
+    /// not given again, so that nobody takes a later transaction for an earlier.
     pub(crate) fn roll_back(&self, number: EntryNumber, error: &Error) {
         let mut state = self.state.write();
         let (durable, last) = (state.durable_lsn, EntryNumber(number.0 - 1));
         state.last = last;
-        state.next_lsn = durable.next();
+        state.note_taken_back();
         state.overlay.roll_back(durable, last);
         state.streams.roll_back();
-        state.pending.clear();
-        state.pending_bytes = 0;
+        self.forget_pending(&mut state);
+        // The flusher may wait for an entry that will never come.
+        if std::mem::take(&mut state.seal_requested) {
+            state.overlay.seal(last);
+        }
         let waiters = std::mem::take(&mut state.waiters);
         drop(state);
-        answer(waiters, error);
+        self.durable.send_modify(|_| {});
+        answer(waiters, |_| error.clone());
     }
 
-    /// Ends the ledger: the partition must be acquired again.
-    pub(crate) fn fail(&self, error: Error) {
+    /// Ends the ledger after its entry was refused: the partition must be acquired
+    /// again.
+    pub(crate) fn fail(&self, error: &Error) {
+        self.state.write().in_flight = None;
+        self.abandon(error);
+    }
+
+    /// Ends the ledger while an entry may be on its way: nobody can tell what
+    /// becomes of that one.
+    pub(crate) fn abandon(&self, error: &Error) {
+        let partition = self.partition;
         let mut state = self.state.write();
-        state.pending.clear();
-        state.pending_bytes = 0;
+        self.forget_pending(&mut state);
         let waiters = std::mem::take(&mut state.waiters);
         self.node.budget.free(state.overlay.bytes());
         state.overlay = Overlay::default();
-        let error = state.failed.get_or_insert(error).clone();
+        let error = state.failed.get_or_insert_with(|| error.clone()).clone();
+        let in_flight = state.in_flight.take();
         drop(state);
         // Whoever follows the durable mark must notice, too.
         self.durable.send_modify(|_| {});
-        answer(waiters, &error);
+        answer(waiters, |lsn| {
+            match in_flight.is_some_and(|last| lsn <= last) {
+                true => Error::caused(Kind::OutcomeUnknown { partition }, error.clone()),
+                false => error.clone(),
+            }
+        });
+    }
+
+    fn forget_pending(&self, state: &mut State) {
+        self.node.budget.unstage(state.pending_bytes);
+        state.pending.clear();
+        state.pending_bytes = 0;
     }
 
     /// The last durable LSN, to be followed.
@@ -516,6 +608,15 @@ impl Shared {
     }
 }
 
+impl Drop for Shared {
+    /// Gives back what nobody can flush any more.
+    fn drop(&mut self) {
+        let state = self.state.get_mut();
+        self.node.budget.unstage(state.pending_bytes);
+        self.node.budget.free(state.overlay.bytes());
+    }
+}
+
 impl State {
     /// The state of a partition that has just been acquired; entries follow by
     /// [`State::replay`].
@@ -539,6 +640,9 @@ impl State {
             cache_version,
             pending: VecDeque::new(),
             pending_bytes: 0,
+            in_flight: None,
+            rollbacks: 0,
+            taken_back: VecDeque::new(),
             waiters: VecDeque::new(),
             queued: false,
             seal_requested: false,
@@ -590,8 +694,31 @@ impl State {
         trims
     }
 
+    /// Everything after the last durable transaction was taken back.
+    fn note_taken_back(&mut self) {
+        // Nobody asks after so many others.
+        const KEPT: usize = 1024;
+        let (first, last) = (self.durable_lsn.next(), Lsn(self.next_lsn.0 - 1));
+        self.rollbacks += 1;
+        match self.taken_back.back_mut() {
+            Some(range) if range.0 == first => range.1 = last,
+            _ => self.taken_back.push_back((first, last)),
+        }
+        if self.taken_back.len() > KEPT {
+            self.taken_back.pop_front();
+        }
+    }
+
+    fn is_taken_back(&self, lsn: Lsn) -> bool {
+        let later = self.taken_back.partition_point(|(first, _)| *first <= lsn);
+        let range = later
+            .checked_sub(1)
+            .and_then(|index| self.taken_back.get(index));
+        range.is_some_and(|(_, last)| lsn <= *last)
+    }
+
     fn account(&mut self, lsn: Lsn, bytes: u64, group: u64) {
-        self.overlay.add_bytes(lsn, bytes, group);
+        self.overlay.add_bytes(lsn, bytes, group, self.last);
         self.appended += bytes;
     }
 }
@@ -604,9 +731,9 @@ fn place(batch: &EventBatch) -> Place {
     }
 }
 
-fn answer(waiters: VecDeque<(Lsn, oneshot::Sender<Result<()>>)>, error: &Error) {
-    for (_, waiter) in waiters {
-        let _ = waiter.send(Err(error.clone()));
+fn answer(waiters: VecDeque<(Lsn, oneshot::Sender<Result<()>>)>, error: impl Fn(Lsn) -> Error) {
+    for (lsn, waiter) in waiters {
+        let _ = waiter.send(Err(error(lsn)));
     }
 }
 

@@ -50,8 +50,9 @@ pub(crate) struct Generation {
     pub(crate) last_lsn: Lsn,
     /// Log bytes that the flush of this generation sets free.
     pub(crate) bytes: u64,
-    /// The group that brought the first of them.
+    /// The group and the entry that brought the first of them.
     group: u64,
+    first: EntryNumber,
 }
 
 /// The versions of one row, oldest first, the newest apart.
@@ -92,13 +93,20 @@ impl Overlay {
     }
 
     /// Counts log bytes that the active generation keeps.
-    pub(crate) fn add_bytes(&mut self, lsn: Lsn, bytes: u64, group: u64) {
+    pub(crate) fn add_bytes(&mut self, lsn: Lsn, bytes: u64, group: u64, entry: EntryNumber) {
         let active = &mut self.active;
         if active.bytes == 0 {
             active.group = group;
+            active.first = entry;
         }
         active.last_lsn = lsn.max(active.last_lsn);
         active.bytes += bytes;
+    }
+
+    /// The oldest entry that is not flushed.
+    pub(crate) fn oldest_entry(&self) -> Option<EntryNumber> {
+        let active = (self.active.bytes > 0).then_some(self.active.first);
+        self.sealed.front().map(|sealed| sealed.first).or(active)
     }
 
     /// The group that brought the oldest unflushed entry.

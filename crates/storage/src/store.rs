@@ -119,7 +119,7 @@ impl Store {
         let shared = &ledger.shared;
         ledger.flush().await?;
         let epoch = shared.alive()?.epoch;
-        shared.fail(Error::new(Kind::Closed));
+        shared.abandon(&Error::new(Kind::Closed));
         self.node.engine.release(shared.partition, epoch).await
     }
 
@@ -222,7 +222,8 @@ impl Drop for Store {
 
         let owned = std::mem::take(&mut *self.owned.lock());
         for ledger in owned.iter().filter_map(std::sync::Weak::upgrade) {
-            ledger.fail(Error::new(Kind::Closed));
+            ledger.abandon(&Error::new(Kind::Closed));
         }
+        self.ready.close();
     }
 }

@@ -126,6 +126,13 @@ impl Streams {
         self.staged.clone_from(&self.durable);
     }
 
+    /// Where a stream ends, with what is on its way.
+    pub(crate) fn staged_end(&self, stream: Stream) -> Sequence {
+        self.staged
+            .get(&stream)
+            .map_or(Sequence(0), |head| head.next)
+    }
+
     /// The durable head, if the stream was ever written.
     pub(crate) fn head(&self, stream: Stream) -> Option<Head> {
         self.durable.get(&stream).copied()

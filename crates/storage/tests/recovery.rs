@@ -141,7 +141,9 @@ impl World {
         let rounds = self.rng.usize(0..40);
         for round in 0..rounds {
             if is_killed && round == rounds / 2 {
-                disk.fail_sync(Some(".log"));
+                // Of the log only, or of everything, names included.
+                let which = if self.rng.bool() { ".log" } else { "" };
+                disk.fail_sync(Some(which));
             }
             if let Err(error) = self.step(store, &ledgers).await {
                 return match is_killed {

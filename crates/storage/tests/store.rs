@@ -305,6 +305,76 @@ async fn what_is_too_large_changes_nothing() {
 }
 
 #[tokio::test]
+async fn what_was_taken_back_is_never_acknowledged() {
+    let faults = Faults {
+        refused: 100,
+        ..Faults::default()
+    };
+    let memory: Arc<dyn Engine> = Arc::new(Memory::new());
+    let hostile = Arc::new(Hostile::new(memory, faults, 1));
+    let store = Store::start(Arc::clone(&hostile) as _, options());
+    let ledger = store.acquire(P).await.unwrap();
+    let seen = ledger.rollbacks();
+    let lost = ledger.stage(put("a", "1")).unwrap();
+    let dependent = put("b", "from a");
+    // The flusher must not wait for ever for the entry that will not come.
+    let flushing = ledger.flush();
+    let (flushed, refused) = tokio::join!(flushing, ledger.commit(put("c", "1")));
+    flushed.unwrap();
+    assert_eq!(refused.unwrap_err().code().0, "STF-2004");
+    let error = ledger.stage_after(seen, dependent).unwrap_err();
+    assert_eq!(error.code().0, "STF-2017", "{error}");
+    hostile.calm();
+    let next = ledger.commit(put("d", "1")).await.unwrap();
+    assert!(next.lsn > lost.lsn, "an LSN was given twice");
+    assert_eq!(
+        ledger.wait(lost.lsn).await.unwrap_err().code().0,
+        "STF-2017"
+    );
+    assert_eq!(get(&ledger, "a").await, None);
+    let again = store.acquire(P).await.unwrap();
+    assert_eq!(get(&again, "d").await.as_deref(), Some("1"));
+    assert_eq!(durable(&again), next.lsn);
+}
+
+#[tokio::test]
+async fn dropped_ledgers_give_their_budget_back() {
+    let (store, ledger) = on_memory(options()).await;
+    ledger.commit(put("k", &"x".repeat(1000))).await.unwrap();
+    let before = store.unflushed();
+    drop(ledger);
+    for _ in 0..5 {
+        let ledger = store.acquire(P).await.unwrap();
+        assert_eq!(store.unflushed(), before);
+        drop(ledger);
+    }
+    assert_eq!(store.unflushed(), 0);
+}
+
+#[tokio::test]
+async fn a_trim_behind_the_end_is_refused() {
+    let (_store, ledger) = on_memory(options()).await;
+    ledger.commit(publish(5, 10)).await.unwrap();
+    let mut writes = publish(10, 10);
+    writes.trim(S, Sequence(10), steadfast_core::id::Offset(50));
+    let error = ledger.stage(writes).unwrap_err();
+    assert_eq!(error.code().0, "STF-2018", "{error}");
+    assert_eq!(ledger.stream(S).unwrap().unwrap().next, Sequence(5));
+}
+
+#[tokio::test]
+async fn a_dropped_store_lets_its_folder_go() {
+    let folder = tempfile::tempdir().unwrap();
+    for _ in 0..3 {
+        let engine = Local::open(folder.path(), &local::Options::default()).unwrap();
+        let store = Store::start(Arc::new(engine), options());
+        let ledger = store.acquire(P).await.unwrap();
+        ledger.stage(put("k", "v")).unwrap();
+        store.close().await;
+    }
+}
+
+#[tokio::test]
 async fn owner_time_never_goes_back() {
     let clock = VirtualClock::starting_at(Timestamp(5000));
     let mut options = options();
@@ -358,10 +428,16 @@ async fn readers_follow_the_tail_without_polling() {
 
 #[tokio::test]
 async fn retention_trims_by_age_and_size() {
-    for engine in [memory_engine(), local_engine()] {
+    for (engine, event_tail) in [
+        (memory_engine(), 1_000_000),
+        (local_engine(), 1_000_000),
+        (memory_engine(), 0),
+        (local_engine(), 0),
+    ] {
         let clock = VirtualClock::starting_at(Timestamp(1_000_000));
         let mut options = options();
         options.clock = Arc::new(clock.clone());
+        options.event_tail = event_tail;
         let store = Store::start(engine.0, options);
         let ledger = store.acquire(P).await.unwrap();
         for _ in 0..10 {
@@ -375,6 +451,8 @@ async fn retention_trims_by_age_and_size() {
         assert_eq!(ledger.retain(S, keep(100, 10_000)).await.unwrap(), 0);
         assert_eq!(ledger.retain(S, keep(8, 10_000)).await.unwrap(), 6);
         assert_eq!(ledger.stream(S).unwrap().unwrap().first, Sequence(6));
+        // The trimmed batches are still there below; they must not confuse it.
+        assert_eq!(ledger.retain(S, keep(100, 10_000)).await.unwrap(), 0);
         ledger.flush().await.unwrap();
         // Each batch takes 100 bytes with its header.
         assert_eq!(ledger.retain(S, keep(100, 250)).await.unwrap(), 18);

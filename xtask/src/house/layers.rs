@@ -187,12 +187,12 @@ mod tests {
         let found = findings(&[
             (
                 "steadfast-core",
-                &[("steadfast-storage", ""), ("fjall", "dev")],
+                &[("steadfast-storage", ""), ("fjall", "")],
             ),
             ("steadfast-storage", &[("steadfast-harness", "")]),
             ("steadfast-collections", &[]),
             ("steadfast-server", &[("steadfast-storage", "")]),
-            ("steadfast-harness", &[]),
+            ("steadfast-harness", &[("lsm-tree", "dev")]),
             ("steadfast-novelty", &[]),
         ]);
         let expected = [

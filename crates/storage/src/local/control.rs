@@ -132,12 +132,12 @@ impl Control {
         self.partitions.entry(partition).or_default()
     }
 
-    /// Where every stream ends.
-    pub(super) fn ends(&self) -> HashMap<(Partition, Stream), Offset> {
+    /// Where every stream begins and ends.
+    pub(super) fn ends(&self) -> HashMap<(Partition, Stream), (Sequence, Offset)> {
         let all = self.partitions.iter();
         let all =
             all.flat_map(|(p, fence)| fence.streams.iter().map(move |(s, ends)| (*p, *s, ends)));
-        all.map(|(partition, stream, ends)| ((partition, stream), ends.end))
+        all.map(|(partition, stream, ends)| ((partition, stream), (ends.first, ends.end)))
             .collect()
     }
 

@@ -75,8 +75,9 @@ pub struct Local {
     orders: Option<Sender<Order>>,
     threads: Vec<JoinHandle<()>>,
     wake: watch::Sender<u64>,
-    /// Unlocks the folder, after everything else is gone.
-    _folder: Folder,
+    /// Unlocks the folder, after everything else is gone: a read that nobody waits
+    /// for any more holds it, too.
+    folder: Arc<Folder>,
 }
 
 impl Local {
@@ -121,7 +122,7 @@ impl Local {
             orders: None,
             threads: Vec::new(),
             wake: watch::channel(0).0,
-            _folder: folder,
+            folder: Arc::new(folder),
         };
         local.start(log, options)?;
         Ok(local)
@@ -165,6 +166,21 @@ impl Local {
         let log = self.log.as_ref().ok_or_else(closed)?;
         log.send(request(reply)).map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?
+    }
+
+    /// Runs what may wait for the disk beside the runtime's own threads.
+    async fn beside<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let folder = Arc::clone(&self.folder);
+        let work = move || {
+            let done = work();
+            drop(folder);
+            done
+        };
+        let done = tokio::task::spawn_blocking(work).await;
+        done.map_err(|error| Error::caused(Kind::Closed, error))?
     }
 
     fn woken(&self) {
@@ -229,7 +245,8 @@ impl Engine for Local {
         max_bytes: usize,
     ) -> Result<Vec<Entry>> {
         let (control, events) = (Arc::clone(&self.control), Arc::clone(&self.events));
-        beside(move || read::replay(&control, &events, partition, from, max_bytes)).await
+        self.beside(move || read::replay(&control, &events, partition, from, max_bytes))
+            .await
     }
 
     async fn flush(&self, flush: Flush) -> Result<()> {
@@ -243,12 +260,13 @@ impl Engine for Local {
     async fn get(&self, partition: Partition, table: Table, key: &[u8]) -> Result<Option<Bytes>> {
         let tables = Arc::clone(&self.tables);
         let key = tables::row_key(partition, table, key);
-        beside(move || tables.get(&key)).await
+        self.beside(move || tables.get(&key)).await
     }
 
     async fn scan(&self, partition: Partition, table: Table, range: Scan) -> Result<Vec<Row>> {
         let tables = Arc::clone(&self.tables);
-        beside(move || tables.scan(partition, table, &range)).await
+        self.beside(move || tables.scan(partition, table, &range))
+            .await
     }
 
     async fn read_events(
@@ -259,11 +277,20 @@ impl Engine for Local {
         max_bytes: usize,
     ) -> Result<Vec<EventBatch>> {
         let (control, events) = (Arc::clone(&self.control), Arc::clone(&self.events));
-        beside(move || read::read_events(&control, &events, partition, stream, from, max_bytes))
-            .await
+        self.beside(move || {
+            read::read_events(&control, &events, partition, stream, from, max_bytes)
+        })
+        .await
     }
 
     async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<Swap> {
+        if key.len() > limits::KEY_BYTES {
+            return Err(Error::new(Kind::TooLarge {
+                what: "a key",
+                bytes: key.len(),
+                limit: limits::KEY_BYTES,
+            }));
+        }
         let key = key.to_string();
         let swap = self
             .ask(|reply| Request::Cas {
@@ -292,10 +319,4 @@ impl Engine for Local {
     fn watch(&self) -> watch::Receiver<u64> {
         self.wake.subscribe()
     }
-}
-
-/// Runs what may wait for the disk beside the runtime's own threads.
-async fn beside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| Error::caused(Kind::Closed, error))?
 }

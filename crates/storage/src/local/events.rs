@@ -47,10 +47,19 @@ const OPEN_FILES: usize = 256;
 pub(super) struct EventFiles {
     root: PathBuf,
     segment_bytes: u64,
-    /// Where each stream ended when the folder was opened.
-    ends: HashMap<(Partition, Stream), Offset>,
+    /// Where each stream began and ended when the folder was opened.
+    ends: HashMap<(Partition, Stream), (Sequence, Offset)>,
     streams: Mutex<HashMap<(Partition, Stream), Arc<StreamFiles>>>,
-    open: Cache<PathBuf, Arc<File>>,
+    /// Open files of each kind of user. A failed sync is reported once per open
+    /// file, so whoever syncs needs one of its own.
+    open: [Cache<PathBuf, Arc<File>>; 2],
+}
+
+/// Who uses a file.
+#[derive(Clone, Copy)]
+pub(super) enum User {
+    Log = 0,
+    Flush = 1,
 }
 
 /// The files of one stream.
@@ -78,14 +87,14 @@ impl EventFiles {
     pub(super) fn new(
         root: &Path,
         segment_bytes: u64,
-        ends: HashMap<(Partition, Stream), Offset>,
+        ends: HashMap<(Partition, Stream), (Sequence, Offset)>,
     ) -> Self {
         Self {
             root: root.to_path_buf(),
             segment_bytes,
             ends,
             streams: Mutex::new(HashMap::new()),
-            open: Cache::new(OPEN_FILES),
+            open: [Cache::new(OPEN_FILES), Cache::new(OPEN_FILES)],
         }
     }
 
@@ -94,6 +103,7 @@ impl EventFiles {
         &self,
         partition: Partition,
         batch: &EventBatch,
+        user: User,
         touched: &mut Touched,
     ) -> Result<()> {
         let files = self.stream(partition, batch.stream)?;
@@ -107,7 +117,7 @@ impl EventFiles {
         }
         let file = match touched.files.get(&path) {
             Some(file) => Arc::clone(file),
-            None => self.file(&path)?,
+            None => self.file(&path, user)?,
         };
         let at = batch.offset.0 - base;
         file.write_all_at(&header(partition, batch), at)
@@ -141,8 +151,13 @@ impl EventFiles {
         }
         let name = format!("{:08x}-{:08x}", partition.0, stream.0);
         let files = Arc::new(StreamFiles::open(partition, self.root.join(name))?);
-        let end = self.ends.get(&(partition, stream)).copied();
-        files.forget_from(end.unwrap_or_default().0)?;
+        let (first, end) = self
+            .ends
+            .get(&(partition, stream))
+            .copied()
+            .unwrap_or_default();
+        files.forget_from(end.0)?;
+        files.trim(first);
         streams.insert((partition, stream), Arc::clone(&files));
         Ok(files)
     }
@@ -160,18 +175,19 @@ impl EventFiles {
     }
 
     /// Opens a segment for reading or writing, or takes it from the open ones.
-    pub(super) fn file(&self, path: &Path) -> Result<Arc<File>> {
-        if let Some(file) = self.open.get(path) {
+    pub(super) fn file(&self, path: &Path, user: User) -> Result<Arc<File>> {
+        let open = &self.open[user as usize];
+        if let Some(file) = open.get(path) {
             return Ok(file);
         }
         let file = File::options().read(true).write(true).open(path);
         let file = Arc::new(file.map_err(|e| Error::io(path, "open", e))?);
-        self.open.insert(path.to_path_buf(), Arc::clone(&file));
+        open.insert(path.to_path_buf(), Arc::clone(&file));
         Ok(file)
     }
 
     fn length(&self, path: &Path) -> Result<u64> {
-        let metadata = self.file(path)?.metadata();
+        let metadata = fs::metadata(path);
         Ok(metadata.map_err(|e| Error::io(path, "measure", e))?.len())
     }
 
@@ -194,7 +210,9 @@ impl EventFiles {
             File::create_new(&path).map(drop)
         };
         create().map_err(|e| Error::io(&path, "create", e))?;
-        self.open.remove(&path);
+        for open in &self.open {
+            open.remove(&path);
+        }
         files.created.fetch_add(1, Ordering::AcqRel);
         segments.insert(offset, batch.first.0);
         Ok((offset, path))
@@ -222,7 +240,8 @@ impl StreamFiles {
             partition,
             folder,
             segments: Mutex::new(segments),
-            created: AtomicU64::new(0),
+            // What was found there may have names that are not durable.
+            created: AtomicU64::new(1),
             synced: AtomicU64::new(0),
             hint: Mutex::new((Sequence::default(), Offset::default())),
         })
@@ -288,7 +307,8 @@ impl StreamFiles {
         let mut segments = self.segments.lock();
         let forgotten = segments.split_off(&end);
         for (base, first) in &forgotten {
-            remove(&self.path(*base, *first));
+            let path = self.path(*base, *first);
+            fs::remove_file(&path).map_err(|e| Error::io(&path, "remove", e))?;
         }
         match forgotten.is_empty() {
             true => Ok(()),
@@ -368,7 +388,7 @@ impl<'a> Window<'a> {
         let Some((base, path, limit)) = self.files.segment_of(offset) else {
             return Err(self.damaged(Offset(offset), ""));
         };
-        let file = self.events.file(&path)?;
+        let file = self.events.file(&path, User::Flush)?;
         let room = usize::try_from(limit - offset).unwrap_or(usize::MAX);
         let mut bytes = vec![0; self.ahead.min(room).max(length)];
         let mut filled = 0;

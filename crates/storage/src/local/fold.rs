@@ -16,7 +16,7 @@ use steadfast_core::id::Partition;
 use tokio::sync::oneshot;
 
 use super::control::{Control, Fence, PendingBatch};
-use super::events::{EventFiles, Touched};
+use super::events::{EventFiles, Touched, User};
 use super::log::Request;
 use super::tables::{self, Tables};
 use crate::engine::{Change, Flush};
@@ -120,7 +120,6 @@ impl Folder {
 
     fn fold(&self, flushes: &[Flush]) -> Result<()> {
         self.copy_events(flushes)?;
-        let (control_rows, group) = self.control_rows(flushes);
         let mut partitions: Vec<&Flush> = flushes.iter().collect();
         partitions.sort_by_key(|flush| (flush.partition, flush.up_to));
         let mut rows = Vec::new();
@@ -136,6 +135,7 @@ impl Folder {
             }
             previous = Some(flush.partition);
         }
+        let (control_rows, group) = self.control_rows(flushes);
         let rows = control_rows.into_iter().chain(rows);
         let mut pace = Pace::new(self.rate);
         let ingested = self.tables.ingest(rows, |bytes| pace.wrote(bytes));
@@ -173,7 +173,8 @@ impl Folder {
                 let path = &pending.bytes.segment.slot.path;
                 let damaged = || Error::corrupt(path, pending.bytes.at, "a batch is damaged");
                 let batch = pending.batch.with_bytes(bytes).ok_or_else(damaged)?;
-                self.events.write(flush.partition, &batch, &mut touched)?;
+                self.events
+                    .write(flush.partition, &batch, User::Flush, &mut touched)?;
             }
         }
         self.events.sync(touched)

@@ -30,7 +30,7 @@ pub(super) struct Folder {
 impl Folder {
     /// Opens a folder, or makes a new one.
     pub(super) fn open(root: &Path) -> Result<Self> {
-        fs::create_dir_all(root).map_err(|e| Error::io(root, "create", e))?;
+        create_folder(root)?;
         let root = fs::canonicalize(root).map_err(|e| Error::io(root, "open", e))?;
         let lock = lock(&root)?;
         let salt = match read_format(&root)? {
@@ -40,6 +40,8 @@ impl Folder {
         for name in ["log", "tables", "events"] {
             let path = root.join(name);
             fs::create_dir_all(&path).map_err(|e| Error::io(&path, "create", e))?;
+            // A process that was killed may have left names that are not durable.
+            sync_folder(&path)?;
         }
         sync_folder(&root)?;
         Ok(Self {
@@ -55,6 +57,21 @@ pub(super) fn sync_folder(path: &Path) -> Result<()> {
     File::open(path)
         .and_then(|folder| folder.sync_all())
         .map_err(|e| Error::io(path, "sync", e))
+}
+
+/// Creates a folder and those above it, durably.
+fn create_folder(path: &Path) -> Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    if let Some(parent) = parent {
+        create_folder(parent)?;
+    }
+    fs::create_dir_all(path).map_err(|e| Error::io(path, "create", e))?;
+    sync_folder(parent.unwrap_or(Path::new(".")))
 }
 
 fn lock(root: &Path) -> Result<File> {
@@ -120,8 +137,5 @@ fn create(root: &Path) -> Result<u64> {
     };
     write().map_err(|e| Error::io(&draft, "write", e))?;
     sync_folder(root)?;
-    if let Some(parent) = root.parent() {
-        sync_folder(parent)?;
-    }
     Ok(salt)
 }

@@ -17,7 +17,7 @@ use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition, Stream};
 use tokio::sync::oneshot;
 
 use super::control::Control;
-use super::events::{EventFiles, Touched};
+use super::events::{EventFiles, Touched, User};
 use super::record::{self, HEADER_BYTES, Header, Item, LoggedBatch, LoggedEntry};
 use super::segment::Segment;
 use super::spare::Spares;
@@ -223,7 +223,7 @@ impl Log {
             if !large.contains_key(&(partition, batch.stream)) {
                 continue;
             }
-            if let Err(error) = self.events.write(partition, batch, &mut touched) {
+            if let Err(error) = self.events.write(partition, batch, User::Log, &mut touched) {
                 return Err(self.take_back(large, error));
             }
         }
@@ -309,8 +309,12 @@ impl Log {
         self.check_stopped()?;
         self.mark = mark;
         let record = vec![0; HEADER_BYTES];
-        let written = self.write(record).map_err(|failure| self.stop(failure))?;
-        self.apply(written, Vec::new());
+        match self.write(record) {
+            Ok(written) => self.apply(written, Vec::new()),
+            // Without room for it, the mark rides in the next group.
+            Err(Failure::Nothing(_)) => return Ok(()),
+            Err(failure) => return Err(self.stop(failure)),
+        }
         self.recycle();
         Ok(())
     }

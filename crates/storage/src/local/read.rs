@@ -206,7 +206,9 @@ impl Plan {
         {
             return Some(at);
         }
-        let starts = self.files.starts();
+        let mut starts = self.files.starts();
+        // Behind the end there may be a segment of a group that is not committed.
+        starts.retain(|(offset, _)| *offset < self.end);
         let later = starts.partition_point(|(offset, first)| match from {
             Start::Sequence(sequence) => *first <= sequence,
             Start::Offset(wanted) => *offset <= wanted,

@@ -5,6 +5,7 @@
 //! tables as a whole or not at all, and there is no second journal. Compaction
 //! runs on the flush thread, never beside an acknowledgement.
 
+use std::collections::HashSet;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -134,6 +135,18 @@ impl Tables {
         rows: impl Iterator<Item = (Bytes, Option<Bytes>)>,
         mut pace: impl FnMut(usize),
     ) -> Result<()> {
+        let done = self.try_ingest(rows, &mut pace);
+        if done.is_err() {
+            self.remove_orphans();
+        }
+        done
+    }
+
+    fn try_ingest(
+        &self,
+        rows: impl Iterator<Item = (Bytes, Option<Bytes>)>,
+        pace: &mut impl FnMut(usize),
+    ) -> Result<()> {
         let fail = |e| failed(&self.path, "write", e);
         let mut ingestion = self.tree.ingestion().map_err(fail)?;
         for (key, value) in rows {
@@ -145,6 +158,22 @@ impl Tables {
             .map_err(fail)?;
         }
         ingestion.finish().map_err(fail)
+    }
+
+    /// Removes files that a failed ingestion has begun: on a full disk they would
+    /// take the room that somebody has just made. Nobody else makes files here.
+    fn remove_orphans(&self) {
+        let version = self.tree.current_version();
+        let known: HashSet<u64> = version.iter_tables().map(lsm_tree::Table::id).collect();
+        let folder = self.path.join("tables");
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let id = name.to_str().and_then(|name| name.parse().ok());
+            if id.is_some_and(|id| !known.contains(&id)) {
+                // It is only in the way; the next open removes it.
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
     }
 
     /// Merges tables while there are too many.
