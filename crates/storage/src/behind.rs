@@ -45,10 +45,10 @@ impl Behind {
     }
 }
 
-/// Lets the calling thread run behind everything that somebody waits for, but not
-/// so far behind that a busy machine never lets it finish.
+/// Lets the calling thread run behind everything that somebody waits for. If it
+/// falls behind too far, writers are throttled, and then it has the machine.
 pub(crate) fn lower_priority() {
-    const STEP: i32 = 10;
+    const LOWEST: i32 = 19;
     // Where that is not allowed the thread is merely in the way.
-    let _ = rustix::process::nice(STEP);
+    let _ = rustix::process::nice(LOWEST);
 }
