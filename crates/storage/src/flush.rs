@@ -4,7 +4,8 @@
 //! the oldest entries, several at once, until half the target is left. So an idle
 //! node does no work, and a busy one never keeps more log than its budget.
 
-use std::sync::{Arc, Weak};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 use steadfast_core::clock::Timestamp;
 use steadfast_core::codec::{Malformed, Reader, put_varint};
-use steadfast_core::id::{Lsn, Stream};
+use steadfast_core::id::{Lsn, Partition, Stream};
 
 use crate::engine::Flush;
 use crate::error::{Error, Kind, Result};
@@ -22,8 +23,9 @@ use crate::overlay::Generation;
 use crate::snapshot;
 use crate::streams::{Head, decode_heads, encode_heads};
 
-/// The partitions that a node owns.
-pub(crate) type Owned = Mutex<Vec<Weak<Shared>>>;
+/// The partitions that a node owns, whether somebody has a handle or not: until
+/// they are released or taken, they have to be flushed, or they hold up the log.
+pub(crate) type Owned = Mutex<BTreeMap<Partition, Arc<Shared>>>;
 
 /// How long the flusher waits before it looks again at what it could not flush.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -72,8 +74,8 @@ pub(crate) async fn flush_all(ledger: &Arc<Shared>) -> Result<()> {
 async fn flush_oldest(node: &Node, owned: &Owned) -> bool {
     let mut ledgers: Vec<_> = {
         let mut owned = owned.lock();
-        owned.retain(|ledger| ledger.strong_count() > 0);
-        owned.iter().filter_map(Weak::upgrade).collect()
+        owned.retain(|_, ledger| ledger.alive().is_ok());
+        owned.values().cloned().collect()
     };
     ledgers.sort_by_cached_key(|ledger| ledger.read().overlay.oldest_group());
     let mut surplus = node
@@ -220,7 +222,7 @@ fn encode_meta(state: &State) -> Bytes {
 pub(crate) struct Meta {
     pub(crate) lsn: Lsn,
     pub(crate) time: Timestamp,
-    pub(crate) heads: std::collections::BTreeMap<Stream, Head>,
+    pub(crate) heads: BTreeMap<Stream, Head>,
 }
 
 pub(crate) fn decode_meta(bytes: Bytes) -> std::result::Result<Meta, Malformed> {

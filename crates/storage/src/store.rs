@@ -109,7 +109,12 @@ impl Store {
         let node = Arc::clone(&self.node);
         let ready = Arc::clone(&self.ready);
         let shared = Arc::new(Shared::new(partition, node, ready, state));
-        self.owned.lock().push(Arc::downgrade(&shared));
+        let before = self.owned.lock().insert(partition, Arc::clone(&shared));
+        if let Some(before) = before {
+            // We took it from ourselves.
+            let epoch = shared.read().epoch;
+            before.abandon(&Error::new(Kind::Fenced { partition, epoch }));
+        }
         Ok(Ledger { shared })
     }
 
@@ -120,17 +125,16 @@ impl Store {
         ledger.flush().await?;
         let epoch = shared.alive()?.epoch;
         shared.abandon(&Error::new(Kind::Closed));
+        self.owned
+            .lock()
+            .retain(|_, ledger| !Arc::ptr_eq(ledger, shared));
         self.node.engine.release(shared.partition, epoch).await
     }
 
     /// Flushes all partitions, so that the next start has nothing to replay.
     pub async fn flush(&self) -> Result<()> {
-        let owned: Vec<_> = self
-            .owned
-            .lock()
-            .iter()
-            .filter_map(|l| l.upgrade())
-            .collect();
+        let mut owned: Vec<_> = self.owned.lock().values().cloned().collect();
+        owned.retain(|ledger| ledger.alive().is_ok());
         let all = owned.iter().map(flush::flush_all);
         let done = futures_util::future::join_all(all).await;
         done.into_iter().collect()
@@ -221,7 +225,7 @@ impl Drop for Store {
         }
 
         let owned = std::mem::take(&mut *self.owned.lock());
-        for ledger in owned.iter().filter_map(std::sync::Weak::upgrade) {
+        for ledger in owned.values() {
             ledger.abandon(&Error::new(Kind::Closed));
         }
         self.ready.close();
