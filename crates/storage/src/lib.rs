@@ -21,6 +21,7 @@ pub mod memory;
 mod node;
 mod overlay;
 mod queue;
+mod records;
 mod retention;
 mod snapshot;
 mod sorted;

@@ -20,6 +20,7 @@ use crate::engine::{
 };
 use crate::error::{Error, Kind, Result};
 use crate::leases::Leases;
+use crate::records::Records;
 
 /// An engine that forgets everything when it is dropped.
 pub struct Memory {
@@ -30,7 +31,7 @@ pub struct Memory {
 struct State {
     leases: Leases,
     partitions: HashMap<Partition, Held>,
-    records: BTreeMap<String, (u64, Bytes)>,
+    records: Records,
 }
 
 #[derive(Default)]
@@ -58,7 +59,7 @@ impl Memory {
             state: Mutex::new(State {
                 leases: Leases::new(clock),
                 partitions: HashMap::new(),
-                records: BTreeMap::new(),
+                records: Records::default(),
             }),
             wake: watch::channel(0).0,
         }
@@ -214,30 +215,18 @@ impl Engine for Memory {
 
     async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<Swap> {
         let mut state = self.state.lock();
-        let found = state.records.get(key);
-        let version = found.map_or(0, |(version, _)| *version);
-        if version != expect {
-            return Ok(Swap::Conflict {
-                version,
-                value: found.map(|(_, value)| value.clone()),
-            });
-        }
-        state.records.insert(key.to_string(), (version + 1, value));
+        let version = match state.records.next_version(key, expect) {
+            Ok(version) => version,
+            Err(conflict) => return Ok(conflict),
+        };
+        state.records.insert(key.to_string(), version, value);
         drop(state);
         self.wake.send_modify(|count| *count += 1);
-        Ok(Swap::Done(version + 1))
+        Ok(Swap::Done(version))
     }
 
     async fn list(&self, prefix: &str) -> Result<Vec<Record>> {
-        let state = self.state.lock();
-        let found = state.records.range(prefix.to_string()..);
-        let found = found.take_while(|(key, _)| key.starts_with(prefix));
-        let found = found.map(|(key, (version, value))| Record {
-            key: key.clone(),
-            version: *version,
-            value: value.clone(),
-        });
-        Ok(found.collect())
+        Ok(self.state.lock().records.list(prefix))
     }
 
     fn watch(&self) -> watch::Receiver<u64> {

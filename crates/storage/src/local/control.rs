@@ -17,12 +17,13 @@ use super::record::{Item, LoggedBatch, LoggedEntry};
 use super::segment::{Position, Segment};
 use crate::engine::Tenure;
 use crate::leases::Leases;
+use crate::records::Records;
 
 /// All partitions and records of a folder.
 pub(super) struct Control {
     pub(super) leases: Leases,
     pub(super) partitions: BTreeMap<Partition, Fence>,
-    pub(super) records: BTreeMap<String, (u64, Bytes)>,
+    pub(super) records: Records,
     /// Records whose rows are older than they are.
     pub(super) dirty_records: BTreeSet<String>,
     /// The group that is written next.
@@ -76,7 +77,7 @@ impl Control {
         Self {
             leases: Leases::new(clock),
             partitions: BTreeMap::new(),
-            records: BTreeMap::new(),
+            records: Records::default(),
             dirty_records: BTreeSet::new(),
             next_group: 1,
         }
@@ -123,7 +124,7 @@ impl Control {
                 value,
             } => {
                 self.dirty_records.insert(key.clone());
-                self.records.insert(key, (version, value));
+                self.records.insert(key, version, value);
             }
         }
     }

@@ -305,15 +305,7 @@ impl Engine for Local {
     }
 
     async fn list(&self, prefix: &str) -> Result<Vec<Record>> {
-        let control = self.control.lock();
-        let found = control.records.range(prefix.to_string()..);
-        let found = found.take_while(|(key, _)| key.starts_with(prefix));
-        let found = found.map(|(key, (version, value))| Record {
-            key: key.clone(),
-            version: *version,
-            value: value.clone(),
-        });
-        Ok(found.collect())
+        Ok(self.control.lock().records.list(prefix))
     }
 
     fn watch(&self) -> watch::Receiver<u64> {

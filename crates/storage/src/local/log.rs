@@ -284,15 +284,11 @@ impl Log {
     }
 
     fn cas(&mut self, key: &str, expect: u64, value: &Bytes) -> Result<Swap> {
-        let found = self.control.lock().records.get(key).cloned();
-        let version = found.as_ref().map_or(0, |(version, _)| *version);
-        if version != expect {
-            return Ok(Swap::Conflict {
-                version,
-                value: found.map(|(_, value)| value),
-            });
-        }
-        let version = version + 1;
+        let next = self.control.lock().records.next_version(key, expect);
+        let version = match next {
+            Ok(version) => version,
+            Err(conflict) => return Ok(conflict),
+        };
         self.write_item(
             |record| record::put_record(record, key, version, value),
             Item::Record {

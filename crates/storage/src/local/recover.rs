@@ -96,7 +96,7 @@ fn load_control(tables: &Tables, log: &Path, clock: Arc<dyn Clock>) -> Result<(C
             ControlRow::Record(key, bytes) => {
                 let version = bytes.first_chunk().copied().map(u64::from_le_bytes);
                 let version = version.ok_or_else(|| damaged(Bytes::new()))?;
-                control.records.insert(key, (version, bytes.slice(8..)));
+                control.records.insert(key, version, bytes.slice(8..));
             }
         }
     }
