@@ -13,9 +13,9 @@ use steadfast_core::limits;
 
 use crate::engine::{Acquired, Entry, Outcome, Tenure};
 use crate::error::{Error, Kind};
-use crate::ledger::{Closed, Shared};
 use crate::node::Node;
 use crate::queue::Queue;
+use crate::shared::{Closed, Shared};
 
 /// How often an unknown outcome is asked for before the partition is given up.
 const RESOLVE_ATTEMPTS: u32 = 8;

@@ -17,10 +17,12 @@ use steadfast_core::id::{Lsn, Partition, Stream};
 
 use crate::engine::Flush;
 use crate::error::{Error, Kind, Result};
-use crate::ledger::{Ledger, Shared, State};
+use crate::ledger::Ledger;
 use crate::node::Node;
 use crate::overlay::Generation;
+use crate::shared::Shared;
 use crate::snapshot;
+use crate::state::State;
 use crate::streams::{Head, decode_heads, encode_heads};
 
 /// The partitions that a node owns, whether somebody has a handle or not: until

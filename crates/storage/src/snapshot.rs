@@ -15,8 +15,10 @@ use steadfast_core::limits;
 
 use crate::engine::{Row, Scan};
 use crate::error::{Error, Kind, Result};
-use crate::ledger::{Ledger, Pin, Shared, State};
+use crate::ledger::Ledger;
 use crate::overlay::Layer;
+use crate::shared::Shared;
+use crate::state::{Pin, State};
 
 /// A consistent view of a partition. Dropping it lets flushes pass.
 pub struct Snapshot {

@@ -18,9 +18,11 @@ use crate::commit;
 use crate::engine::{Acquired, Engine, Entry, Tenure};
 use crate::error::{Error, Kind, Result};
 use crate::flush::{self, Owned, decode_meta};
-use crate::ledger::{Ledger, Shared, State};
+use crate::ledger::Ledger;
 use crate::node::Node;
 use crate::queue::Queue;
+use crate::shared::Shared;
+use crate::state::State;
 use crate::streams::{Streams, TailBudget};
 
 /// How a store is set up; every value has a default.

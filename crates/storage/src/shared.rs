@@ -1,0 +1,388 @@
+//! A partition as the tasks of its owner share it.
+//!
+//! The ledger's handles stage into it, the committer closes its entries and shows
+//! or takes back what they carried, the flusher seals its generations.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use steadfast_core::clock::Timestamp;
+use steadfast_core::id::{EntryNumber, Epoch, Lsn, Offset, Partition, Sequence, Stream, Table};
+use tokio::sync::{oneshot, watch};
+
+use crate::body::{Body, Transaction, Writes};
+use crate::engine::{Entry, EventBatch};
+use crate::error::{Error, Kind, Result};
+use crate::node::Node;
+use crate::overlay::{Found, Overlay};
+use crate::queue::Queue;
+use crate::state::{Pending, State, Trim};
+
+/// A partition as its owner's tasks share it.
+pub(crate) struct Shared {
+    pub(crate) partition: Partition,
+    pub(crate) node: Arc<Node>,
+    state: RwLock<State>,
+    /// The last durable LSN, for whoever follows it.
+    durable: watch::Sender<Lsn>,
+    /// Where partitions with something to commit wait for the next group.
+    ready: Arc<Queue<Arc<Shared>>>,
+    /// One flush at a time.
+    pub(crate) flushing: tokio::sync::Mutex<()>,
+}
+
+/// An entry that is on its way to the engine.
+pub(crate) struct Closed {
+    pub(crate) ledger: Arc<Shared>,
+    pub(crate) entry: Entry,
+    /// More transactions wait behind it.
+    pub(crate) more: bool,
+    last_lsn: Lsn,
+    trims: Vec<Trim>,
+}
+
+/// What a transaction was given when it was staged.
+#[derive(Clone, Debug)]
+pub struct Staged {
+    /// Its place in the commit order.
+    pub lsn: Lsn,
+    /// The owner's time.
+    pub time: Timestamp,
+    /// Where each publication went, in order.
+    pub places: Vec<Place>,
+}
+
+/// Where a publication went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub stream: Stream,
+    pub first: Sequence,
+    pub offset: Offset,
+}
+
+/// What memory knows of a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Peek {
+    /// The row, or that there is none.
+    Found(Option<Bytes>),
+    /// Only the tables can tell: see [`Ledger::get`].
+    Missing,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        partition: Partition,
+        node: Arc<Node>,
+        ready: Arc<Queue<Arc<Self>>>,
+        state: State,
+    ) -> Self {
+        let (durable, _) = watch::channel(state.durable_lsn);
+        Self {
+            partition,
+            node,
+            state: RwLock::new(state),
+            durable,
+            ready,
+            flushing: tokio::sync::Mutex::new(()),
+        }
+    }
+
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read()
+    }
+
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write()
+    }
+
+    pub(crate) fn alive(&self) -> Result<RwLockReadGuard<'_, State>> {
+        let state = self.state.read();
+        match &state.failed {
+            Some(error) => Err(error.clone()),
+            None => Ok(state),
+        }
+    }
+
+    /// Refuses a transaction before anything has changed.
+    pub(crate) fn begin(&self, writes: &Writes) -> Result<RwLockWriteGuard<'_, State>> {
+        writes.check()?;
+        self.node.budget.check()?;
+        let state = self.state.write();
+        if let Some(error) = &state.failed {
+            return Err(error.clone());
+        }
+        // A trim that does nothing now might do something when it is replayed.
+        for (stream, first) in &writes.trims {
+            if *first > state.streams.staged_end(*stream) {
+                let (stream, first) = (*stream, *first);
+                return Err(Error::new(Kind::TrimPastEnd { stream, first }));
+            }
+        }
+        Ok(state)
+    }
+
+    pub(crate) fn stage(self: &Arc<Self>, state: &mut State, writes: Writes) -> Staged {
+        let lsn = state.next_lsn;
+        state.next_lsn = lsn.next();
+        state.time = self.node.clock.now().max(state.time);
+        let time = state.time;
+        let transaction = Transaction {
+            id: writes.id,
+            operations: writes.operations.into(),
+        };
+        let trims = state.redo(lsn, transaction.operations.clone());
+        let stage = |publication| state.streams.stage(publication, time);
+        let batches: Vec<_> = writes.publications.into_iter().map(stage).collect();
+        let places = batches.iter().map(place).collect();
+        let pending = Pending {
+            lsn,
+            time,
+            transaction,
+            batches,
+            trims,
+        };
+        state.pending_bytes += pending.weight();
+        self.node.budget.stage(pending.weight());
+        state.pending.push_back(pending);
+        if !state.queued {
+            state.queued = true;
+            self.ready.push(Arc::clone(self));
+        }
+        Staged { lsn, time, places }
+    }
+
+    /// Closes the entry that was collected, up to about `max_bytes`.
+    pub(crate) fn close_entry(self: &Arc<Self>, group: u64, max_bytes: usize) -> Option<Closed> {
+        let mut state = self.state.write();
+        let mut body = Body::default();
+        let (mut batches, mut trims) = (Vec::new(), Vec::new());
+        let mut bytes = 0;
+        while let Some(next) = state.pending.front() {
+            let weight = next.weight();
+            if !body.transactions.is_empty() && bytes + weight > max_bytes {
+                break;
+            }
+            let Some(next) = state.pending.pop_front() else {
+                break;
+            };
+            if body.transactions.is_empty() {
+                body.first_lsn = next.lsn;
+            }
+            bytes += weight;
+            state.pending_bytes -= weight;
+            body.time = next.time;
+            body.transactions.push(next.transaction);
+            batches.extend(next.batches);
+            trims.extend(next.trims);
+        }
+        self.node.budget.unstage(bytes);
+        state.queued = !state.pending.is_empty();
+        if body.transactions.is_empty() {
+            return None;
+        }
+        state.last = state.last.next();
+        let closed = Closed {
+            ledger: Arc::clone(self),
+            more: state.queued,
+            last_lsn: body.last_lsn(),
+            trims,
+            entry: Entry {
+                partition: self.partition,
+                epoch: state.epoch,
+                number: state.last,
+                body: body.encode(),
+                batches,
+            },
+        };
+        state.in_flight = Some(closed.last_lsn);
+        state.account(closed.last_lsn, closed.entry.weight() as u64, group);
+        self.node.budget.add(closed.entry.weight() as u64);
+        if state.seal_requested && state.pending.is_empty() {
+            state.seal_requested = false;
+            let last = state.last;
+            state.overlay.seal(last);
+        }
+        Some(closed)
+    }
+
+    /// How large the entry is that is being collected.
+    pub(crate) fn pending_bytes(&self) -> usize {
+        self.state.read().pending_bytes
+    }
+
+    /// Shows a committed entry to durable readers.
+    pub(crate) fn committed(&self, closed: Closed, epoch: Epoch) {
+        let mut state = self.state.write();
+        state.epoch = epoch;
+        state.durable_lsn = closed.last_lsn;
+        state.in_flight = state.in_flight.filter(|lsn| *lsn > closed.last_lsn);
+        for batch in closed.entry.batches {
+            state.streams.committed(batch);
+        }
+        for (stream, first, offset) in closed.trims {
+            state.streams.committed_trim(stream, first, offset);
+        }
+        let ready = state
+            .waiters
+            .partition_point(|(lsn, _)| *lsn <= closed.last_lsn);
+        let ready: Vec<_> = state.waiters.drain(..ready).collect();
+        drop(state);
+        self.durable.send_replace(closed.last_lsn);
+        for (_, waiter) in ready {
+            // A caller that stopped waiting is no concern of the commit.
+            let _ = waiter.send(Ok(()));
+        }
+    }
+
+    /// Takes back what was staged: nothing of it was or will be written. LSNs are
+    /// not given again, so that nobody takes a later transaction for an earlier.
+    pub(crate) fn roll_back(&self, number: EntryNumber, error: &Error) {
+        let mut state = self.state.write();
+        let (durable, last) = (state.durable_lsn, EntryNumber(number.0 - 1));
+        state.last = last;
+        state.note_taken_back();
+        state.overlay.roll_back(durable, last);
+        state.streams.roll_back();
+        self.forget_pending(&mut state);
+        // The flusher may wait for an entry that will never come.
+        if std::mem::take(&mut state.seal_requested) {
+            state.overlay.seal(last);
+        }
+        let waiters = std::mem::take(&mut state.waiters);
+        drop(state);
+        self.durable.send_modify(|_| {});
+        answer(waiters, |_| error.clone());
+    }
+
+    /// Ends the ledger after its entry was refused: the partition must be acquired
+    /// again.
+    pub(crate) fn fail(&self, error: &Error) {
+        self.state.write().in_flight = None;
+        self.abandon(error);
+    }
+
+    /// Ends the ledger while an entry may be on its way: nobody can tell what
+    /// becomes of that one.
+    pub(crate) fn abandon(&self, error: &Error) {
+        let partition = self.partition;
+        let mut state = self.state.write();
+        self.forget_pending(&mut state);
+        let waiters = std::mem::take(&mut state.waiters);
+        self.node.budget.free(state.overlay.bytes());
+        state.overlay = Overlay::default();
+        let error = state.failed.get_or_insert_with(|| error.clone()).clone();
+        let in_flight = state.in_flight.take();
+        drop(state);
+        // Whoever follows the durable mark must notice, too.
+        self.durable.send_modify(|_| {});
+        answer(waiters, |lsn| {
+            match in_flight.is_some_and(|last| lsn <= last) {
+                true => Error::caused(Kind::OutcomeUnknown { partition }, error.clone()),
+                false => error.clone(),
+            }
+        });
+    }
+
+    fn forget_pending(&self, state: &mut State) {
+        self.node.budget.unstage(state.pending_bytes);
+        state.pending.clear();
+        state.pending_bytes = 0;
+    }
+
+    /// The last durable LSN, to be followed.
+    pub(crate) fn durable(&self) -> watch::Receiver<Lsn> {
+        self.durable.subscribe()
+    }
+
+    /// Seals the active generation as soon as it ends at an entry.
+    pub(crate) fn request_seal(&self) {
+        let mut state = self.state.write();
+        if !state.overlay.has_active() {
+            return;
+        }
+        if state.pending.is_empty() {
+            let last = state.last;
+            state.overlay.seal(last);
+        } else {
+            state.seal_requested = true;
+        }
+    }
+
+    pub(crate) fn peek(&self, state: &State, table: Table, key: &[u8], at: Lsn) -> Peek {
+        with_row_key(table, key, |row| match state.overlay.find(row, table, at) {
+            Found::Value(value) => Peek::Found(Some(value)),
+            Found::Absent => Peek::Found(None),
+            Found::Unknown => match self.node.cache.get(state.cache_version, row) {
+                Some(value) => Peek::Found(value),
+                None => Peek::Missing,
+            },
+        })
+    }
+
+    /// Reads a row from the tables and remembers it.
+    pub(crate) async fn load(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>> {
+        let (drops, version) = {
+            let state = self.alive()?;
+            (state.overlay.drops, state.cache_version)
+        };
+        let value = self.node.engine.get(self.partition, table, key).await?;
+        let state = self.alive()?;
+        with_row_key(table, key, |row| {
+            // While we read, the row may have been written (then memory answers)
+            // and even flushed (then what we read is old). Remember neither.
+            let is_current = state.overlay.drops == drops
+                && state.cache_version == version
+                && state.overlay.find(row, table, Lsn::MAX) == Found::Unknown;
+            if is_current {
+                self.node.cache.put(version, row, value.as_ref());
+            }
+        });
+        Ok(value)
+    }
+
+    /// A row at an LSN, wherever it is.
+    pub(crate) async fn get_at(&self, table: Table, key: &[u8], at: Lsn) -> Result<Option<Bytes>> {
+        let peek = self.peek(&*self.alive()?, table, key, at);
+        match peek {
+            Peek::Found(value) => Ok(value),
+            Peek::Missing => self.load(table, key).await,
+        }
+    }
+}
+
+impl Drop for Shared {
+    /// Gives back what nobody can flush any more.
+    fn drop(&mut self) {
+        let state = self.state.get_mut();
+        self.node.budget.unstage(state.pending_bytes);
+        self.node.budget.free(state.overlay.bytes());
+    }
+}
+
+fn place(batch: &EventBatch) -> Place {
+    Place {
+        stream: batch.stream,
+        first: batch.first,
+        offset: batch.offset,
+    }
+}
+
+fn answer(waiters: VecDeque<(Lsn, oneshot::Sender<Result<()>>)>, error: impl Fn(Lsn) -> Error) {
+    for (lsn, waiter) in waiters {
+        let _ = waiter.send(Err(error(lsn)));
+    }
+}
+
+/// Joins table and key on the stack: a read from memory allocates nothing.
+fn with_row_key<T>(table: Table, key: &[u8], then: impl FnOnce(&[u8]) -> T) -> T {
+    const SHORT: usize = 256;
+    if key.len() + 4 > SHORT {
+        return then(&crate::body::row_key(table, key));
+    }
+    let mut row = [0; SHORT];
+    row[..4].copy_from_slice(&table.0.to_be_bytes());
+    row[4..4 + key.len()].copy_from_slice(key);
+    then(&row[..4 + key.len()])
+}

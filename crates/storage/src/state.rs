@@ -1,0 +1,188 @@
+//! What the owner of a partition knows.
+//!
+//! Everything is in one place, under one lock: what is staged, what is durable,
+//! and who waits. Replaying an entry and staging a transaction bring the same
+//! changes into the overlay, so a loaded partition is like one that was never gone.
+
+use std::collections::VecDeque;
+use std::sync::Weak;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use bytes::Bytes;
+use steadfast_core::clock::Timestamp;
+use steadfast_core::id::{EntryNumber, Epoch, Lsn, Offset, Sequence, Stream};
+use tokio::sync::oneshot;
+
+use crate::body::{Body, Operation, Transaction, operations};
+use crate::engine::EventBatch;
+use crate::error::{Error, Result};
+use crate::overlay::{Overlay, Pins};
+use crate::streams::Streams;
+
+pub(crate) struct State {
+    pub(crate) epoch: Epoch,
+    /// The last entry that was closed.
+    pub(crate) last: EntryNumber,
+    pub(crate) next_lsn: Lsn,
+    pub(crate) durable_lsn: Lsn,
+    pub(crate) time: Timestamp,
+    pub(crate) overlay: Overlay,
+    pub(crate) streams: Streams,
+    pub(crate) pins: Pins,
+    /// Cached rows of older versions are never found again.
+    pub(crate) cache_version: u64,
+    pub(crate) pending: VecDeque<Pending>,
+    pub(crate) pending_bytes: usize,
+    /// The last transaction of the entry that is on its way.
+    pub(crate) in_flight: Option<Lsn>,
+    /// How often staged writes were taken back, and which.
+    pub(crate) rollbacks: u64,
+    pub(crate) taken_back: VecDeque<(Lsn, Lsn)>,
+    pub(crate) waiters: VecDeque<(Lsn, oneshot::Sender<Result<()>>)>,
+    /// In the committer's queue.
+    pub(crate) queued: bool,
+    /// The flusher wants the active generation sealed at the next close.
+    pub(crate) seal_requested: bool,
+    /// Log bytes that were ever closed here.
+    pub(crate) appended: u64,
+    /// Snapshots that are held.
+    pub(crate) held: Vec<Weak<Pin>>,
+    pub(crate) failed: Option<Error>,
+}
+
+/// A snapshot's hold on the overlay.
+pub(crate) struct Pin {
+    pub(crate) lsn: Lsn,
+    /// When it was taken, in monotonic time.
+    pub(crate) since: Duration,
+    /// [`State::appended`] at that time.
+    pub(crate) appended: u64,
+    /// It no longer holds anything: a flush may have passed it.
+    pub(crate) expired: AtomicBool,
+}
+
+/// A staged transaction that waits for its entry.
+pub(crate) struct Pending {
+    pub(crate) lsn: Lsn,
+    pub(crate) time: Timestamp,
+    pub(crate) transaction: Transaction,
+    pub(crate) batches: Vec<EventBatch>,
+    pub(crate) trims: Vec<Trim>,
+}
+
+/// A stream's new beginning.
+pub(crate) type Trim = (Stream, Sequence, Offset);
+
+impl Pending {
+    pub(crate) fn weight(&self) -> usize {
+        let batches = self.batches.iter().map(EventBatch::weight).sum::<usize>();
+        self.transaction.operations.len() + batches + 16
+    }
+}
+
+impl State {
+    /// The state of a partition that has just been acquired; entries follow by
+    /// [`State::replay`].
+    pub(crate) fn new(
+        epoch: Epoch,
+        last: EntryNumber,
+        next_lsn: Lsn,
+        time: Timestamp,
+        streams: Streams,
+        cache_version: u64,
+    ) -> Self {
+        Self {
+            epoch,
+            last,
+            next_lsn,
+            durable_lsn: Lsn(next_lsn.0 - 1),
+            time,
+            overlay: Overlay::default(),
+            streams,
+            pins: Pins::new(),
+            cache_version,
+            pending: VecDeque::new(),
+            pending_bytes: 0,
+            in_flight: None,
+            rollbacks: 0,
+            taken_back: VecDeque::new(),
+            waiters: VecDeque::new(),
+            queued: false,
+            seal_requested: false,
+            appended: 0,
+            held: Vec::new(),
+            failed: None,
+        }
+    }
+
+    /// Applies an entry that was found in the log.
+    pub(crate) fn replay(
+        &mut self,
+        number: EntryNumber,
+        body: &Body,
+        batches: Vec<EventBatch>,
+        weight: u64,
+    ) {
+        let mut lsn = body.first_lsn;
+        self.durable_lsn = self.durable_lsn.max(body.last_lsn());
+        for batch in batches {
+            self.streams.replay(batch);
+        }
+        for transaction in &body.transactions {
+            for (stream, first, offset) in self.redo(lsn, transaction.operations.clone()) {
+                self.streams.committed_trim(stream, first, offset);
+            }
+            lsn = lsn.next();
+        }
+        self.last = number;
+        self.next_lsn = self.durable_lsn.next();
+        self.time = self.time.max(body.time);
+        self.account(body.last_lsn(), weight, 0);
+    }
+
+    /// Brings a transaction's rows into the overlay; answers its trims.
+    pub(crate) fn redo(&mut self, lsn: Lsn, bytes: Bytes) -> Vec<Trim> {
+        let (durable, pins) = (self.durable_lsn, &self.pins);
+        let mut trims = Vec::new();
+        for operation in operations(bytes) {
+            let operation = operation.expect("encoded by us or checked when decoded");
+            if let Operation::Trim(stream, first, offset) = operation {
+                if !self.streams.stage_trim(stream, first, offset) {
+                    continue;
+                }
+                trims.push((stream, first, offset));
+            }
+            self.overlay.apply(lsn, operation, durable, pins);
+        }
+        trims
+    }
+
+    /// Everything after the last durable transaction was taken back.
+    pub(crate) fn note_taken_back(&mut self) {
+        // Nobody asks after so many others.
+        const KEPT: usize = 1024;
+        let (first, last) = (self.durable_lsn.next(), Lsn(self.next_lsn.0 - 1));
+        self.rollbacks += 1;
+        match self.taken_back.back_mut() {
+            Some(range) if range.0 == first => range.1 = last,
+            _ => self.taken_back.push_back((first, last)),
+        }
+        if self.taken_back.len() > KEPT {
+            self.taken_back.pop_front();
+        }
+    }
+
+    pub(crate) fn is_taken_back(&self, lsn: Lsn) -> bool {
+        let later = self.taken_back.partition_point(|(first, _)| *first <= lsn);
+        let range = later
+            .checked_sub(1)
+            .and_then(|index| self.taken_back.get(index));
+        range.is_some_and(|(_, last)| lsn <= *last)
+    }
+
+    pub(crate) fn account(&mut self, lsn: Lsn, bytes: u64, group: u64) {
+        self.overlay.add_bytes(lsn, bytes, group, self.last);
+        self.appended += bytes;
+    }
+}
