@@ -44,13 +44,31 @@ fn kill_at_random_moments() {
     assert!(commits > rounds, "the child did not get to commit");
 }
 
-/// Lets a child commit for a while; answers how many commits it reported.
-fn run_and_kill(folder: &Path, acked: &mut [u64], rng: &mut Rng) -> u64 {
+#[test]
+fn a_second_process_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = start(folder.path());
+    child.wait_for(|line| line == "ready", PATIENCE).unwrap();
+    let refused = Local::open(folder.path(), &local::Options::default());
+    let error = refused.err().expect("two processes have the folder open");
+    assert_eq!(error.code().0, "STF-2001", "{error}");
+    child.kill().unwrap();
+    Local::open(folder.path(), &local::Options::default()).unwrap();
+}
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Starts a child that commits to the folder.
+fn start(folder: &Path) -> Process {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "child_that_is_killed", "--nocapture"]);
     command.env(FOLDER, folder);
-    let mut child = Process::spawn(command).unwrap();
-    let patience = Duration::from_secs(60);
+    Process::spawn(command).unwrap()
+}
+
+/// Lets a child commit for a while; answers how many commits it reported.
+fn run_and_kill(folder: &Path, acked: &mut [u64], rng: &mut Rng) -> u64 {
+    let mut child = start(folder);
     let lines = match rng.u8(0..4) {
         0 => rng.usize(0..4),
         _ => rng.usize(0..2000),
@@ -64,13 +82,13 @@ fn run_and_kill(folder: &Path, acked: &mut [u64], rng: &mut Rng) -> u64 {
     };
     let mut commits = 0;
     if lines > 0 {
-        child.wait_for(|line| line == "ready", patience).unwrap();
+        child.wait_for(|line| line == "ready", PATIENCE).unwrap();
     } else {
         // While it opens the folder.
         std::thread::sleep(Duration::from_micros(rng.u64(0..20_000)));
     }
     for _ in 0..lines {
-        commits += note(&child.next_line(patience).unwrap());
+        commits += note(&child.next_line(PATIENCE).unwrap());
     }
     child.kill().unwrap();
     // What it had said before it died counts, too.
