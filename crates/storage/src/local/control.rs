@@ -53,6 +53,17 @@ pub(super) struct Unflushed {
     pub(super) item: Position,
 }
 
+/// What a flush took out of the index.
+pub(super) struct Forgotten {
+    _entries: VecDeque<Unflushed>,
+    _batches: Vec<VecDeque<PendingBatch>>,
+}
+
+fn take_front<T>(queue: &mut VecDeque<T>, count: usize) -> VecDeque<T> {
+    let rest = queue.split_off(count);
+    std::mem::replace(queue, rest)
+}
+
 /// One event stream.
 #[derive(Default)]
 pub(super) struct Ends {
@@ -173,16 +184,19 @@ impl Fence {
         }
     }
 
-    /// Forgets what a flush has put into the tables and the streams' files.
-    pub(super) fn flushed(&mut self, up_to: EntryNumber) {
+    /// Forgets what a flush has put into the tables and the streams' files. What is
+    /// answered may be large: drop it without the lock.
+    pub(super) fn flushed(&mut self, up_to: EntryNumber) -> Forgotten {
         self.flushed = self.flushed.max(up_to);
-        while self.unflushed.front().is_some_and(|e| e.number <= up_to) {
-            self.unflushed.pop_front();
-        }
-        for ends in self.streams.values_mut() {
-            while ends.pending.front().is_some_and(|p| p.entry <= up_to) {
-                ends.pending.pop_front();
-            }
+        let covered = self.unflushed.partition_point(|e| e.number <= up_to);
+        let entries = take_front(&mut self.unflushed, covered);
+        let streams = self.streams.values_mut().map(|ends| {
+            let covered = ends.pending.partition_point(|p| p.entry <= up_to);
+            take_front(&mut ends.pending, covered)
+        });
+        Forgotten {
+            _batches: streams.filter(|batches| !batches.is_empty()).collect(),
+            _entries: entries,
         }
     }
 

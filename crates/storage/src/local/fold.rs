@@ -239,17 +239,21 @@ impl Folder {
     /// was taken meanwhile nothing is taken away. Groups from `group` on are not in
     /// the tables' control rows.
     fn forget<'a>(&self, flushes: &'a [Flush], group: u64) -> (u64, Vec<&'a Flush>) {
+        let mut forgotten = Vec::new();
         let mut control = self.control.lock();
         let mut counted = Vec::new();
         for flush in flushes {
             let fence = control.fence(flush.partition);
             if fence.epoch == flush.epoch {
-                fence.flushed(flush.up_to);
+                forgotten.push(fence.flushed(flush.up_to));
                 fence.meta = flush.meta.clone();
                 counted.push(flush);
             }
         }
-        (control.mark().min(group), counted)
+        let mark = control.mark().min(group);
+        drop(control);
+        drop(forgotten);
+        (mark, counted)
     }
 
     fn remove_trimmed(&self, flushes: &[&Flush]) {

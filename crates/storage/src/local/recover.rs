@@ -286,7 +286,7 @@ impl Recovered {
     /// mark may lie behind a partition's own flushes, because it is one for all.
     fn settle(&mut self, log: &Path) -> Result<()> {
         for (partition, fence) in &mut self.control.partitions {
-            fence.flushed(fence.flushed);
+            drop(fence.flushed(fence.flushed));
             let rest = fence.unflushed.front().map(|entry| entry.number);
             let is_dense = match rest {
                 Some(number) => number == fence.flushed.next(),
