@@ -67,7 +67,7 @@ pub struct Place {
 pub enum Peek {
     /// The row, or that there is none.
     Found(Option<Bytes>),
-    /// Only the tables can tell: see [`Ledger::get`].
+    /// Only the tables can tell: see [`crate::Ledger::get`].
     Missing,
 }
 
