@@ -69,7 +69,8 @@ impl fmt::Display for EntryNumber {
     }
 }
 
-/// The place of a transaction in its partition's commit order: dense, from 1.
+/// The place of a transaction in its partition's commit order: ascending, from 1.
+/// What was taken back leaves a gap: no number is given twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Lsn(pub u64);
 

@@ -28,6 +28,10 @@ const FOLDER: &str = "STEADFAST_CRASH_FOLDER";
 
 #[test]
 fn kill_at_random_moments() {
+    // The child is this very test, started again with a folder to work on.
+    if let Some(folder) = std::env::var_os(FOLDER) {
+        return commit_for_ever(Path::new(&folder));
+    }
     let read = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let rounds: u64 = read("STEADFAST_ROUNDS").unwrap_or(200);
     let seed: u64 = read("STEADFAST_SEED").unwrap_or_else(|| fastrand::u64(..));
@@ -61,7 +65,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Starts a child that commits to the folder.
 fn start(folder: &Path) -> Process {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "child_that_is_killed", "--nocapture"]);
+    command.args(["--exact", "kill_at_random_moments", "--nocapture"]);
     command.env(FOLDER, folder);
     Process::spawn(command).unwrap()
 }
@@ -212,16 +216,12 @@ fn open(folder: &Path, incarnation: u128) -> Store {
     Store::start(Arc::new(engine), options)
 }
 
-/// The process that is killed. Run by itself it finds no folder to work on.
-#[test]
-fn child_that_is_killed() {
-    let Some(folder) = std::env::var_os(FOLDER) else {
-        return;
-    };
+/// What the process does that is killed: it commits until then.
+fn commit_for_ever(folder: &Path) {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_time().build().unwrap();
     runtime.block_on(async {
-        let store = open(Path::new(&folder), u128::MAX);
+        let store = open(folder, u128::MAX);
         let mut ledgers = Vec::new();
         for index in 0..PARTITIONS {
             ledgers.push(store.acquire(Partition(index)).await.unwrap());
