@@ -14,7 +14,7 @@ enum Grant {
 }
 
 /// What the four services may use.
-const SERVICE: Grant = Grant::Only(&["core", "ownership", "collections", "partition"]);
+const SERVICE: Grant = Grant::Only(&["core", "macros", "ownership", "collections", "partition"]);
 
 /// The column "may use" of the layout, by folder.
 const GRANTS: &[(&str, Grant)] = &[
@@ -23,10 +23,10 @@ const GRANTS: &[(&str, Grant)] = &[
     ("wire", Grant::Only(&["core"])),
     ("ownership", Grant::Only(&["core"])),
     ("storage", Grant::Only(&["core"])),
-    ("collections", Grant::Only(&["core", "storage"])),
+    ("collections", Grant::Only(&["core", "macros", "storage"])),
     (
         "partition",
-        Grant::Only(&["core", "ownership", "collections", "storage"]),
+        Grant::Only(&["core", "macros", "ownership", "collections", "storage"]),
     ),
     ("durable", SERVICE),
     ("jobs", SERVICE),

@@ -1,0 +1,1 @@
+//! Transactional collections in a partition.
