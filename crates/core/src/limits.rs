@@ -43,3 +43,30 @@ pub const SCAN_ROWS: usize = 10_000;
 
 /// Event bytes of one stream in one group from which they bypass the log.
 pub const INLINE_EVENT_BYTES: usize = 64 * 1024;
+
+/// Partitions that a space has at most.
+pub const PARTITIONS: u16 = 4096;
+
+/// Commands that may wait in front of a partition.
+pub const MAILBOX: usize = 1024;
+
+/// Callers of a partition that may wait for durability or for rows.
+pub const OPEN_CALLS: usize = 16 * 1024;
+
+/// Callers of a partition that may wait for the answer of a later turn.
+pub const LATE_ANSWERS: usize = 64 * 1024;
+
+/// Commands that a partition handles before it looks at anything else.
+pub const TURN_COMMANDS: usize = 128;
+
+/// Timers of a partition that are kept in memory.
+pub const NEAR_TIMERS: usize = 16 * 1024;
+
+/// Messages to one partition that are kept in memory.
+pub const LINK_QUEUE: usize = 4096;
+
+/// Messages that travel together at most.
+pub const PARCEL_MESSAGES: usize = 512;
+
+/// Bytes that travel together, unless one message has more.
+pub const PARCEL_BYTES: usize = 1024 * 1024;

@@ -1,1 +1,54 @@
-//! The runtime of a partition.
+//! The runtime of Steadfast's partitions.
+//!
+//! A partition has one owner, and the owner has one loop that runs commands one
+//! after the other. [`Service`]s are plain synchronous code: they read and write
+//! rows through a [`Turn`] and ask for timers, messages and effects. One commit
+//! holds all of it, and nothing leaves before that commit is durable.
+//!
+//! `sequencer` and `run` decide, synchronously; `owner` is the loop around them;
+//! `runtime` takes partitions and gives them up.
+
+mod address;
+mod command;
+mod door;
+mod draft;
+mod effect;
+mod error;
+mod gate;
+mod handle;
+mod inbox;
+mod lanes;
+mod load;
+mod message;
+mod metrics;
+mod outbox;
+mod owner;
+mod refusal;
+mod router;
+mod run;
+mod runtime;
+mod sequencer;
+mod service;
+mod space;
+mod tables;
+mod timers;
+mod transport;
+mod turn;
+mod warm;
+
+pub use address::{Address, Envelope, Kind};
+pub use door::Door;
+pub use draft::CallId;
+pub use effect::{Effect, Idle, Performer};
+pub use error::{Error, Kind as ErrorKind, Result};
+pub use handle::Handle;
+pub use message::Message;
+pub use metrics::{Counts, Metrics};
+pub use refusal::{Halt, Refusal};
+pub use router::Router;
+pub use runtime::{Options, Runtime, Sheet};
+pub use service::{Answer, Service, Services};
+pub use space::Space;
+pub use tables::service_table;
+pub use transport::{Alone, Link, Parcel, Transport};
+pub use turn::Turn;

@@ -96,7 +96,18 @@ impl Ledger {
         receiver.await.map_err(|_| Error::new(Kind::Closed))?
     }
 
-    /// The last durable LSN, to be followed.
+    /// Whether the transaction at `lsn` was staged and then taken back.
+    pub fn is_taken_back(&self, lsn: Lsn) -> bool {
+        self.shared.read().is_taken_back(lsn)
+    }
+
+    /// Why the ledger takes nothing any more; `None` while it does.
+    pub fn failure(&self) -> Option<Error> {
+        self.shared.read().failed.clone()
+    }
+
+    /// The last durable LSN, to be followed. It is also rung when staged writes
+    /// were taken back and when the ledger has failed.
     pub fn durable(&self) -> watch::Receiver<Lsn> {
         self.shared.durable()
     }

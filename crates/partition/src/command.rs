@@ -1,0 +1,73 @@
+//! A command on its way through a partition.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use steadfast_core::id::Lsn;
+use steadfast_storage::Writes;
+use tokio::sync::oneshot;
+
+use crate::address::Address;
+use crate::error::Result;
+use crate::message::Payload;
+use crate::service::Erased;
+use crate::transport::Link;
+
+/// What is to be done, and for whom.
+pub(crate) struct Command {
+    pub(crate) origin: Origin,
+    /// One, except for a user's transaction, whose commands share its commit.
+    pub(crate) steps: Vec<Step>,
+    /// Rows that a user's transaction has filled in already.
+    pub(crate) writes: Writes,
+}
+
+/// One call of one service.
+pub(crate) struct Step {
+    pub(crate) to: Address,
+    pub(crate) body: Payload,
+}
+
+/// Who wants it. Only callers can be refused; the others come again.
+pub(crate) enum Origin {
+    /// Somebody who waits for an answer.
+    Caller(Caller),
+    /// A user's transaction.
+    Transaction(oneshot::Sender<Result<Lsn>>),
+    /// A message of another partition.
+    Link { link: Link, number: u64 },
+    /// A message of this partition to itself.
+    Own { number: u64 },
+    /// A timer, by the key of its row.
+    Timer { key: Bytes },
+    /// Somebody who knows that it must be done, and does not wait.
+    Posted,
+}
+
+/// Somebody who waits for an answer.
+pub(crate) struct Caller {
+    pub(crate) reply: oneshot::Sender<Result<Payload>>,
+    /// The reply leaves the node, so it is wanted as bytes.
+    pub(crate) is_remote: bool,
+}
+
+/// A caller whose answer a later turn gives.
+pub(crate) struct Waiting {
+    pub(crate) caller: Caller,
+    pub(crate) service: Arc<dyn Erased>,
+}
+
+impl Command {
+    pub(crate) fn new(origin: Origin, to: Address, body: Payload) -> Self {
+        Self {
+            origin,
+            steps: vec![Step { to, body }],
+            writes: Writes::new(),
+        }
+    }
+
+    /// Whether it may be turned away, because somebody learns of it.
+    pub(crate) fn is_refusable(&self) -> bool {
+        matches!(self.origin, Origin::Caller(_) | Origin::Transaction(_))
+    }
+}

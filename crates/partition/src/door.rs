@@ -1,0 +1,161 @@
+//! The way into one partition of this node.
+//!
+//! Callers come through a bounded queue, and wait when it is full. What cannot be
+//! refused (messages of other partitions, ends of work) has a queue of its own,
+//! whose length its senders bound: one parcel per link, one end per work.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use steadfast_core::id::{Lsn, Partition};
+use steadfast_storage::{Ledger, Writes};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::address::{Address, Envelope};
+use crate::command::{Caller, Command, Origin, Step};
+use crate::error::{Error, Kind, Result};
+use crate::message::{Message, Payload};
+use crate::metrics::Metrics;
+use crate::transport::Parcel;
+
+/// What comes to a partition without being asked for.
+pub(crate) enum Post {
+    Parcel(Parcel, oneshot::Sender<Result<u64>>),
+    Command(Command),
+    /// Take no more callers, and end when nothing is under way.
+    Drain,
+    /// End now.
+    Stop,
+}
+
+/// A partition that this node serves. Clones lead to the same one.
+#[derive(Clone)]
+pub struct Door {
+    pub(crate) partition: Partition,
+    pub(crate) calls: mpsc::Sender<Command>,
+    pub(crate) posts: mpsc::UnboundedSender<Post>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) ledger: Ledger,
+}
+
+impl Door {
+    /// Which partition this is.
+    pub fn partition(&self) -> Partition {
+        self.partition
+    }
+
+    /// What the partition has counted.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// The state underneath, for reads.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Calls an instance, and waits for room first if need be.
+    pub async fn call<C: Message, R: Message>(&self, to: Address, command: C) -> Result<R> {
+        let (command, answer) = self.command(to, Payload::value(command), false);
+        if self.calls.send(command).await.is_err() {
+            return Err(self.closed());
+        }
+        open(self.answer(answer).await?)
+    }
+
+    /// Calls an instance, unless there is no room.
+    pub async fn try_call<C: Message, R: Message>(&self, to: Address, command: C) -> Result<R> {
+        let (command, answer) = self.command(to, Payload::value(command), false);
+        let partition = self.partition;
+        match self.calls.try_send(command) {
+            Ok(()) => open(self.answer(answer).await?),
+            Err(TrySendError::Full(_)) => Err(Error::new(Kind::Busy { partition })),
+            Err(TrySendError::Closed(_)) => Err(self.closed()),
+        }
+    }
+
+    /// Calls an instance for another node.
+    pub(crate) async fn serve(&self, envelope: Envelope) -> Result<Bytes> {
+        let body = Payload::Bytes(envelope.body);
+        let (command, answer) = self.command(envelope.to, body, true);
+        if self.calls.send(command).await.is_err() {
+            return Err(self.closed());
+        }
+        open(self.answer(answer).await?)
+    }
+
+    /// Commits a user's rows together with commands to instances of this
+    /// partition: all or nothing.
+    pub async fn commit(&self, writes: Writes, commands: Vec<Envelope>) -> Result<Lsn> {
+        let (reply, answer) = oneshot::channel();
+        let step = |envelope: Envelope| Step {
+            to: envelope.to,
+            body: Payload::Bytes(envelope.body),
+        };
+        let command = Command {
+            origin: Origin::Transaction(reply),
+            steps: commands.into_iter().map(step).collect(),
+            writes,
+        };
+        if self.calls.send(command).await.is_err() {
+            return Err(self.closed());
+        }
+        match answer.await {
+            Ok(answer) => answer,
+            Err(_) => Err(Error::unknown(self.partition, self.ledger.failure())),
+        }
+    }
+
+    /// Tells an instance something that must not be refused, such as the end of
+    /// its work. It is lost only with the partition's owner, who then starts the
+    /// work again.
+    pub fn post(&self, envelope: Envelope) {
+        let body = Payload::Bytes(envelope.body);
+        let command = Command::new(Origin::Posted, envelope.to, body);
+        // If the owner is gone, the next one starts the work again.
+        let _ = self.posts.send(Post::Command(command));
+    }
+
+    /// Takes messages of another partition.
+    pub(crate) async fn receive(&self, parcel: Parcel) -> Result<u64> {
+        let (reply, answer) = oneshot::channel();
+        if self.posts.send(Post::Parcel(parcel, reply)).is_err() {
+            return Err(self.closed());
+        }
+        match answer.await {
+            Ok(answer) => answer,
+            Err(_) => Err(self.closed()),
+        }
+    }
+
+    fn command(
+        &self,
+        to: Address,
+        body: Payload,
+        is_remote: bool,
+    ) -> (Command, oneshot::Receiver<Result<Payload>>) {
+        let (reply, answer) = oneshot::channel();
+        let caller = Caller { reply, is_remote };
+        (Command::new(Origin::Caller(caller), to, body), answer)
+    }
+
+    async fn answer(&self, answer: oneshot::Receiver<Result<Payload>>) -> Result<Payload> {
+        match answer.await {
+            Ok(answer) => answer,
+            Err(_) => Err(Error::unknown(self.partition, self.ledger.failure())),
+        }
+    }
+
+    /// The command was never taken in.
+    fn closed(&self) -> Error {
+        let partition = self.partition;
+        Error::new(Kind::Draining { partition })
+    }
+}
+
+fn open<R: Message>(payload: Payload) -> Result<R> {
+    payload
+        .open()
+        .map_err(|_| Error::new(Kind::Malformed { what: "the reply" }))
+}

@@ -1,0 +1,51 @@
+//! What one turn wants to happen beside its rows.
+//!
+//! Nothing of it has happened yet: a turn that halts leaves nothing behind.
+
+use bytes::Bytes;
+use steadfast_core::clock::Timestamp;
+use steadfast_core::codec::Reader;
+use steadfast_core::id::Partition;
+
+use crate::address::{Address, Envelope};
+use crate::effect::Effect;
+use crate::message::Payload;
+
+/// A call that is answered by a later turn.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct CallId(pub(crate) u64);
+
+/// Everything a turn asks for.
+#[derive(Default)]
+pub(crate) struct Draft {
+    pub(crate) sends: Vec<(Partition, Envelope)>,
+    pub(crate) timers: Vec<Timer>,
+    pub(crate) cancels: Vec<Bytes>,
+    pub(crate) effects: Vec<Effect>,
+    pub(crate) answers: Vec<(CallId, Payload)>,
+}
+
+/// A timer as its row holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Timer {
+    pub(crate) key: Bytes,
+    pub(crate) body: Bytes,
+}
+
+/// The key of a timer's row: ordered by due time.
+pub(crate) fn timer_key(due: Timestamp, to: &Address, tag: u64) -> Bytes {
+    let mut out = Vec::with_capacity(32 + to.name.len() + to.key.len());
+    out.extend_from_slice(&(due.0.max(0) as u64).to_be_bytes());
+    to.encode(&mut out);
+    out.extend_from_slice(&tag.to_be_bytes());
+    out.into()
+}
+
+/// The address in the key of a timer's row.
+pub(crate) fn timer_address(key: &Bytes) -> Option<Address> {
+    if key.len() < 16 {
+        return None;
+    }
+    let mut reader = Reader::new(key.slice(8..key.len() - 8));
+    Address::decode(&mut reader).ok()
+}

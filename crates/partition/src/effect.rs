@@ -1,0 +1,39 @@
+//! What happens outside, after the commit that caused it.
+//!
+//! Work must happen: it has a row, is started after the commit and again after
+//! every load of the partition, and a later command ends it. A push may be lost
+//! with the node and has no row.
+
+use bytes::Bytes;
+use steadfast_core::id::{Epoch, Partition};
+
+use crate::address::Address;
+
+/// Something to be done outside the partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Effect {
+    /// The partition that wants it done.
+    pub partition: Partition,
+    /// In which of its tenures.
+    pub epoch: Epoch,
+    /// The instance that wants it done.
+    pub from: Address,
+    /// The id of the work, `None` for a push.
+    pub work: Option<Bytes>,
+    pub body: Bytes,
+}
+
+/// Does what must be done outside: HTTP calls, pushes to clients, turns of workers.
+pub trait Performer: Send + Sync + 'static {
+    /// Starts an effect. It must not block: the owner loop calls it.
+    fn perform(&self, effect: Effect);
+}
+
+/// Performs nothing: for spaces whose services have no effects.
+pub struct Idle;
+
+impl Performer for Idle {
+    fn perform(&self, effect: Effect) {
+        tracing::warn!(from = %effect.from, "no performer is registered for this effect");
+    }
+}

@@ -1,0 +1,162 @@
+//! What can go wrong on the way to an instance.
+//!
+//! Every kind has a stable code and a page in `docs/errors/`. A service's refusal
+//! carries the service's own code.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use steadfast_core::error::Code;
+use steadfast_core::id::Partition;
+use steadfast_storage::Error as StorageError;
+
+use crate::address::Kind as ServiceKind;
+use crate::refusal::Refusal;
+
+/// The result of everything in this crate that can fail.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What happened, to what, and underneath it the cause.
+#[derive(Clone, Debug)]
+pub struct Error {
+    kind: Kind,
+    source: Option<StorageError>,
+}
+
+/// The kinds of failure; each has its own code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// This node does not serve the partition.
+    NotOwner { partition: Partition },
+    /// The partition is being given up.
+    Draining { partition: Partition },
+    /// Too many commands wait.
+    Busy { partition: Partition },
+    /// The service said no, and nothing has changed.
+    Refused(Refusal),
+    /// Nobody has registered the service.
+    NoService { kind: ServiceKind },
+    /// The owner went away before the command's fate was known.
+    OutcomeUnknown { partition: Partition },
+    /// The bytes of a message do not mean what they should.
+    Malformed { what: &'static str },
+    /// The space was made with other properties.
+    SpaceDiffers { space: String, what: String },
+    /// The owner of the partition cannot be reached.
+    Unreachable { partition: Partition },
+    /// The state underneath failed.
+    Storage,
+}
+
+impl Error {
+    /// An error without a cause underneath.
+    pub fn new(kind: Kind) -> Self {
+        Self { kind, source: None }
+    }
+
+    /// The owner went away while the command was on its way.
+    pub fn unknown(partition: Partition, cause: Option<StorageError>) -> Self {
+        Self {
+            kind: Kind::OutcomeUnknown { partition },
+            source: cause,
+        }
+    }
+
+    /// What kind of failure this is.
+    pub fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    /// What the state underneath said, if it was that.
+    pub fn storage(&self) -> Option<&StorageError> {
+        self.source.as_ref()
+    }
+
+    /// The stable code, the name of its page in `docs/errors/`.
+    pub fn code(&self) -> Code {
+        Code(match &self.kind {
+            Kind::NotOwner { .. } => "STF-4001",
+            Kind::Draining { .. } => "STF-4002",
+            Kind::Busy { .. } => "STF-4003",
+            Kind::NoService { .. } => "STF-4004",
+            Kind::OutcomeUnknown { .. } => "STF-4005",
+            Kind::Malformed { .. } => "STF-4006",
+            Kind::SpaceDiffers { .. } => "STF-4007",
+            Kind::Unreachable { .. } => "STF-4008",
+            Kind::Refused(refusal) => return refusal.code,
+            Kind::Storage => match &self.source {
+                Some(source) => return source.code(),
+                None => "STF-4005",
+            },
+        })
+    }
+}
+
+impl From<StorageError> for Error {
+    fn from(source: StorageError) -> Self {
+        Self {
+            kind: Kind::Storage,
+            source: Some(source),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.kind, &self.source) {
+            (Kind::Storage, Some(source)) => source.fmt(f),
+            (kind, Some(source)) => write!(f, "{}: {kind} ({source})", self.code()),
+            (kind, None) => write!(f, "{}: {kind}", self.code()),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotOwner { partition } => {
+                write!(f, "partition {partition} is not served here; ask its owner")
+            }
+            Self::Draining { partition } => write!(
+                f,
+                "partition {partition} is being handed over; try again soon"
+            ),
+            Self::Busy { partition } => write!(
+                f,
+                "too many commands wait for partition {partition}; try again soon"
+            ),
+            Self::Refused(refusal) => f.write_str(&refusal.message),
+            Self::NoService { kind } => write!(
+                f,
+                "no service of kind {} is registered; register it before the start",
+                kind.0
+            ),
+            Self::OutcomeUnknown { partition } => write!(
+                f,
+                "the owner of partition {partition} went away; the command may or may not \
+                 have happened, so ask before you repeat it"
+            ),
+            Self::Malformed { what } => {
+                write!(f, "{what} is malformed; send what this version understands")
+            }
+            Self::SpaceDiffers { space, what } => write!(
+                f,
+                "space {space} does not fit: {what}; use the settings it was made with"
+            ),
+            Self::Unreachable { partition } => write!(
+                f,
+                "the owner of partition {partition} cannot be reached; try again soon"
+            ),
+            Self::Storage => f.write_str("the state underneath failed"),
+        }
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source
+            .as_ref()
+            .map(|source| source as &(dyn StdError + 'static))
+    }
+}

@@ -1,0 +1,76 @@
+//! The one gate: nothing leaves before it is durable.
+//!
+//! Replies, messages, acknowledgements and effects wait here for the LSN that they
+//! depend on, in the order in which they were staged.
+
+use std::collections::VecDeque;
+
+use steadfast_core::id::{Lsn, Partition};
+use tokio::sync::oneshot;
+
+use crate::effect::Effect;
+use crate::error::{Error, Result};
+use crate::message::Payload;
+
+/// Something that depends on a commit.
+#[derive(Debug)]
+pub(crate) struct Gated<T> {
+    pub(crate) lsn: Lsn,
+    pub(crate) value: T,
+}
+
+/// What may leave.
+pub(crate) enum Release {
+    Reply(oneshot::Sender<Result<Payload>>, Result<Payload>),
+    Committed(oneshot::Sender<Result<Lsn>>, Lsn),
+    /// Messages to a partition, up to this number.
+    Send(Partition, u64),
+    /// The last number of a link that is handled.
+    Acknowledge(oneshot::Sender<Result<u64>>, u64),
+    Perform(Effect),
+}
+
+impl Release {
+    /// It will not leave: whoever waits is told.
+    pub(crate) fn fail(self, error: &Error) {
+        // Whoever stopped waiting need not be told.
+        match self {
+            Self::Reply(reply, _) => drop(reply.send(Err(error.clone()))),
+            Self::Committed(reply, _) => drop(reply.send(Err(error.clone()))),
+            Self::Acknowledge(reply, _) => drop(reply.send(Err(error.clone()))),
+            Self::Send(..) | Self::Perform(_) => {}
+        }
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Gate {
+    waiting: VecDeque<Gated<Release>>,
+}
+
+impl Gate {
+    /// Holds something back until `lsn` is durable, and behind what came before.
+    pub(crate) fn hold(&mut self, lsn: Lsn, value: Release) {
+        let last = self.waiting.back().map_or(Lsn(0), |gated| gated.lsn);
+        let lsn = lsn.max(last);
+        self.waiting.push_back(Gated { lsn, value });
+    }
+
+    /// The next thing that may leave.
+    pub(crate) fn pass(&mut self, durable: Lsn) -> Option<Release> {
+        let next = self.waiting.front()?;
+        match next.lsn <= durable {
+            true => self.waiting.pop_front().map(|gated| gated.value),
+            false => None,
+        }
+    }
+
+    /// Everything that waits, with its LSN.
+    pub(crate) fn drain(&mut self) -> VecDeque<Gated<Release>> {
+        std::mem::take(&mut self.waiting)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+}

@@ -1,0 +1,130 @@
+//! Messages of other partitions, each handled once and in order.
+//!
+//! The last number that was handled stands in the same commit as what it did. A
+//! lower number has been seen and is dropped. One message of a link is handled at
+//! a time; the others wait behind it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use steadfast_core::id::{Lsn, Partition};
+use tokio::sync::oneshot;
+
+use crate::error::Result;
+use crate::transport::{Link, Parcel};
+
+#[derive(Default)]
+pub(crate) struct Inbox {
+    lines: BTreeMap<Link, Line>,
+}
+
+/// The way from one partition.
+#[derive(Default)]
+struct Line {
+    /// Whether anything ever came.
+    is_known: bool,
+    handled: u64,
+    /// The commit that holds `handled`.
+    lsn: Lsn,
+    queue: VecDeque<(u64, Bytes)>,
+    /// The last number that came.
+    queued: u64,
+    /// The message that is being handled; it waits for rows.
+    is_busy: bool,
+    acknowledgements: Vec<(u64, Acknowledgement)>,
+}
+
+type Acknowledgement = oneshot::Sender<Result<u64>>;
+
+impl Inbox {
+    /// A line as it was found in the table.
+    pub(crate) fn restore(&mut self, link: Link, handled: u64) {
+        let line = Line {
+            is_known: true,
+            handled,
+            queued: handled,
+            ..Line::default()
+        };
+        self.lines.insert(link, line);
+    }
+
+    /// Takes a parcel in; answers how many of its messages had come before.
+    pub(crate) fn take(&mut self, parcel: Parcel, acknowledgement: Acknowledgement) -> usize {
+        let line = self.lines.entry(parcel.link).or_default();
+        if !line.is_known {
+            // Whatever came before was for an earlier life of ours.
+            line.is_known = true;
+            line.handled = parcel.first.saturating_sub(1);
+            line.queued = line.handled;
+        }
+        if parcel.first > line.queued + 1 {
+            tracing::warn!(
+                source = %parcel.link.source, expected = line.queued + 1, found = parcel.first,
+                "messages are missing: this partition was restored to an earlier state"
+            );
+        }
+        let count = parcel.messages.len();
+        let last = parcel.first + count as u64 - 1;
+        let mut seen = 0;
+        for (number, message) in (parcel.first..).zip(parcel.messages) {
+            if number <= line.queued {
+                seen += 1;
+                continue;
+            }
+            line.queue.push_back((number, message));
+            line.queued = number;
+        }
+        line.acknowledgements.push((last, acknowledgement));
+        seen
+    }
+
+    /// The next message of a link, unless one is being handled.
+    pub(crate) fn next(&mut self, link: Link) -> Option<(u64, Bytes)> {
+        let line = self.lines.get_mut(&link)?;
+        if line.is_busy {
+            return None;
+        }
+        let next = line.queue.pop_front()?;
+        line.is_busy = true;
+        Some(next)
+    }
+
+    /// A message was handled in the commit at `lsn`.
+    pub(crate) fn handled(&mut self, link: Link, number: u64, lsn: Lsn) {
+        if let Some(line) = self.lines.get_mut(&link) {
+            (line.handled, line.lsn) = (number, lsn);
+            line.is_busy = false;
+        }
+    }
+
+    /// Acknowledgements that may go once the commit is durable that they name.
+    pub(crate) fn acknowledgements(&mut self, link: Link) -> Vec<(Lsn, u64, Acknowledgement)> {
+        let Some(line) = self.lines.get_mut(&link) else {
+            return Vec::new();
+        };
+        let (handled, lsn) = (line.handled, line.lsn);
+        let all = std::mem::take(&mut line.acknowledgements);
+        let (ready, rest): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|(last, _)| *last <= handled);
+        line.acknowledgements = rest;
+        let ready = ready.into_iter().map(|(_, reply)| (lsn, handled, reply));
+        ready.collect()
+    }
+}
+
+/// The key of the row that remembers a link.
+pub(crate) fn row_key(link: Link) -> Vec<u8> {
+    let mut key = link.source.0.to_be_bytes().to_vec();
+    key.extend_from_slice(&link.incarnation.to_be_bytes());
+    key
+}
+
+/// The link in the key of a row.
+pub(crate) fn split_row_key(key: &[u8]) -> Option<Link> {
+    let (source, rest) = key.split_first_chunk::<4>()?;
+    let incarnation = rest.first_chunk::<16>()?;
+    Some(Link {
+        source: Partition(u32::from_be_bytes(*source)),
+        incarnation: u128::from_be_bytes(*incarnation),
+    })
+}

@@ -1,0 +1,169 @@
+//! Reads what a partition needs from its tables.
+//!
+//! Everything here may wait for the engine, so it happens outside the loop. A read
+//! that fails is repeated: the loop cannot go on without its answer, and a ledger
+//! that has failed for good ends the loop anyway.
+
+use std::ops::Bound;
+use std::time::Duration;
+
+use bytes::Bytes;
+use steadfast_core::id::{Lsn, Partition, Table};
+use steadfast_core::limits;
+use steadfast_storage::engine::{Row as TableRow, Scan};
+use steadfast_storage::{Ledger, Result, Snapshot, View};
+
+use crate::address::Envelope;
+use crate::draft::Timer;
+use crate::effect::Effect;
+use crate::inbox;
+use crate::outbox;
+use crate::tables::{OUTBOX, RECEIVED, SENT, TIMERS, WORK};
+use crate::transport::Link;
+use crate::warm::Row;
+
+/// What must be known before the first command runs.
+pub(crate) struct Opening {
+    /// Per destination the last number that was given.
+    pub(crate) sent: Vec<(Partition, u64)>,
+    /// Per link the last number that was handled.
+    pub(crate) received: Vec<(Link, u64)>,
+    /// Work that was begun and not ended.
+    pub(crate) work: Vec<Effect>,
+}
+
+/// Reads the links and the open work. Idle instances cost nothing.
+pub(crate) async fn opening(ledger: &Ledger) -> Result<Opening> {
+    let mut opening = Opening {
+        sent: Vec::new(),
+        received: Vec::new(),
+        work: Vec::new(),
+    };
+    all(ledger, SENT, |row| {
+        if let (Some(to), Some(last)) = (row.key.first_chunk(), number(&row.value)) {
+            opening
+                .sent
+                .push((Partition(u32::from_be_bytes(*to)), last));
+        }
+    })
+    .await?;
+    all(ledger, RECEIVED, |row| {
+        if let (Some(link), Some(handled)) = (inbox::split_row_key(&row.key), number(&row.value)) {
+            opening.received.push((link, handled));
+        }
+    })
+    .await?;
+    all(ledger, WORK, |row| {
+        if let Ok(envelope) = Envelope::decode(row.value)
+            && row.key.len() > 2
+        {
+            opening.work.push(Effect {
+                partition: ledger.partition(),
+                epoch: ledger.epoch(),
+                from: envelope.to,
+                work: Some(row.key.slice(2..)),
+                body: envelope.body,
+            });
+        }
+    })
+    .await?;
+    Ok(opening)
+}
+
+/// Reads rows for a command that waits.
+pub(crate) async fn rows(ledger: Ledger, rows: Vec<Row>) -> Vec<(Row, Option<Bytes>)> {
+    let read = rows.into_iter().map(|row| {
+        let ledger = &ledger;
+        async move {
+            let (table, key) = row;
+            let value = persist(|| ledger.get(table, &key, View::Staged)).await;
+            ((table, key), value)
+        }
+    });
+    futures_util::future::join_all(read).await
+}
+
+/// Reads a page of timers from `from` on, as it is once `after` is durable, and
+/// tells where the next page starts.
+pub(crate) async fn timers(ledger: Ledger, from: Bytes, after: Lsn) -> (Vec<Timer>, Option<Bytes>) {
+    // If it is never durable, the partition is loaded again and this is forgotten.
+    let _ = ledger.wait(after).await;
+    let limit = limits::NEAR_TIMERS / 2;
+    let range = |from: Bytes| Scan {
+        from: Bound::Included(from),
+        to: Bound::Unbounded,
+        limit: limit + 1,
+    };
+    let mut rows = persist(|| scan(&ledger, TIMERS, range(from.clone()))).await;
+    let next = (rows.len() > limit).then(|| rows.pop()).flatten();
+    let timers = rows.into_iter().map(|row| Timer {
+        key: row.key,
+        body: row.value,
+    });
+    (timers.collect(), next.map(|row| row.key))
+}
+
+/// Reads messages to a destination from number `from` on, and whether these are
+/// the last.
+pub(crate) async fn messages(
+    ledger: Ledger,
+    to: Partition,
+    from: u64,
+) -> (Vec<(u64, Bytes)>, bool) {
+    let limit = limits::LINK_QUEUE / 2;
+    let range = || Scan {
+        from: Bound::Included(outbox::row_key(to, from)),
+        to: Bound::Included(outbox::row_key(to, u64::MAX)),
+        limit,
+    };
+    let rows = persist(|| scan(&ledger, OUTBOX, range())).await;
+    let is_last = rows.len() < limit;
+    let message = |row: TableRow| {
+        let (_, number) = outbox::split_row_key(&row.key)?;
+        Some((number, row.value))
+    };
+    (rows.into_iter().filter_map(message).collect(), is_last)
+}
+
+/// Calls `each` for every row of a table, page by page.
+async fn all(ledger: &Ledger, table: Table, mut each: impl FnMut(TableRow)) -> Result<()> {
+    let snapshot = ledger.snapshot()?;
+    let mut from = Bound::Unbounded;
+    loop {
+        let range = Scan {
+            from,
+            to: Bound::Unbounded,
+            limit: limits::SCAN_ROWS,
+        };
+        let rows = snapshot.scan(table, range).await?;
+        let Some(last) = rows.last() else {
+            return Ok(());
+        };
+        from = Bound::Excluded(last.key.clone());
+        rows.into_iter().for_each(&mut each);
+    }
+}
+
+async fn scan(ledger: &Ledger, table: Table, range: Scan) -> Result<Vec<TableRow>> {
+    let snapshot: Snapshot = ledger.snapshot()?;
+    snapshot.scan(table, range).await
+}
+
+/// Repeats a read until it succeeds. The owner drops this when the ledger fails.
+async fn persist<T, F: Future<Output = Result<T>>>(read: impl Fn() -> F) -> T {
+    let mut pause = Duration::from_millis(5);
+    loop {
+        match read().await {
+            Ok(value) => return value,
+            Err(error) => {
+                tracing::warn!(%error, "a read of a partition's tables failed and is repeated");
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(Duration::from_secs(1));
+            }
+        }
+    }
+}
+
+fn number(value: &[u8]) -> Option<u64> {
+    value.first_chunk().map(|bytes| u64::from_be_bytes(*bytes))
+}

@@ -1,0 +1,87 @@
+//! Commands and replies, as values or as bytes.
+//!
+//! Inside a node a command travels as the value it is. It becomes bytes only where
+//! it must: in a row, or on the way to another node.
+
+use std::any::Any;
+
+use bytes::Bytes;
+use steadfast_core::codec::Malformed;
+
+/// A type that can travel between nodes and versions.
+pub trait Message: Send + Sync + Sized + 'static {
+    /// Bytes that [`Message::decode`] understands, in this version and later ones.
+    fn encode(&self) -> Bytes;
+
+    /// The value in `bytes`.
+    fn decode(bytes: &Bytes) -> Result<Self, Malformed>;
+}
+
+impl Message for Bytes {
+    fn encode(&self) -> Bytes {
+        self.clone()
+    }
+
+    fn decode(bytes: &Bytes) -> Result<Self, Malformed> {
+        Ok(bytes.clone())
+    }
+}
+
+impl Message for () {
+    fn encode(&self) -> Bytes {
+        Bytes::new()
+    }
+
+    fn decode(bytes: &Bytes) -> Result<Self, Malformed> {
+        match bytes.is_empty() {
+            true => Ok(()),
+            false => Err(Malformed),
+        }
+    }
+}
+
+/// A message on its way.
+pub(crate) enum Payload {
+    /// The value itself.
+    Value(Box<dyn Any + Send + Sync>),
+    /// Its bytes.
+    Bytes(Bytes),
+    /// Its bytes, and the value that was found in them.
+    Read(Bytes, Box<dyn Any + Send + Sync>),
+}
+
+impl Payload {
+    pub(crate) fn value<M: Message>(message: M) -> Self {
+        Self::Value(Box::new(message))
+    }
+
+    /// The message, taken out.
+    pub(crate) fn open<M: Message>(self) -> Result<M, Malformed> {
+        match self {
+            Self::Value(value) | Self::Read(_, value) => {
+                value.downcast().map(|value| *value).map_err(|_| Malformed)
+            }
+            Self::Bytes(bytes) => M::decode(&bytes),
+        }
+    }
+
+    /// Looks at the message; bytes are decoded once.
+    pub(crate) fn look<M: Message>(&mut self) -> Result<&M, Malformed> {
+        if let Self::Bytes(bytes) = self {
+            let value = M::decode(bytes)?;
+            *self = Self::Read(std::mem::take(bytes), Box::new(value));
+        }
+        match self {
+            Self::Value(value) | Self::Read(_, value) => value.downcast_ref().ok_or(Malformed),
+            Self::Bytes(_) => Err(Malformed),
+        }
+    }
+
+    /// The bytes that it came in, if it came in bytes.
+    pub(crate) fn bytes(&self) -> Bytes {
+        match self {
+            Self::Bytes(bytes) | Self::Read(bytes, _) => bytes.clone(),
+            Self::Value(_) => Bytes::new(),
+        }
+    }
+}

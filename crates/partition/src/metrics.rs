@@ -1,0 +1,102 @@
+//! What a partition counts.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Counters of one partition, written by its loop and read by anybody.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    pub(crate) commands: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    pub(crate) missed: AtomicU64,
+    pub(crate) timers: AtomicU64,
+    pub(crate) lateness_ms: AtomicU64,
+    pub(crate) sent: AtomicU64,
+    pub(crate) received: AtomicU64,
+    pub(crate) duplicates: AtomicU64,
+    pub(crate) poisoned: AtomicU64,
+    pub(crate) rollbacks: AtomicU64,
+    pub(crate) waiting: AtomicU64,
+    pub(crate) gated: AtomicU64,
+    pub(crate) backlog: AtomicU64,
+    pub(crate) near_timers: AtomicU64,
+    pub(crate) longest_turn_us: AtomicU64,
+}
+
+/// The counters at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Commands that were handled, of whatever origin.
+    pub commands: u64,
+    /// Commands of callers that a service refused.
+    pub refused: u64,
+    /// How often a command had to wait for rows.
+    pub missed: u64,
+    /// Timers that fired.
+    pub timers: u64,
+    /// How late the latest timer was.
+    pub lateness_ms: u64,
+    /// Messages that were sent to other partitions.
+    pub sent: u64,
+    /// Messages of other partitions that were handled.
+    pub received: u64,
+    /// Messages that came again and were dropped.
+    pub duplicates: u64,
+    /// Messages and timers that a service refused; they are kept aside.
+    pub poisoned: u64,
+    /// How often staged writes were taken back.
+    pub rollbacks: u64,
+    /// Commands that wait for rows now.
+    pub waiting: u64,
+    /// Replies and effects that wait for durability now.
+    pub gated: u64,
+    /// Messages that have not arrived yet.
+    pub backlog: u64,
+    /// Timers in memory.
+    pub near_timers: u64,
+    /// The longest time for which the loop did not look up.
+    pub longest_turn: Duration,
+}
+
+impl Metrics {
+    /// The counters now. Each is exact; together they are of about one moment.
+    pub fn counts(&self) -> Counts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Counts {
+            commands: read(&self.commands),
+            refused: read(&self.refused),
+            missed: read(&self.missed),
+            timers: read(&self.timers),
+            lateness_ms: read(&self.lateness_ms),
+            sent: read(&self.sent),
+            received: read(&self.received),
+            duplicates: read(&self.duplicates),
+            poisoned: read(&self.poisoned),
+            rollbacks: read(&self.rollbacks),
+            waiting: read(&self.waiting),
+            gated: read(&self.gated),
+            backlog: read(&self.backlog),
+            near_timers: read(&self.near_timers),
+            longest_turn: Duration::from_micros(read(&self.longest_turn_us)),
+        }
+    }
+}
+
+/// Counts one more. Only the loop writes, so no read-modify-write is needed.
+pub(crate) fn count(counter: &AtomicU64) {
+    add(counter, 1);
+}
+
+pub(crate) fn add(counter: &AtomicU64, more: u64) {
+    set(counter, counter.load(Ordering::Relaxed) + more);
+}
+
+pub(crate) fn set(counter: &AtomicU64, value: u64) {
+    counter.store(value, Ordering::Relaxed);
+}
+
+pub(crate) fn raise(counter: &AtomicU64, value: u64) {
+    if value > counter.load(Ordering::Relaxed) {
+        set(counter, value);
+    }
+}

@@ -1,0 +1,220 @@
+//! Messages to other partitions, until they have arrived.
+//!
+//! Each message is a row, numbered per destination. It may leave once its commit
+//! is durable; its row goes when the destination says that it has handled it. Of a
+//! long queue memory holds the front only. One parcel per link is under way.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use steadfast_core::id::Partition;
+use steadfast_core::limits;
+
+use crate::transport::{Link, Parcel};
+
+pub(crate) struct Outbox {
+    link: Link,
+    lines: BTreeMap<Partition, Line>,
+    /// Keys of rows that have arrived: they go with the next commit.
+    arrived: Vec<Bytes>,
+}
+
+/// The way to one partition.
+#[derive(Default)]
+struct Line {
+    /// The last number that was given.
+    last: u64,
+    /// The last number that is durable.
+    durable: u64,
+    /// The front of what has not arrived, dense up to `known`.
+    queue: VecDeque<(u64, Bytes)>,
+    /// Messages after this number are in the table only.
+    known: u64,
+    is_under_way: bool,
+    /// While rows are being read: those up to this number are among them.
+    loading: Option<u64>,
+}
+
+/// What a line needs next.
+pub(crate) enum Next {
+    Nothing,
+    /// Bring this to the destination.
+    Deliver(Parcel),
+    /// Read rows from this number on.
+    Load(u64),
+}
+
+impl Outbox {
+    pub(crate) fn new(link: Link) -> Self {
+        Self {
+            link,
+            lines: BTreeMap::new(),
+            arrived: Vec::new(),
+        }
+    }
+
+    /// A line as it was found in the table: `last` was the last number given. What
+    /// has not arrived is read when it is asked for.
+    pub(crate) fn restore(&mut self, to: Partition, last: u64) {
+        let line = Line {
+            last,
+            durable: last,
+            ..Line::default()
+        };
+        self.lines.insert(to, line);
+    }
+
+    /// The last number that was given to a destination.
+    pub(crate) fn last(&self, to: Partition) -> u64 {
+        self.lines.get(&to).map_or(0, |line| line.last)
+    }
+
+    /// A message was staged.
+    pub(crate) fn staged(&mut self, to: Partition, number: u64, message: Bytes) {
+        let line = self.lines.entry(to).or_default();
+        line.last = number;
+        if line.known + 1 == number && line.queue.len() < limits::LINK_QUEUE {
+            line.queue.push_back((number, message));
+            line.known = number;
+        }
+    }
+
+    /// Messages up to this number are durable.
+    pub(crate) fn durable(&mut self, to: Partition, number: u64) {
+        if let Some(line) = self.lines.get_mut(&to) {
+            line.durable = line.durable.max(number);
+        }
+    }
+
+    /// What to do for a destination now.
+    pub(crate) fn next(&mut self, to: Partition) -> Next {
+        let link = self.link;
+        let Some(line) = self.lines.get_mut(&to) else {
+            return Next::Nothing;
+        };
+        if line.needs_rows() {
+            line.loading = Some(line.durable);
+            return Next::Load(line.known + 1);
+        }
+        if line.is_under_way || to == link.source {
+            return Next::Nothing;
+        }
+        match line.parcel(link) {
+            Some(parcel) => {
+                line.is_under_way = true;
+                Next::Deliver(parcel)
+            }
+            None => Next::Nothing,
+        }
+    }
+
+    /// All messages to ourselves that memory holds: they need not leave, so they
+    /// need not be durable either.
+    pub(crate) fn take_own(&mut self) -> VecDeque<(u64, Bytes)> {
+        let own = self.lines.get_mut(&self.link.source);
+        own.map(|line| std::mem::take(&mut line.queue))
+            .unwrap_or_default()
+    }
+
+    /// Rows have been read. They are durable, and ascend, but may have gaps where
+    /// messages have arrived already.
+    pub(crate) fn loaded(&mut self, to: Partition, rows: Vec<(u64, Bytes)>, is_last: bool) {
+        let Some(line) = self.lines.get_mut(&to) else {
+            return;
+        };
+        let sought = line.loading.take().unwrap_or_default();
+        for (number, message) in rows {
+            if number > line.known {
+                line.queue.push_back((number, message));
+                line.known = number;
+            }
+        }
+        if is_last {
+            // Whatever was durable before and is not there has arrived.
+            line.known = line.known.max(sought);
+        }
+    }
+
+    /// The destination has handled everything up to `handled`.
+    pub(crate) fn arrived(&mut self, to: Partition, handled: u64) {
+        let Some(line) = self.lines.get_mut(&to) else {
+            return;
+        };
+        line.is_under_way = false;
+        while line
+            .queue
+            .front()
+            .is_some_and(|(number, _)| *number <= handled)
+        {
+            if let Some((number, _)) = line.queue.pop_front() {
+                self.arrived.push(row_key(to, number));
+            }
+        }
+    }
+
+    /// Rows that may go, for the next commit.
+    pub(crate) fn arrived_rows(&self) -> &[Bytes] {
+        let count = self.arrived.len().min(limits::LINK_QUEUE);
+        &self.arrived[..count]
+    }
+
+    /// The first `count` of them are gone.
+    pub(crate) fn forget_rows(&mut self, count: usize) {
+        self.arrived.drain(..count);
+    }
+
+    /// Messages that have not arrived.
+    pub(crate) fn backlog(&self) -> u64 {
+        let waits = |line: &Line| match line.queue.front() {
+            Some((first, _)) => line.last + 1 - first,
+            None => line.last - line.known.min(line.last),
+        };
+        self.lines.values().map(waits).sum()
+    }
+}
+
+impl Line {
+    /// Memory has nothing left, but the table has.
+    fn needs_rows(&self) -> bool {
+        self.queue.is_empty() && self.known < self.durable && self.loading.is_none()
+    }
+
+    /// The next dense run of durable messages.
+    fn parcel(&self, link: Link) -> Option<Parcel> {
+        let (first, _) = *self.queue.front()?;
+        let mut messages = Vec::new();
+        let mut bytes = 0;
+        for (index, (number, message)) in self.queue.iter().enumerate() {
+            let is_dense = *number == first + index as u64;
+            let fits = index == 0
+                || (index < limits::PARCEL_MESSAGES
+                    && bytes + message.len() <= limits::PARCEL_BYTES);
+            if !is_dense || !fits || *number > self.durable {
+                break;
+            }
+            bytes += message.len();
+            messages.push(message.clone());
+        }
+        (!messages.is_empty()).then_some(Parcel {
+            link,
+            first,
+            messages,
+        })
+    }
+}
+
+/// The key of a message's row.
+pub(crate) fn row_key(to: Partition, number: u64) -> Bytes {
+    let mut key = Vec::with_capacity(12);
+    key.extend_from_slice(&to.0.to_be_bytes());
+    key.extend_from_slice(&number.to_be_bytes());
+    key.into()
+}
+
+/// Destination and number in the key of a message's row.
+pub(crate) fn split_row_key(key: &[u8]) -> Option<(Partition, u64)> {
+    let (to, rest) = key.split_first_chunk::<4>()?;
+    let number = rest.first_chunk::<8>()?;
+    let to = Partition(u32::from_be_bytes(*to));
+    Some((to, u64::from_be_bytes(*number)))
+}

@@ -1,0 +1,355 @@
+//! The owner loop: one task per partition.
+//!
+//! Each round does what has come (durability, messages, callers, timers), some of
+//! each, and then waits. It never waits for user code, disk or network: those are
+//! futures beside it, whose results come in like everything else.
+//!
+//! It ends when the partition was drained, or when its ledger has failed.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use steadfast_core::clock::Clock;
+use steadfast_core::id::{Lsn, Partition};
+use steadfast_core::limits;
+use steadfast_storage::{Error as StorageError, Kind as StorageKind, Ledger};
+use tokio::sync::{mpsc, watch};
+
+use crate::address::Address;
+use crate::command::Command;
+use crate::door::Post;
+use crate::draft::Timer;
+use crate::effect::Performer;
+use crate::error::{Error, Kind, Result};
+use crate::load::{self, Opening};
+use crate::metrics::{Metrics, count, raise};
+use crate::sequencer::{Job, Sequencer};
+use crate::service::Services;
+use crate::space::Space;
+use crate::transport::{Parcel, Transport};
+use crate::warm::Row;
+
+/// What a loop is made of.
+pub(crate) struct Parts {
+    pub(crate) ledger: Ledger,
+    pub(crate) space: Arc<Space>,
+    pub(crate) services: Arc<Services>,
+    pub(crate) performer: Arc<dyn Performer>,
+    pub(crate) transport: Arc<dyn Transport>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+/// Why a loop has ended.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// Everything that was under way is done.
+    Drained,
+    /// It was told to stop.
+    Stopped,
+    /// The ledger has failed.
+    Failed(StorageError),
+}
+
+pub(crate) struct Owner {
+    parts: Parts,
+    sequencer: Sequencer,
+    calls: mpsc::Receiver<Command>,
+    posts: mpsc::UnboundedReceiver<Post>,
+    /// A post that ended the last wait.
+    posted: VecDeque<Post>,
+    durable: watch::Receiver<Lsn>,
+    /// What is being waited for.
+    pending: FuturesUnordered<Pin<Box<dyn Future<Output = Done> + Send>>>,
+    is_draining: bool,
+}
+
+/// Something that was waited for.
+enum Done {
+    Rows(Address, Vec<(Row, Option<Bytes>)>),
+    Timers(Vec<Timer>, Option<Bytes>),
+    Messages(Partition, Vec<(u64, Bytes)>, bool),
+    Delivered(Partition, u64),
+}
+
+/// How long the loop sleeps while the log is full.
+const STALL: Duration = Duration::from_millis(5);
+
+/// How long it sleeps at most: the wall clock may have been set meanwhile.
+const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+
+impl Owner {
+    /// Loads a partition; nothing has been performed yet.
+    pub(crate) async fn load(
+        parts: Parts,
+        calls: mpsc::Receiver<Command>,
+        posts: mpsc::UnboundedReceiver<Post>,
+    ) -> Result<Self> {
+        let sequencer = sequencer(&parts);
+        let opening = load::opening(&parts.ledger).await?;
+        let mut owner = Self {
+            durable: parts.ledger.durable(),
+            pending: FuturesUnordered::new(),
+            posted: VecDeque::new(),
+            is_draining: false,
+            parts,
+            sequencer,
+            calls,
+            posts,
+        };
+        owner.open(opening);
+        Ok(owner)
+    }
+
+    /// Serves the partition until it is drained or lost.
+    pub(crate) async fn run(mut self) -> End {
+        let mut calls = Vec::with_capacity(limits::TURN_COMMANDS);
+        loop {
+            let has_more = self.round(&mut calls);
+            if self.sequencer.is_stale {
+                if let Err(error) = self.reload().await {
+                    return self.fail(error);
+                }
+                continue;
+            }
+            if let Some(error) = self.parts.ledger.failure() {
+                return self.fail(error);
+            }
+            if self.is_draining && self.is_quiet() {
+                return self.end(End::Drained);
+            }
+            match has_more {
+                true => tokio::task::yield_now().await,
+                false => self.wait(&mut calls).await,
+            }
+            if self.take_in(&mut calls) {
+                return self.end(End::Stopped);
+            }
+        }
+    }
+
+    /// Does some of everything that has come; answers whether there is more.
+    fn round(&mut self, calls: &mut Vec<Command>) -> bool {
+        let began = self.parts.clock.monotonic();
+        let sequencer = &mut self.sequencer;
+        sequencer.look_at_clock();
+        let durable = *self.durable.borrow_and_update();
+        sequencer.release(durable);
+        sequencer.retry_stalled();
+        for command in calls.drain(..) {
+            sequencer.accept(command);
+        }
+        // What is in rows is left to the next owner.
+        let (mut has_due, mut has_messages) = (false, false);
+        if !self.is_draining {
+            has_due = sequencer.fire();
+            has_messages = sequencer.work_off();
+        }
+        // Some of it depends on nothing that is still on its way.
+        let durable = *self.durable.borrow_and_update();
+        sequencer.release(durable);
+        sequencer.measure();
+        for job in sequencer.take_jobs() {
+            self.begin(job);
+        }
+        let took = self.parts.clock.monotonic().saturating_sub(began);
+        raise(&self.parts.metrics.longest_turn_us, took.as_micros() as u64);
+        (has_due || has_messages) && self.sequencer.stalled.is_empty()
+    }
+
+    /// Waits until there is something to do.
+    async fn wait(&mut self, calls: &mut Vec<Command>) {
+        let sleep = self.sleep();
+        let has_calls = !self.calls.is_closed() || !self.calls.is_empty();
+        tokio::select! {
+            biased;
+            changed = self.durable.changed() => drop(changed),
+            Some(done) = self.pending.next(), if !self.pending.is_empty() => self.finish(done),
+            Some(post) = self.posts.recv() => self.posted.push_back(post),
+            _ = self.calls.recv_many(calls, limits::TURN_COMMANDS),
+                if has_calls && self.sequencer.has_room() => {}
+            () = tokio::time::sleep(sleep) => {}
+        }
+    }
+
+    /// Takes in some of what has come meanwhile, without waiting; answers whether
+    /// to stop.
+    fn take_in(&mut self, calls: &mut Vec<Command>) -> bool {
+        while let Some(Some(done)) = self.pending.next().now_or_never() {
+            self.finish(done);
+        }
+        for _ in 0..limits::TURN_COMMANDS {
+            let post = self.posted.pop_front();
+            let Some(post) = post.or_else(|| self.posts.try_recv().ok()) else {
+                break;
+            };
+            if self.take(post) {
+                return true;
+            }
+        }
+        while calls.len() < limits::TURN_COMMANDS && self.sequencer.has_room() {
+            match self.calls.try_recv() {
+                Ok(command) => calls.push(command),
+                Err(_) => break,
+            }
+        }
+        false
+    }
+
+    /// How long nothing can happen by itself.
+    fn sleep(&self) -> Duration {
+        if !self.sequencer.stalled.is_empty() {
+            return STALL;
+        }
+        let Some(due) = self.sequencer.timers.next_due() else {
+            return LONGEST_SLEEP;
+        };
+        let wait = due.0.saturating_sub(self.parts.ledger.time().0).max(0);
+        Duration::from_millis(wait as u64).min(LONGEST_SLEEP)
+    }
+
+    fn take(&mut self, post: Post) -> bool {
+        match post {
+            Post::Parcel(_, reply) if self.is_draining => {
+                let partition = self.parts.ledger.partition();
+                // The sender asks the next owner.
+                let _ = reply.send(Err(Error::new(Kind::Draining { partition })));
+            }
+            Post::Parcel(parcel, reply) => self.sequencer.receive(parcel, reply),
+            Post::Command(command) => self.sequencer.accept(command),
+            Post::Drain => {
+                self.is_draining = true;
+                self.calls.close();
+            }
+            Post::Stop => return true,
+        }
+        false
+    }
+
+    fn begin(&mut self, job: Job) {
+        let ledger = self.parts.ledger.clone();
+        match job {
+            Job::Rows { lane, rows } => self.pending.push(Box::pin(async move {
+                Done::Rows(lane, load::rows(ledger, rows).await)
+            })),
+            Job::Timers { from, after } => self.pending.push(Box::pin(async move {
+                let (timers, next) = load::timers(ledger, from, after).await;
+                Done::Timers(timers, next)
+            })),
+            Job::Messages { to, from } => self.pending.push(Box::pin(async move {
+                let (messages, is_last) = load::messages(ledger, to, from).await;
+                Done::Messages(to, messages, is_last)
+            })),
+            Job::Deliver { to, parcel } => {
+                let transport = Arc::clone(&self.parts.transport);
+                let delivery = deliver(transport, to, parcel);
+                self.pending
+                    .push(Box::pin(async move { Done::Delivered(to, delivery.await) }));
+            }
+            Job::Perform(effect) => self.parts.performer.perform(effect),
+        }
+    }
+
+    fn finish(&mut self, done: Done) {
+        let sequencer = &mut self.sequencer;
+        match done {
+            Done::Rows(lane, rows) => sequencer.rows_loaded(&lane, rows),
+            Done::Timers(timers, next) => sequencer.timers_loaded(timers, next),
+            Done::Messages(to, messages, is_last) => {
+                sequencer.messages_loaded(to, messages, is_last);
+            }
+            Done::Delivered(to, handled) => sequencer.delivered(to, handled),
+        }
+    }
+
+    /// Staged writes were taken back: begins again from the rows.
+    async fn reload(&mut self) -> std::result::Result<(), StorageError> {
+        count(&self.parts.metrics.rollbacks);
+        let durable = *self.durable.borrow_and_update();
+        let partition = self.parts.ledger.partition();
+        let error = StorageError::new(StorageKind::TakenBack { partition }).into();
+        let rest = self.sequencer.dissolve(durable, &error);
+        for job in self.sequencer.take_jobs() {
+            if let Job::Perform(effect) = job {
+                self.parts.performer.perform(effect);
+            }
+        }
+        self.pending.clear();
+        let late = std::mem::take(&mut self.sequencer.next_call);
+        self.sequencer = sequencer(&self.parts);
+        self.sequencer.next_call = late;
+        let opening = load::opening(&self.parts.ledger).await?;
+        self.open(opening);
+        for command in rest {
+            self.sequencer.accept(command);
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, opening: Opening) {
+        self.sequencer.restore(&opening.sent, &opening.received);
+        for effect in opening.work {
+            self.parts.performer.perform(effect);
+        }
+    }
+
+    fn is_quiet(&mut self) -> bool {
+        self.sequencer.is_quiet() && self.calls.is_empty()
+    }
+
+    fn fail(self, error: StorageError) -> End {
+        self.end(End::Failed(error))
+    }
+
+    /// Tells everybody who waits.
+    fn end(mut self, end: End) -> End {
+        let durable = *self.durable.borrow_and_update();
+        let partition = self.parts.ledger.partition();
+        let error = match &end {
+            End::Failed(error) => Error::unknown(partition, Some(error.clone())),
+            End::Stopped => Error::unknown(partition, None),
+            End::Drained => Error::new(Kind::Draining { partition }),
+        };
+        let mut rest = self.sequencer.dissolve(durable, &error);
+        self.calls.close();
+        while let Ok(command) = self.calls.try_recv() {
+            rest.push(command);
+        }
+        // These never ran, so they may safely be sent again.
+        let away = Error::new(Kind::Draining { partition });
+        for command in rest {
+            crate::run::refuse(command.origin, &away);
+        }
+        end
+    }
+}
+
+fn sequencer(parts: &Parts) -> Sequencer {
+    Sequencer::new(
+        parts.ledger.clone(),
+        Arc::clone(&parts.space),
+        Arc::clone(&parts.services),
+        Arc::clone(&parts.metrics),
+    )
+}
+
+/// Brings a parcel to its destination, however long that takes.
+async fn deliver(transport: Arc<dyn Transport>, to: Partition, parcel: Parcel) -> u64 {
+    let mut pause = Duration::from_millis(5);
+    loop {
+        match transport.deliver(to, parcel.clone()).await {
+            Ok(handled) => return handled,
+            Err(error) => {
+                tracing::debug!(%to, %error, "a parcel did not arrive and is sent again");
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(Duration::from_secs(1));
+            }
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Serves partitions of one space on this node.
+//!
+//! Which ones is decided above: [`Runtime::serve`] takes one, [`Runtime::hand_over`]
+//! gives one up. A partition whose ledger fails is taken again, unless another
+//! node has it or the store takes nothing any more.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use steadfast_core::clock::Clock;
+use steadfast_core::id::Partition;
+use steadfast_core::limits;
+use steadfast_storage::{Error as StorageError, Kind as StorageKind, Ledger, Store};
+use tokio::sync::{mpsc, watch};
+use tokio::task::{AbortHandle, JoinHandle};
+
+use crate::door::{Door, Post};
+use crate::effect::Performer;
+use crate::error::{Error, Kind, Result};
+use crate::handle::Handle;
+use crate::metrics::Metrics;
+use crate::owner::{End, Owner, Parts};
+use crate::router::Router;
+use crate::service::{Service, Services};
+use crate::space::Space;
+use crate::transport::Transport;
+
+/// What a runtime needs.
+pub struct Options {
+    /// What runs in the partitions.
+    pub services: Services,
+    /// Does what must be done outside.
+    pub performer: Arc<dyn Performer>,
+    /// Finds partitions, of this space and of others.
+    pub router: Arc<Router>,
+    /// Where the time comes from.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// Serves partitions of one space.
+pub struct Runtime {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Arc<Store>,
+    space: Arc<Space>,
+    services: Arc<Services>,
+    performer: Arc<dyn Performer>,
+    router: Arc<Router>,
+    clock: Arc<dyn Clock>,
+    served: Mutex<BTreeMap<Partition, Served>>,
+    changes: watch::Sender<u64>,
+}
+
+/// A partition that is served, by the task that keeps it.
+struct Served {
+    task: AbortHandle,
+    /// It is being handed over: if it is lost, it is not taken again.
+    is_leaving: bool,
+    /// Rings when the task has ended.
+    ended: watch::Receiver<bool>,
+}
+
+/// What a drain came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sheet {
+    /// Partitions that were handed over, with their timers, messages and work.
+    pub moved: u64,
+    /// Commands that were completed meanwhile.
+    pub completed: u64,
+    /// Commands that were cut off at the limit; their callers were told.
+    pub lost: u64,
+}
+
+impl Runtime {
+    /// Serves nothing yet.
+    pub fn new(store: Arc<Store>, space: Space, options: Options) -> Self {
+        let inner = Inner {
+            store,
+            space: Arc::new(space),
+            services: Arc::new(options.services),
+            performer: options.performer,
+            router: options.router,
+            clock: options.clock,
+            served: Mutex::new(BTreeMap::new()),
+            changes: watch::channel(0).0,
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// The space whose partitions these are.
+    pub fn space(&self) -> &Space {
+        &self.inner.space
+    }
+
+    /// The partitions of this space and of others on this node.
+    pub fn router(&self) -> &Arc<Router> {
+        &self.inner.router
+    }
+
+    /// Calls instances of a service.
+    pub fn handle<S: Service>(&self) -> Handle<S> {
+        Handle::new(
+            Arc::clone(&self.inner.space),
+            Arc::clone(&self.inner.router),
+        )
+    }
+
+    /// The partitions that are served now.
+    pub fn serving(&self) -> Vec<Partition> {
+        self.inner.served.lock().keys().copied().collect()
+    }
+
+    /// Rings when a partition was taken, given up or lost.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.inner.changes.subscribe()
+    }
+
+    /// Takes a partition and serves it.
+    pub async fn serve(&self, partition: Partition) -> Result<()> {
+        if self.inner.router.door(partition).is_some() {
+            return Ok(());
+        }
+        let ledger = self.inner.store.acquire(partition).await?;
+        let owner = self.inner.open(ledger).await?;
+        let (end, ended) = watch::channel(false);
+        let inner = Arc::clone(&self.inner);
+        // Locked, so that the task does not end before it is noted.
+        let mut served = self.inner.served.lock();
+        let task: JoinHandle<()> = tokio::spawn(async move {
+            inner.keep(partition, owner).await;
+            inner.served.lock().remove(&partition);
+            inner.changes.send_modify(|count| *count += 1);
+            end.send_replace(true);
+        });
+        let task = task.abort_handle();
+        let is_leaving = false;
+        served.insert(
+            partition,
+            Served {
+                task,
+                is_leaving,
+                ended,
+            },
+        );
+        drop(served);
+        self.inner.changes.send_modify(|count| *count += 1);
+        Ok(())
+    }
+
+    /// Takes and serves all partitions of the space.
+    pub async fn serve_all(&self) -> Result<()> {
+        let all = self.inner.space.all();
+        let all = all.map(|partition| self.serve(partition));
+        futures_util::future::try_join_all(all).await.map(drop)
+    }
+
+    /// Gives a partition up: callers are turned away, what is under way is
+    /// completed, and after `limit` cut off. Then the next owner may take it.
+    pub async fn hand_over(&self, partition: Partition, limit: Duration) -> Result<Sheet> {
+        let not_ours = || Error::new(Kind::NotOwner { partition });
+        let door = self.inner.router.door(partition).ok_or_else(not_ours)?;
+        let mut ended = self.inner.leave(partition).ok_or_else(not_ours)?;
+        self.inner.router.close(partition);
+        let before = door.metrics.counts();
+        let _ = door.posts.send(Post::Drain);
+        let all_done = ended.wait_for(|ended| *ended);
+        let is_late = tokio::time::timeout(limit, all_done).await.is_err();
+        let mut sheet = Sheet::default();
+        if is_late {
+            let counts = door.metrics.counts();
+            sheet.lost = counts.waiting + counts.gated;
+            let _ = door.posts.send(Post::Stop);
+            let _ = ended.wait_for(|ended| *ended).await;
+        }
+        sheet.completed = door.metrics.counts().commands - before.commands;
+        self.inner.store.release(&door.ledger).await?;
+        sheet.moved = 1;
+        Ok(sheet)
+    }
+
+    /// Gives all partitions up.
+    pub async fn drain(&self, limit: Duration) -> Sheet {
+        let all = self.serving().into_iter();
+        let all = all.map(|partition| self.hand_over(partition, limit));
+        let mut total = Sheet::default();
+        for done in futures_util::future::join_all(all).await {
+            match done {
+                Ok(sheet) => {
+                    total.moved += sheet.moved;
+                    total.completed += sheet.completed;
+                    total.lost += sheet.lost;
+                }
+                Err(error) => tracing::warn!(%error, "a partition was not handed over"),
+            }
+        }
+        total
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        for (partition, served) in &*self.inner.served.lock() {
+            served.task.abort();
+            self.inner.router.close(*partition);
+        }
+    }
+}
+
+impl Inner {
+    /// Loads a partition and opens its door.
+    async fn open(&self, ledger: Ledger) -> Result<Owner> {
+        let (calls, calls_in) = mpsc::channel(limits::MAILBOX);
+        let (posts, posts_in) = mpsc::unbounded_channel();
+        let metrics = Arc::new(Metrics::default());
+        let door = Door {
+            partition: ledger.partition(),
+            calls,
+            posts,
+            metrics: Arc::clone(&metrics),
+            ledger: ledger.clone(),
+        };
+        let parts = Parts {
+            ledger,
+            space: Arc::clone(&self.space),
+            services: Arc::clone(&self.services),
+            performer: Arc::clone(&self.performer),
+            transport: Arc::clone(&self.router) as Arc<dyn Transport>,
+            clock: Arc::clone(&self.clock),
+            metrics,
+        };
+        let owner = Owner::load(parts, calls_in, posts_in).await?;
+        self.router.open(door);
+        Ok(owner)
+    }
+
+    /// Serves a partition until it is given up or lost for good.
+    async fn keep(&self, partition: Partition, mut owner: Owner) {
+        loop {
+            let error = match owner.run().await {
+                End::Drained | End::Stopped => return,
+                End::Failed(error) => error,
+            };
+            self.router.close(partition);
+            tracing::warn!(%partition, %error, "a partition was lost");
+            if self.is_leaving(partition) {
+                return;
+            }
+            match self.retake(partition).await {
+                Ok(next) => owner = next,
+                Err(error) => {
+                    tracing::warn!(%partition, %error, "a partition was not taken again");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Notes that a partition is being handed over; answers what rings at its end.
+    fn leave(&self, partition: Partition) -> Option<watch::Receiver<bool>> {
+        let mut served = self.served.lock();
+        let served = served.get_mut(&partition)?;
+        served.is_leaving = true;
+        Some(served.ended.clone())
+    }
+
+    fn is_leaving(&self, partition: Partition) -> bool {
+        let served = self.served.lock();
+        served
+            .get(&partition)
+            .is_none_or(|served| served.is_leaving)
+    }
+
+    /// Takes a lost partition again, however long that takes.
+    async fn retake(&self, partition: Partition) -> Result<Owner> {
+        let mut pause = Duration::from_millis(10);
+        loop {
+            let taken = match self.store.acquire(partition).await {
+                Ok(ledger) => self.open(ledger).await,
+                Err(error) => Err(error.into()),
+            };
+            match taken {
+                Err(error) if error.storage().is_none_or(is_final) => return Err(error),
+                Err(error) => tracing::debug!(%partition, %error, "tried again"),
+                Ok(owner) => return Ok(owner),
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_secs(1));
+        }
+    }
+}
+
+/// Whether trying again cannot help.
+fn is_final(error: &StorageError) -> bool {
+    matches!(
+        error.kind(),
+        StorageKind::Held { .. }
+            | StorageKind::Closed
+            | StorageKind::LogStopped { .. }
+            | StorageKind::Corrupt { .. }
+            | StorageKind::Lost { .. }
+    )
+}

@@ -1,0 +1,342 @@
+//! Sequences the commands of one partition.
+//!
+//! Synchronous: it never waits. Commands run one after the other, each as one
+//! staged transaction. What has to be waited for (rows, deliveries, durability)
+//! it asks for as [`Job`]s, whose results come back as calls.
+//!
+//! If staged writes are taken back, memory no longer fits the rows:
+//! [`Sequencer::is_stale`] then, and the owner loads the partition again.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use steadfast_core::clock::Timestamp;
+use steadfast_core::id::{Lsn, Partition};
+use steadfast_core::limits;
+use steadfast_storage::Ledger;
+use tokio::sync::oneshot;
+
+use crate::address::{Address, Envelope, Kind};
+use crate::command::{Command, Origin, Waiting};
+use crate::draft::{CallId, Timer, timer_address};
+use crate::effect::Effect;
+use crate::error::{Error, Result};
+use crate::gate::{Gate, Release};
+use crate::inbox::Inbox;
+use crate::lanes::Lanes;
+use crate::message::Payload;
+use crate::metrics::{Metrics, add, raise, set};
+use crate::outbox::{Next, Outbox};
+use crate::service::Services;
+use crate::space::Space;
+use crate::timers::{Timers, due_of};
+use crate::transport::{Link, Parcel};
+use crate::warm::{Row, Warm};
+
+/// What the owner must do for the sequencer.
+pub(crate) enum Job {
+    /// Read rows for the command at the front of a lane.
+    Rows { lane: Address, rows: Vec<Row> },
+    /// Read timers from this key on, once `after` is durable.
+    Timers { from: Bytes, after: Lsn },
+    /// Read messages from this number on.
+    Messages { to: Partition, from: u64 },
+    /// Bring a parcel to its destination.
+    Deliver { to: Partition, parcel: Parcel },
+    /// Have something done outside.
+    Perform(Effect),
+}
+
+pub(crate) struct Sequencer {
+    pub(crate) ledger: Ledger,
+    pub(crate) space: Arc<Space>,
+    pub(crate) services: Arc<Services>,
+    pub(crate) metrics: Arc<Metrics>,
+    /// The ledger's count when memory was loaded.
+    pub(crate) rollbacks: u64,
+    /// The last transaction that was staged here.
+    pub(crate) staged: Lsn,
+    pub(crate) now: Timestamp,
+    /// Memory no longer fits the rows: it must be loaded again.
+    pub(crate) is_stale: bool,
+    pub(crate) lanes: Lanes,
+    pub(crate) warm: Warm,
+    pub(crate) gate: Gate,
+    pub(crate) timers: Timers,
+    pub(crate) outbox: Outbox,
+    pub(crate) inbox: Inbox,
+    /// Links whose next message may be handled.
+    pub(crate) open_links: VecDeque<Link>,
+    /// Messages to ourselves that are handled next.
+    own: VecDeque<Command>,
+    /// Callers whose answer a later turn gives.
+    pub(crate) late: HashMap<CallId, Waiting>,
+    pub(crate) next_call: u64,
+    /// What cannot be refused, while the log is full.
+    pub(crate) stalled: VecDeque<Command>,
+    pub(crate) jobs: Vec<Job>,
+}
+
+impl Sequencer {
+    pub(crate) fn new(
+        ledger: Ledger,
+        space: Arc<Space>,
+        services: Arc<Services>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let link = Link {
+            source: ledger.partition(),
+            incarnation: space.incarnation,
+        };
+        Self {
+            rollbacks: ledger.rollbacks(),
+            staged: Lsn(0),
+            now: ledger.time(),
+            is_stale: false,
+            lanes: Lanes::default(),
+            warm: Warm::default(),
+            gate: Gate::default(),
+            timers: Timers::unloaded(),
+            outbox: Outbox::new(link),
+            inbox: Inbox::default(),
+            open_links: VecDeque::new(),
+            own: VecDeque::new(),
+            late: HashMap::new(),
+            next_call: 0,
+            stalled: VecDeque::new(),
+            jobs: Vec::new(),
+            ledger,
+            space,
+            services,
+            metrics,
+        }
+    }
+
+    /// Remembers what the tables say about links, and asks for what is open.
+    pub(crate) fn restore(&mut self, sent: &[(Partition, u64)], received: &[(Link, u64)]) {
+        for (to, last) in sent {
+            self.outbox.restore(*to, *last);
+            self.post(*to);
+        }
+        for (link, handled) in received {
+            self.inbox.restore(*link, *handled);
+        }
+    }
+
+    /// Reads the clock; once per round of the loop.
+    pub(crate) fn look_at_clock(&mut self) {
+        self.now = self.ledger.time();
+    }
+
+    /// What is to be done now.
+    pub(crate) fn take_jobs(&mut self) -> Vec<Job> {
+        if let Some(from) = self.timers.begin_page() {
+            let after = self.staged;
+            self.jobs.push(Job::Timers { from, after });
+        }
+        std::mem::take(&mut self.jobs)
+    }
+
+    /// Whether callers may come in.
+    pub(crate) fn has_room(&self) -> bool {
+        self.gate.len() + self.lanes.len() < limits::OPEN_CALLS && self.stalled.is_empty()
+    }
+
+    /// Whether nothing is under way that is not a row.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.gate.len() == 0 && self.lanes.len() == 0 && self.stalled.is_empty()
+    }
+
+    /// Runs a command, or lets it wait for its turn.
+    pub(crate) fn accept(&mut self, command: Command) {
+        match self.lanes.blocking(&command) {
+            Some(lane) => self.lanes.join(lane, command),
+            None => {
+                self.settle(None, command);
+            }
+        }
+    }
+
+    /// Takes messages of another partition in.
+    pub(crate) fn receive(&mut self, parcel: Parcel, reply: oneshot::Sender<Result<u64>>) {
+        let link = parcel.link;
+        let seen = self.inbox.take(parcel, reply);
+        add(&self.metrics.duplicates, seen as u64);
+        self.acknowledge(link);
+        self.open_links.push_back(link);
+    }
+
+    /// Handles messages that have come, some at a time; answers whether there are
+    /// more.
+    pub(crate) fn work_off(&mut self) -> bool {
+        for _ in 0..limits::TURN_COMMANDS {
+            if let Some(command) = self.next_own() {
+                self.accept(command);
+            } else if let Some(link) = self.open_links.pop_front() {
+                self.handle_next(link);
+            } else {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Fires timers that are due; answers whether there may be more.
+    pub(crate) fn fire(&mut self) -> bool {
+        let due = self.timers.take_due(self.now, limits::TURN_COMMANDS);
+        let is_full = due.len() == limits::TURN_COMMANDS;
+        for Timer { key, body } in due {
+            let late = self.now.0.saturating_sub(due_of(&key).0).max(0) as u64;
+            raise(&self.metrics.lateness_ms, late);
+            match timer_address(&key) {
+                Some(to) => {
+                    let origin = Origin::Timer { key };
+                    self.accept(Command::new(origin, to, Payload::Bytes(body)));
+                }
+                None => self.timers.fired(&key),
+            }
+        }
+        is_full
+    }
+
+    /// Runs again what waits for room in the log.
+    pub(crate) fn retry_stalled(&mut self) {
+        for command in std::mem::take(&mut self.stalled) {
+            self.accept(command);
+        }
+    }
+
+    /// Rows for a lane have been read.
+    pub(crate) fn rows_loaded(&mut self, lane: &Address, rows: Vec<(Row, Option<Bytes>)>) {
+        for (row, value) in rows {
+            self.warm.loaded(&row, value);
+        }
+        while let Some(command) = self.lanes.front(lane) {
+            if !self.settle(Some(lane), command) {
+                break;
+            }
+            for row in self.lanes.done(lane) {
+                self.warm.release(&row);
+            }
+        }
+    }
+
+    /// A page of timers has been read.
+    pub(crate) fn timers_loaded(&mut self, rows: Vec<Timer>, next: Option<Bytes>) {
+        self.timers.page(rows, next);
+    }
+
+    /// Rows of messages have been read.
+    pub(crate) fn messages_loaded(&mut self, to: Partition, rows: Vec<(u64, Bytes)>, last: bool) {
+        self.outbox.loaded(to, rows, last);
+        self.post(to);
+    }
+
+    /// A destination has handled everything up to a number.
+    pub(crate) fn delivered(&mut self, to: Partition, handled: u64) {
+        self.outbox.arrived(to, handled);
+        self.post(to);
+        if self.outbox.arrived_rows().len() >= limits::LINK_QUEUE {
+            self.sweep();
+        }
+    }
+
+    /// Lets everything leave that is durable now.
+    pub(crate) fn release(&mut self, durable: Lsn) {
+        // The durable LSN was read before: if nothing was taken back until now,
+        // then nothing up to it was.
+        if self.ledger.rollbacks() != self.rollbacks {
+            self.is_stale = true;
+            return;
+        }
+        while let Some(release) = self.gate.pass(durable) {
+            self.let_go(release);
+        }
+    }
+
+    /// Shows how things stand.
+    pub(crate) fn measure(&self) {
+        set(&self.metrics.gated, self.gate.len() as u64);
+        set(&self.metrics.waiting, self.lanes.len() as u64);
+        set(&self.metrics.backlog, self.outbox.backlog());
+        set(&self.metrics.near_timers, self.timers.len() as u64);
+    }
+
+    /// Ends this sequencer. What is durable leaves; whoever waits for anything
+    /// else is told `error`. Answers callers that never ran, for a successor.
+    pub(crate) fn dissolve(&mut self, durable: Lsn, error: &Error) -> Vec<Command> {
+        for gated in self.gate.drain() {
+            let is_durable = gated.lsn <= durable && !self.ledger.is_taken_back(gated.lsn);
+            match is_durable {
+                true => self.let_go(gated.value),
+                false => gated.value.fail(error),
+            }
+        }
+        for (_, waiting) in self.late.drain() {
+            let _ = waiting.caller.reply.send(Err(error.clone()));
+        }
+        let mut rest = self.lanes.drain();
+        rest.retain(Command::is_refusable);
+        rest
+    }
+
+    fn let_go(&mut self, release: Release) {
+        // A receiver that is gone has stopped waiting.
+        match release {
+            Release::Reply(to, reply) => drop(to.send(reply)),
+            Release::Committed(to, lsn) => drop(to.send(Ok(lsn))),
+            Release::Acknowledge(to, number) => drop(to.send(Ok(number))),
+            Release::Perform(effect) => self.jobs.push(Job::Perform(effect)),
+            Release::Send(to, number) => {
+                self.outbox.durable(to, number);
+                self.post(to);
+            }
+        }
+    }
+
+    /// Sends what may be sent to a destination.
+    fn post(&mut self, to: Partition) {
+        let job = match self.outbox.next(to) {
+            Next::Nothing => return,
+            Next::Deliver(parcel) => Job::Deliver { to, parcel },
+            Next::Load(from) => Job::Messages { to, from },
+        };
+        self.jobs.push(job);
+    }
+
+    fn next_own(&mut self) -> Option<Command> {
+        if self.own.is_empty() {
+            let own = self.outbox.take_own();
+            let open = |(number, message)| open(Origin::Own { number }, message);
+            self.own.extend(own.into_iter().map(open));
+        }
+        self.own.pop_front()
+    }
+
+    fn handle_next(&mut self, link: Link) {
+        if let Some((number, message)) = self.inbox.next(link) {
+            let origin = Origin::Link { link, number };
+            self.accept(open(origin, message));
+        }
+    }
+
+    /// Acknowledges what a link has brought, once it is durable.
+    pub(crate) fn acknowledge(&mut self, link: Link) {
+        for (lsn, number, reply) in self.inbox.acknowledgements(link) {
+            self.gate.hold(lsn, Release::Acknowledge(reply, number));
+        }
+    }
+}
+
+/// The command in a message. One that cannot be read is refused by nobody's
+/// service, and put aside.
+fn open(origin: Origin, message: Bytes) -> Command {
+    match Envelope::decode(message.clone()) {
+        Ok(envelope) => Command::new(origin, envelope.to, Payload::Bytes(envelope.body)),
+        Err(_) => {
+            let nobody = Address::new(Kind(u16::MAX), "", "");
+            Command::new(origin, nobody, Payload::Bytes(message))
+        }
+    }
+}

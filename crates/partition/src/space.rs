@@ -1,0 +1,104 @@
+//! Spaces, their partitions, and the slots in them.
+//!
+//! A space is a fixed number of partitions on one engine. What users call a
+//! partition of an event hub or a service is a *slot*: the slots of one thing lie
+//! in neighbouring partitions. The number of partitions and the incarnation are
+//! written once, when the space is made; a space that was restored or lost has
+//! another incarnation, so that nobody mistakes its messages for the old ones.
+
+use bytes::Bytes;
+use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
+use steadfast_core::id::Partition;
+use steadfast_core::limits;
+use steadfast_storage::Engine;
+use steadfast_storage::engine::Swap;
+
+use crate::address::{Address, Kind};
+use crate::error::{Error, Kind as Failure, Result};
+
+/// A set of partitions on one engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Stands in front of every partition's number.
+    pub number: u16,
+    pub name: String,
+    /// How many partitions there are; fixed when the space is made.
+    pub partitions: u16,
+    /// Which life of the space this is.
+    pub incarnation: u128,
+}
+
+/// The version of the record of a space.
+const FORMAT: u8 = 1;
+
+impl Space {
+    /// Finds the space in the engine, or makes it as `wanted`. A space keeps its
+    /// name and its number of partitions for ever.
+    pub async fn open(engine: &dyn Engine, wanted: Self) -> Result<Self> {
+        let key = format!("space/{:05}", wanted.number);
+        if wanted.partitions == 0 || wanted.partitions > limits::PARTITIONS {
+            return Err(wanted.differs("a space needs 1 to 4096 partitions".into()));
+        }
+        let found = match engine.cas(&key, 0, wanted.encode()).await? {
+            Swap::Done(_) => return Ok(wanted),
+            Swap::Conflict { value, .. } => value.unwrap_or_default(),
+        };
+        let unreadable = |_| wanted.differs(format!("its record {key} cannot be read"));
+        let found = Self::decode(found, wanted.number).map_err(unreadable)?;
+        if found.name != wanted.name {
+            return Err(wanted.differs(format!("number {} is {}", found.number, found.name)));
+        }
+        if found.partitions != wanted.partitions {
+            let count = found.partitions;
+            return Err(wanted.differs(format!("it was made with {count} partitions")));
+        }
+        Ok(found)
+    }
+
+    /// All partitions.
+    pub fn all(&self) -> impl Iterator<Item = Partition> + use<> {
+        let number = self.number;
+        (0..self.partitions).map(move |index| Partition::new(number, index))
+    }
+
+    /// Where an instance lives.
+    pub fn partition(&self, address: &Address) -> Partition {
+        let index = address.spread() % u64::from(self.partitions);
+        Partition::new(self.number, index as u16)
+    }
+
+    /// Where slot `slot` of something lives.
+    pub fn slot(&self, kind: Kind, name: &str, slot: u32) -> Partition {
+        let first = Address::new(kind, name.to_string(), "").spread();
+        let index = first.wrapping_add(u64::from(slot)) % u64::from(self.partitions);
+        Partition::new(self.number, index as u16)
+    }
+
+    fn differs(&self, what: String) -> Error {
+        let space = self.name.clone();
+        Error::new(Failure::SpaceDiffers { space, what })
+    }
+
+    fn encode(&self) -> Bytes {
+        let mut out = vec![FORMAT];
+        put_bytes(&mut out, self.name.as_bytes());
+        put_varint(&mut out, u64::from(self.partitions));
+        out.extend_from_slice(&self.incarnation.to_le_bytes());
+        out.into()
+    }
+
+    fn decode(bytes: Bytes, number: u16) -> std::result::Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes);
+        if reader.byte()? != FORMAT {
+            return Err(Malformed);
+        }
+        let name = String::from_utf8(reader.bytes()?.to_vec()).map_err(|_| Malformed)?;
+        let partitions = u16::try_from(reader.varint()?).map_err(|_| Malformed)?;
+        Ok(Self {
+            number,
+            name,
+            partitions,
+            incarnation: reader.u128_le()?,
+        })
+    }
+}

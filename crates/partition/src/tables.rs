@@ -1,0 +1,31 @@
+//! The runtime's own tables, and those of the services.
+//!
+//! Tables below 65,536 belong to the system; no user's transaction opens one. The
+//! numbers stand in stored state, so they are never given to anything else.
+
+use steadfast_core::id::Table;
+
+use crate::address::Kind;
+
+/// Due time, address and tag to body.
+pub(crate) const TIMERS: Table = Table(1);
+/// Destination and number to envelope: sent, but not known to have arrived.
+pub(crate) const OUTBOX: Table = Table(2);
+/// Destination to the last number that was given to it.
+pub(crate) const SENT: Table = Table(3);
+/// Source and its incarnation to the last number that was handled.
+pub(crate) const RECEIVED: Table = Table(4);
+/// Service and id to what is being done outside.
+pub(crate) const WORK: Table = Table(5);
+/// Messages that a service refused, with the reason.
+pub(crate) const POISON: Table = Table(6);
+
+/// Tables that each service has.
+const TABLES_PER_SERVICE: u32 = 64;
+const FIRST_OF_SERVICES: u32 = 1024;
+
+/// Table `index` of a service.
+pub const fn service_table(kind: Kind, index: u32) -> Table {
+    assert!(index < TABLES_PER_SERVICE && kind.0 < 1000);
+    Table(FIRST_OF_SERVICES + kind.0 as u32 * TABLES_PER_SERVICE + index)
+}

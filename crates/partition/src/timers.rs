@@ -1,0 +1,259 @@
+//! The near end of a partition's timers.
+//!
+//! Every timer is a row, ordered by due time. Memory holds the ones that are due
+//! next, up to the *horizon*; from there on the table is asked for the next page
+//! when memory runs low. While a page is on its way, what is scheduled or taken
+//! back meanwhile is noted, because the page may or may not show it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use steadfast_core::clock::Timestamp;
+use steadfast_core::limits;
+
+use crate::draft::Timer;
+
+#[derive(Default)]
+pub(crate) struct Timers {
+    near: BTreeMap<Bytes, Bytes>,
+    /// Timers from this key on are in the table only; `None`: all are in memory.
+    horizon: Option<Bytes>,
+    /// Set while a page is on its way.
+    meanwhile: Option<Meanwhile>,
+    /// Due, handed out, and not yet handled.
+    firing: BTreeSet<Bytes>,
+}
+
+#[derive(Default)]
+struct Meanwhile {
+    scheduled: BTreeMap<Bytes, Bytes>,
+    cancelled: BTreeSet<Bytes>,
+}
+
+impl Timers {
+    /// Knows nothing: everything is behind the horizon.
+    pub(crate) fn unloaded() -> Self {
+        Self {
+            horizon: Some(Bytes::new()),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn schedule(&mut self, timer: Timer) {
+        let Timer { key, body } = timer;
+        self.firing.remove(&key);
+        if self.is_near(&key) {
+            self.near.insert(key, body);
+            self.shorten();
+        } else if let Some(meanwhile) = &mut self.meanwhile {
+            meanwhile.cancelled.remove(&key);
+            meanwhile.scheduled.insert(key, body);
+        }
+    }
+
+    pub(crate) fn cancel(&mut self, key: &Bytes) {
+        self.firing.remove(key);
+        self.near.remove(key);
+        if let Some(meanwhile) = &mut self.meanwhile {
+            meanwhile.scheduled.remove(key);
+            meanwhile.cancelled.insert(key.clone());
+        }
+    }
+
+    /// When the next timer is due.
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        self.near.first_key_value().map(|(key, _)| due_of(key))
+    }
+
+    /// Takes timers that are due at `now`. Each fires until [`Timers::fired`].
+    pub(crate) fn take_due(&mut self, now: Timestamp, limit: usize) -> Vec<Timer> {
+        let mut due = Vec::new();
+        while due.len() < limit {
+            match self.near.first_entry() {
+                Some(first) if due_of(first.key()) <= now => {
+                    let (key, body) = first.remove_entry();
+                    self.firing.insert(key.clone());
+                    due.push(Timer { key, body });
+                }
+                _ => break,
+            }
+        }
+        due
+    }
+
+    /// Whether a timer that was handed out is still wanted.
+    pub(crate) fn is_firing(&self, key: &Bytes) -> bool {
+        self.firing.contains(key)
+    }
+
+    /// A timer was handled.
+    pub(crate) fn fired(&mut self, key: &Bytes) {
+        self.firing.remove(key);
+    }
+
+    /// Where the next page must start, if one is needed. It is then on its way.
+    pub(crate) fn begin_page(&mut self) -> Option<Bytes> {
+        if self.meanwhile.is_some() || self.near.len() > limits::NEAR_TIMERS / 2 {
+            return None;
+        }
+        let from = self.horizon.clone()?;
+        self.meanwhile = Some(Meanwhile::default());
+        Some(from)
+    }
+
+    /// A page has come. `next` is where the one after it starts.
+    pub(crate) fn page(&mut self, rows: Vec<Timer>, next: Option<Bytes>) {
+        let Some(meanwhile) = self.meanwhile.take() else {
+            return;
+        };
+        self.horizon = next;
+        for Timer { key, body } in rows {
+            if !meanwhile.cancelled.contains(&key) {
+                self.near.insert(key, body);
+            }
+        }
+        for (key, body) in meanwhile.scheduled {
+            if self.is_near(&key) {
+                self.near.insert(key, body);
+            }
+        }
+        self.shorten();
+    }
+
+    /// Timers in memory.
+    pub(crate) fn len(&self) -> usize {
+        self.near.len()
+    }
+
+    fn is_near(&self, key: &Bytes) -> bool {
+        self.horizon.as_ref().is_none_or(|horizon| key < horizon)
+    }
+
+    /// Lets go of the far half when memory holds too many. Not while a page is on
+    /// its way: its start is fixed.
+    fn shorten(&mut self) {
+        if self.near.len() <= limits::NEAR_TIMERS || self.meanwhile.is_some() {
+            return;
+        }
+        let middle = self.near.keys().nth(limits::NEAR_TIMERS / 2).cloned();
+        if let Some(middle) = middle {
+            self.near.split_off(&middle);
+            self.horizon = Some(middle);
+        }
+    }
+}
+
+/// The due time in a timer's key.
+pub(crate) fn due_of(key: &[u8]) -> Timestamp {
+    let due = key.first_chunk::<8>().copied().unwrap_or_default();
+    Timestamp(i64::try_from(u64::from_be_bytes(due)).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::{Address, Kind};
+    use crate::draft::timer_key;
+    use proptest::prelude::*;
+
+    fn timer(due: i64, tag: u64) -> Timer {
+        let to = Address::new(Kind(1), "n", "k");
+        let key = timer_key(Timestamp(due), &to, tag);
+        let body = Bytes::from(format!("{due}/{tag}"));
+        Timer { key, body }
+    }
+
+    /// Pages of a table, as the owner reads them.
+    fn page(
+        table: &BTreeMap<Bytes, Bytes>,
+        from: &Bytes,
+        rows: usize,
+    ) -> (Vec<Timer>, Option<Bytes>) {
+        let mut found = table.range(from.clone()..);
+        let page = found.by_ref().take(rows);
+        let page = page.map(|(key, body)| Timer {
+            key: key.clone(),
+            body: body.clone(),
+        });
+        let page: Vec<_> = page.collect();
+        (page, found.next().map(|(key, _)| key.clone()))
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Schedule(i64, u64),
+        Cancel(i64, u64),
+        BeginPage,
+        EndPage,
+        Fire(i64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => (0i64..200, 0u64..4).prop_map(|(due, tag)| Step::Schedule(due, tag)),
+            2 => (0i64..200, 0u64..4).prop_map(|(due, tag)| Step::Cancel(due, tag)),
+            1 => Just(Step::BeginPage),
+            1 => Just(Step::EndPage),
+            1 => (0i64..200).prop_map(Step::Fire),
+        ]
+    }
+
+    proptest! {
+        /// Whatever the pages show, each timer in the table fires once when it is due.
+        #[test]
+        fn every_timer_fires_once(
+            steps in proptest::collection::vec(step(), 1..200),
+            before in proptest::collection::btree_set((0i64..200, 0u64..4), 0..50),
+            rows in 1usize..20, early in any::<bool>(),
+        ) {
+            let row = |(due, tag)| { let timer = timer(due, tag); (timer.key, timer.body) };
+            let mut table: BTreeMap<_, _> = before.into_iter().map(row).collect();
+            let mut timers = Timers::unloaded();
+            let mut on_its_way = None;
+            let mut now = 0;
+            let fire = |timers: &mut Timers, table: &mut BTreeMap<Bytes, Bytes>, now: i64| {
+                for due in timers.take_due(Timestamp(now), 1000) {
+                    assert_eq!(table.remove(&due.key).as_ref(), Some(&due.body));
+                    timers.fired(&due.key);
+                }
+            };
+            for step in steps {
+                match step {
+                    Step::Schedule(due, tag) => {
+                        let timer = timer(due, tag);
+                        table.insert(timer.key.clone(), timer.body.clone());
+                        timers.schedule(timer);
+                    }
+                    Step::Cancel(due, tag) => {
+                        let timer = timer(due, tag);
+                        table.remove(&timer.key);
+                        timers.cancel(&timer.key);
+                    }
+                    Step::BeginPage => if let Some(from) = timers.begin_page() {
+                        on_its_way = Some((from.clone(), page(&table, &from, rows)));
+                    },
+                    // The page may show the table as it was, or as it is.
+                    Step::EndPage => if let Some((from, old)) = on_its_way.take() {
+                        let (found, next) = if early { old } else { page(&table, &from, rows) };
+                        timers.page(found, next);
+                    },
+                    Step::Fire(at) => {
+                        now = now.max(at);
+                        fire(&mut timers, &mut table, now);
+                    }
+                }
+            }
+            if let Some((_, (found, next))) = on_its_way { timers.page(found, next); }
+            for _ in 0..300 {
+                fire(&mut timers, &mut table, now);
+                if let Some(from) = timers.begin_page() {
+                    let (found, next) = page(&table, &from, rows);
+                    timers.page(found, next);
+                }
+            }
+            fire(&mut timers, &mut table, now);
+            let late = table.keys().filter(|key| due_of(key).0 <= now).count();
+            prop_assert_eq!(late, 0, "a due timer has not fired");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! From partition to partition, wherever its owner is.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use steadfast_core::id::Partition;
+
+use crate::address::Envelope;
+use crate::error::{Error, Kind, Result};
+
+/// One direction between two partitions. Numbers on a link ascend from 1; a
+/// source that was restored or lost starts a new link.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Link {
+    pub source: Partition,
+    /// The incarnation of the source's space.
+    pub incarnation: u128,
+}
+
+/// Messages of one link, with dense numbers from `first`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Parcel {
+    pub link: Link,
+    pub first: u64,
+    /// Encoded envelopes.
+    pub messages: Vec<Bytes>,
+}
+
+/// How nodes reach one another.
+#[async_trait]
+pub trait Transport: Send + Sync + 'static {
+    /// Brings a command to the owner of `to` and its reply back.
+    async fn call(&self, to: Partition, envelope: Envelope) -> Result<Bytes>;
+
+    /// Brings a parcel to the owner of `to`. Answers the last number of the link
+    /// that is durably handled there. May be repeated, late and in any order.
+    async fn deliver(&self, to: Partition, parcel: Parcel) -> Result<u64>;
+}
+
+/// There is no other node.
+pub struct Alone;
+
+#[async_trait]
+impl Transport for Alone {
+    async fn call(&self, to: Partition, _: Envelope) -> Result<Bytes> {
+        Err(Error::new(Kind::NotOwner { partition: to }))
+    }
+
+    async fn deliver(&self, to: Partition, _: Parcel) -> Result<u64> {
+        Err(Error::new(Kind::NotOwner { partition: to }))
+    }
+}

@@ -1,0 +1,218 @@
+//! One turn of a service: what it reads, writes and asks for.
+//!
+//! A turn sees the owner's memory: every write that was staged, durable or not,
+//! and its own. It has no effect before it succeeds. A row that is not in memory
+//! ends it with [`Halt::Missing`].
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use steadfast_core::clock::Timestamp;
+use steadfast_core::id::{Offset, Partition, Sequence, Stream, Table};
+use steadfast_storage::{Head, Ledger, Peek, View, Writes};
+
+use crate::address::{Address, Envelope};
+use crate::draft::{CallId, Draft, Timer, timer_key};
+use crate::effect::Effect;
+use crate::message::{Message, Payload};
+use crate::refusal::Halt;
+use crate::space::Space;
+use crate::tables::{TIMERS, WORK};
+use crate::warm::{Row, Warm};
+
+/// What a service works with while it handles a command.
+pub struct Turn<'a> {
+    ledger: &'a Ledger,
+    space: &'a Space,
+    warm: &'a Warm,
+    time: Timestamp,
+    /// The instance whose command is being handled.
+    pub(crate) to: Address,
+    /// Whoever waits for the answer.
+    pub(crate) call: Option<CallId>,
+    pub(crate) writes: Writes,
+    /// What this turn has written, for its own reads.
+    pub(crate) own: BTreeMap<Row, Option<Bytes>>,
+    pub(crate) missing: Vec<Row>,
+    pub(crate) draft: Draft,
+}
+
+impl<'a> Turn<'a> {
+    pub(crate) fn new(
+        ledger: &'a Ledger,
+        space: &'a Space,
+        warm: &'a Warm,
+        time: Timestamp,
+        to: Address,
+        writes: Writes,
+    ) -> Self {
+        Self {
+            ledger,
+            space,
+            warm,
+            time,
+            to,
+            call: None,
+            writes,
+            own: BTreeMap::new(),
+            missing: Vec::new(),
+            draft: Draft::default(),
+        }
+    }
+
+    /// The owner's time: it never goes back.
+    pub fn time(&self) -> Timestamp {
+        self.time
+    }
+
+    /// The partition that this happens in.
+    pub fn partition(&self) -> Partition {
+        self.ledger.partition()
+    }
+
+    /// Reads a row.
+    pub fn get(&mut self, table: Table, key: &[u8]) -> Result<Option<Bytes>, Halt> {
+        if !self.own.is_empty() {
+            let row = (table, Bytes::copy_from_slice(key));
+            if let Some(value) = self.own.get(&row) {
+                return Ok(value.clone());
+            }
+        }
+        match self.ledger.peek(table, key, View::Staged) {
+            Ok(Peek::Found(value)) => Ok(value),
+            // A failed ledger fails the stage that follows, with its own reason.
+            Err(_) => Ok(None),
+            Ok(Peek::Missing) => match self.warm.get(table, key) {
+                Some(value) => Ok(value),
+                None => {
+                    self.missing.push((table, Bytes::copy_from_slice(key)));
+                    Err(Halt::Missing)
+                }
+            },
+        }
+    }
+
+    /// Makes sure that all these rows are in memory, so that they are loaded
+    /// together and not one after the other.
+    pub fn need(&mut self, rows: &[(Table, &[u8])]) -> Result<(), Halt> {
+        let found = rows
+            .iter()
+            .filter(|(table, key)| self.get(*table, key).is_ok());
+        match found.count() == rows.len() {
+            true => Ok(()),
+            false => Err(Halt::Missing),
+        }
+    }
+
+    /// Sets a row.
+    pub fn put(&mut self, table: Table, key: &[u8], value: impl Into<Bytes>) {
+        let value = value.into();
+        self.writes.put(table, key, &value);
+        let row = (table, Bytes::copy_from_slice(key));
+        self.own.insert(row, Some(value));
+    }
+
+    /// Removes a row.
+    pub fn delete(&mut self, table: Table, key: &[u8]) {
+        self.writes.delete(table, key);
+        self.own.insert((table, Bytes::copy_from_slice(key)), None);
+    }
+
+    /// Appends `count` events, encoded in `bytes`, to a stream.
+    pub fn publish(&mut self, stream: Stream, count: u32, bytes: Bytes) {
+        self.writes.publish(stream, count, bytes);
+    }
+
+    /// Forgets the events of a stream before `first`, whose batch starts at
+    /// `offset`.
+    pub fn trim(&mut self, stream: Stream, first: Sequence, offset: Offset) {
+        self.writes.trim(stream, first, offset);
+    }
+
+    /// Begin and durable end of a stream.
+    pub fn stream(&self, stream: Stream) -> Option<Head> {
+        self.ledger.stream(stream).ok().flatten()
+    }
+
+    /// Sends a message to an instance of this space: exactly once, in order, after
+    /// the commit.
+    pub fn send(&mut self, envelope: Envelope) {
+        let to = self.space.partition(&envelope.to);
+        self.send_to(to, envelope);
+    }
+
+    /// Sends a message to an instance that lives in another place than its hash
+    /// says: a slot, or another space.
+    pub fn send_to(&mut self, partition: Partition, envelope: Envelope) {
+        self.draft.sends.push((partition, envelope));
+    }
+
+    /// Sends `body` to this instance at `due` or soon after. Due time and tag name
+    /// the timer: the same again replaces it.
+    pub fn schedule(&mut self, due: Timestamp, tag: u64, body: impl Into<Bytes>) {
+        let key = timer_key(due, &self.to, tag);
+        let body = body.into();
+        self.writes.put(TIMERS, &key, &body);
+        self.draft.timers.push(Timer { key, body });
+    }
+
+    /// Takes a timer of this instance back; nothing happens if it is not there.
+    pub fn cancel(&mut self, due: Timestamp, tag: u64) {
+        let key = timer_key(due, &self.to, tag);
+        self.writes.delete(TIMERS, &key);
+        self.draft.timers.retain(|timer| timer.key != key);
+        self.draft.cancels.push(key);
+    }
+
+    /// Has something done outside, after the commit, and again after every load of
+    /// the partition, until [`Turn::close_work`]. Ids are unique per service.
+    pub fn open_work(&mut self, id: impl Into<Bytes>, body: impl Into<Bytes>) {
+        let (id, body) = (id.into(), body.into());
+        let row = Envelope::new(self.to.clone(), body.clone()).encode();
+        self.writes.put(WORK, &work_key(&self.to, &id), &row);
+        let effect = self.effect(Some(id), body);
+        self.draft.effects.push(effect);
+    }
+
+    /// The work is done, or no longer wanted.
+    pub fn close_work(&mut self, id: &[u8]) {
+        self.writes.delete(WORK, &work_key(&self.to, id));
+        let is_other = |effect: &Effect| effect.work.as_deref() != Some(id);
+        self.draft.effects.retain(is_other);
+    }
+
+    /// Has something done outside after the commit, unless the node dies first.
+    pub fn push(&mut self, body: impl Into<Bytes>) {
+        let effect = self.effect(None, body.into());
+        self.draft.effects.push(effect);
+    }
+
+    /// The call that is being handled, for an answer by a later turn. `None` if
+    /// nobody waits.
+    pub fn call(&self) -> Option<CallId> {
+        self.call
+    }
+
+    /// Answers a call that an earlier turn left open. A call that is gone is
+    /// no concern of the service.
+    pub fn answer<M: Message>(&mut self, call: CallId, reply: M) {
+        self.draft.answers.push((call, Payload::value(reply)));
+    }
+
+    fn effect(&self, work: Option<Bytes>, body: Bytes) -> Effect {
+        Effect {
+            partition: self.ledger.partition(),
+            epoch: self.ledger.epoch(),
+            from: self.to.clone(),
+            work,
+            body,
+        }
+    }
+}
+
+/// The key of a work's row.
+pub(crate) fn work_key(from: &Address, id: &[u8]) -> Vec<u8> {
+    let mut key = from.kind.0.to_be_bytes().to_vec();
+    key.extend_from_slice(id);
+    key
+}

@@ -1,0 +1,76 @@
+//! Rows that were loaded for commands that wait.
+//!
+//! The row cache may forget a row before the command that asked for it runs again,
+//! so the row is kept here until then. The loop is the only writer of these rows:
+//! what it writes in the meantime replaces what is being loaded.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use steadfast_core::id::Table;
+
+/// A row's address.
+pub(crate) type Row = (Table, Bytes);
+
+#[derive(Default)]
+pub(crate) struct Warm {
+    rows: HashMap<Row, Held>,
+}
+
+struct Held {
+    /// How many loads asked for it.
+    wanted: u32,
+    /// `None` while nobody knows.
+    value: Option<Option<Bytes>>,
+}
+
+impl Warm {
+    /// A load of the row begins.
+    pub(crate) fn want(&mut self, row: &Row) {
+        let held = self.rows.entry(row.clone()).or_insert(Held {
+            wanted: 0,
+            value: None,
+        });
+        held.wanted += 1;
+    }
+
+    /// The row was loaded, unless it was written meanwhile.
+    pub(crate) fn loaded(&mut self, row: &Row, value: Option<Bytes>) {
+        if let Some(held) = self.rows.get_mut(row) {
+            held.value.get_or_insert(value);
+        }
+    }
+
+    /// The loop has written the row.
+    pub(crate) fn written(&mut self, table: Table, key: &Bytes, value: Option<&Bytes>) {
+        if self.rows.is_empty() {
+            return;
+        }
+        if let Some(held) = self.rows.get_mut(&(table, key.clone())) {
+            held.value = Some(value.cloned());
+        }
+    }
+
+    /// Whoever asked for the row has had it.
+    pub(crate) fn release(&mut self, row: &Row) {
+        if let Some(held) = self.rows.get_mut(row) {
+            held.wanted -= 1;
+            if held.wanted == 0 {
+                self.rows.remove(row);
+            }
+        }
+    }
+
+    /// The row, if it is here; inside it, whether there is one.
+    pub(crate) fn get(&self, table: Table, key: &[u8]) -> Option<Option<Bytes>> {
+        if self.rows.is_empty() {
+            return None;
+        }
+        let row = (table, Bytes::copy_from_slice(key));
+        self.rows.get(&row)?.value.clone()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+}

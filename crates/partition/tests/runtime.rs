@@ -1,0 +1,296 @@
+//! What a partition does with commands, timers, messages and work.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod counting;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use counting::{Ask, COUNTER, Counter, Say, Setup, counter};
+use steadfast_core::clock::{Clock, SystemClock, Timestamp};
+use steadfast_partition::ErrorKind;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test]
+async fn a_command_is_answered_when_it_is_durable() {
+    let node = Setup::new().start().await;
+    let handle = node.runtime.handle::<Counter>();
+    assert_eq!(
+        handle.call(counter("a"), Ask::Add(2)).await.unwrap(),
+        Say::Now(2)
+    );
+    assert_eq!(
+        handle.call(counter("a"), Ask::Add(3)).await.unwrap(),
+        Say::Now(5)
+    );
+    let partition = node.runtime.space().partition(&counter("a"));
+    let door = node.runtime.router().door(partition).unwrap();
+    let key = counter("a").key;
+    let stored = door
+        .ledger()
+        .get(counting::COUNTS, &key, steadfast_storage::View::Durable);
+    assert_eq!(stored.await.unwrap().unwrap()[..], 5u64.to_be_bytes());
+}
+
+#[tokio::test]
+async fn a_refusal_changes_nothing_and_carries_the_services_code() {
+    let node = Setup::new().start().await;
+    let handle = node.runtime.handle::<Counter>();
+    handle.call(counter("a"), Ask::Add(2)).await.unwrap();
+    let error = handle
+        .call(counter("a"), Ask::AddAndRefuse(5))
+        .await
+        .unwrap_err();
+    assert_eq!(error.code().0, "STF-9999");
+    assert_eq!(
+        handle.call(counter("a"), Ask::Get).await.unwrap(),
+        Say::Now(2)
+    );
+}
+
+#[tokio::test]
+async fn cold_rows_are_loaded_and_the_command_runs_again() {
+    let engine = Setup::new();
+    let node = engine.start().await;
+    let handle = node.runtime.handle::<Counter>();
+    for name in ["a", "b", "c"] {
+        handle.call(counter(name), Ask::Add(7)).await.unwrap();
+    }
+    node.runtime.drain(SECOND).await;
+    drop(node);
+    let node = engine.start().await;
+    let handle = node.runtime.handle::<Counter>();
+    // Both come before the row is there; they keep their order.
+    let (first, second) = tokio::join!(
+        handle.call(counter("a"), Ask::Add(1)),
+        handle.call(counter("a"), Ask::Add(1)),
+    );
+    assert_eq!(
+        (first.unwrap(), second.unwrap()),
+        (Say::Now(8), Say::Now(9))
+    );
+    let partition = node.runtime.space().partition(&counter("a"));
+    let counts = node
+        .runtime
+        .router()
+        .door(partition)
+        .unwrap()
+        .metrics()
+        .counts();
+    assert!(counts.missed >= 1, "{counts:?}");
+}
+
+#[tokio::test]
+async fn messages_arrive_once_and_in_order() {
+    let node = Setup::new().start().await;
+    let handle = node.runtime.handle::<Counter>();
+    for _ in 0..50 {
+        let targets = (0..20).map(|n| format!("t{n}")).collect();
+        handle
+            .call(counter("source"), Ask::Tell(targets))
+            .await
+            .unwrap();
+    }
+    for n in 0..20 {
+        let to = counter(&format!("t{n}"));
+        let told = handle.call(to, Ask::Until(50)).await.unwrap();
+        // Each message carries the count of its source: 1, 2, 3 ...
+        assert_eq!(told, Say::Told((1..=50).collect()));
+    }
+}
+
+#[tokio::test]
+async fn timers_fire_once_and_not_early() {
+    let node = Setup::new().start().await;
+    let handle = node.runtime.handle::<Counter>();
+    let due = Timestamp(SystemClock::new().now().0 + 50);
+    handle
+        .call(counter("a"), Ask::Schedule(due, 1))
+        .await
+        .unwrap();
+    handle
+        .call(counter("a"), Ask::Schedule(due, 2))
+        .await
+        .unwrap();
+    handle
+        .call(counter("a"), Ask::Cancel(due, 2))
+        .await
+        .unwrap();
+    let Say::Told(fired) = handle.call(counter("a"), Ask::Until(1)).await.unwrap() else {
+        panic!("no list");
+    };
+    assert_eq!(fired, [1]);
+    assert!(SystemClock::new().now() >= due);
+}
+
+#[tokio::test]
+async fn timers_survive_a_change_of_owner() {
+    let engine = Setup::new();
+    let node = engine.start().await;
+    let due = Timestamp(SystemClock::new().now().0 + 100);
+    let handle = node.runtime.handle::<Counter>();
+    handle
+        .call(counter("a"), Ask::Schedule(due, 9))
+        .await
+        .unwrap();
+    let sheet = node.runtime.drain(SECOND).await;
+    assert_eq!(
+        (sheet.moved, sheet.lost),
+        (u64::from(counting::PARTITIONS), 0)
+    );
+    drop(node);
+    let node = engine.start().await;
+    let handle = node.runtime.handle::<Counter>();
+    let fired = handle.call(counter("a"), Ask::Until(1)).await.unwrap();
+    assert_eq!(fired, Say::Told(vec![9]));
+}
+
+#[tokio::test]
+async fn work_is_performed_after_the_commit_and_again_after_a_load() {
+    let engine = Setup::new();
+    let mut node = engine.start().await;
+    let handle = node.runtime.handle::<Counter>();
+    handle
+        .call(counter("a"), Ask::Open("job".into()))
+        .await
+        .unwrap();
+    let effect = node.effects.recv().await.unwrap();
+    assert_eq!(effect.work.as_deref(), Some(b"job".as_slice()));
+    // The node goes away without having finished the work.
+    drop(node);
+    let mut node = engine.start().await;
+    let again = node.effects.recv().await.unwrap();
+    assert_eq!((again.work, again.from), (effect.work, counter("a")));
+    let handle = node.runtime.handle::<Counter>();
+    handle
+        .call(counter("a"), Ask::Close("job".into()))
+        .await
+        .unwrap();
+    drop(node);
+    let mut node = engine.start().await;
+    let handle = node.runtime.handle::<Counter>();
+    handle.call(counter("a"), Ask::Get).await.unwrap();
+    assert!(
+        node.effects.try_recv().is_err(),
+        "ended work is not performed again"
+    );
+}
+
+#[tokio::test]
+async fn a_refused_message_is_put_aside_and_the_next_one_is_handled() {
+    let node = Setup::new().start().await;
+    let handle = node.runtime.handle::<Counter>();
+    handle
+        .call(counter("s"), Ask::TellNonsense("t1".into()))
+        .await
+        .unwrap();
+    handle
+        .call(counter("s"), Ask::Tell(vec!["t1".into()]))
+        .await
+        .unwrap();
+    let told = handle.call(counter("t1"), Ask::Until(1)).await.unwrap();
+    assert_eq!(told, Say::Told(vec![1]));
+    let partition = node.runtime.space().partition(&counter("t1"));
+    let counts = node
+        .runtime
+        .router()
+        .door(partition)
+        .unwrap()
+        .metrics()
+        .counts();
+    assert_eq!(counts.poisoned, 1);
+}
+
+#[tokio::test]
+async fn a_transaction_and_its_commands_share_one_commit() {
+    let node = Setup::new().start().await;
+    let handle = node.runtime.handle::<Counter>();
+    let partition = node.runtime.space().partition(&counter("a"));
+    let door = node.runtime.router().door(partition).unwrap();
+    let table = steadfast_core::id::Table(70_000);
+    let mut writes = steadfast_storage::Writes::new();
+    writes.put(table, b"k", b"v");
+    let add = counting::envelope("a", &Ask::Add(4));
+    door.commit(writes.clone(), vec![add.clone()])
+        .await
+        .unwrap();
+    assert_eq!(
+        handle.call(counter("a"), Ask::Get).await.unwrap(),
+        Say::Now(4)
+    );
+    // One command says no: nothing of it happens.
+    writes.put(table, b"other", b"v");
+    let no = counting::envelope("a", &Ask::AddAndRefuse(1));
+    let error = door.commit(writes, vec![add, no]).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Refused(_)));
+    assert_eq!(
+        handle.call(counter("a"), Ask::Get).await.unwrap(),
+        Say::Now(4)
+    );
+    let view = steadfast_storage::View::Durable;
+    assert_eq!(
+        door.ledger().get(table, b"other", view).await.unwrap(),
+        None
+    );
+    assert!(
+        door.ledger()
+            .get(table, b"k", view)
+            .await
+            .unwrap()
+            .is_some()
+    );
+}
+
+#[tokio::test]
+async fn a_drained_partition_turns_callers_away() {
+    let node = Setup::new().start().await;
+    let handle = node.runtime.handle::<Counter>();
+    handle.call(counter("a"), Ask::Add(1)).await.unwrap();
+    let partition = node.runtime.space().partition(&counter("a"));
+    let door = node.runtime.router().door(partition).unwrap();
+    node.runtime.hand_over(partition, SECOND).await.unwrap();
+    let late: Result<Say, _> = door.call(counter("a"), Ask::Get).await;
+    assert_eq!(late.unwrap_err().code().0, "STF-4002");
+    let nobody = handle.call(counter("a"), Ask::Get).await.unwrap_err();
+    assert_eq!(nobody.code().0, "STF-4001");
+    let error = node.runtime.hand_over(partition, SECOND).await.unwrap_err();
+    assert_eq!(error.code().0, "STF-4001");
+}
+
+#[tokio::test]
+async fn an_unknown_service_is_refused() {
+    let node = Setup::new().start().await;
+    let to = steadfast_partition::Address::new(steadfast_partition::Kind(77), "x", "y");
+    let partition = node.runtime.space().partition(&to);
+    let door = node.runtime.router().door(partition).unwrap();
+    let answer: Result<Say, _> = door.call(to, Ask::Get).await;
+    assert_eq!(answer.unwrap_err().code().0, "STF-4004");
+    let _ = COUNTER;
+}
+
+#[tokio::test]
+async fn a_space_keeps_its_number_of_partitions() {
+    let engine: Arc<dyn steadfast_storage::Engine> =
+        Arc::new(steadfast_storage::memory::Memory::new());
+    let space = counting::space(4);
+    let made = steadfast_partition::Space::open(&*engine, space.clone())
+        .await
+        .unwrap();
+    let again = steadfast_partition::Space {
+        incarnation: 99,
+        ..space.clone()
+    };
+    let found = steadfast_partition::Space::open(&*engine, again)
+        .await
+        .unwrap();
+    assert_eq!(found, made);
+    let other = steadfast_partition::Space {
+        partitions: 8,
+        ..space
+    };
+    let error = steadfast_partition::Space::open(&*engine, other)
+        .await
+        .unwrap_err();
+    assert_eq!(error.code().0, "STF-4007");
+}
