@@ -5,6 +5,7 @@
 //! node has it or the store takes nothing any more.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,8 +14,8 @@ use steadfast_core::clock::Clock;
 use steadfast_core::id::Partition;
 use steadfast_core::limits;
 use steadfast_storage::{Error as StorageError, Kind as StorageKind, Ledger, Store};
-use tokio::sync::{mpsc, watch};
-use tokio::task::{AbortHandle, JoinHandle};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::AbortHandle;
 
 use crate::door::{Door, Post};
 use crate::effect::Performer;
@@ -121,36 +122,17 @@ impl Runtime {
         self.inner.changes.subscribe()
     }
 
-    /// Takes a partition and serves it.
+    /// Takes a partition and serves it. One that is served or being taken already
+    /// is left alone.
     pub async fn serve(&self, partition: Partition) -> Result<()> {
-        if self.inner.router.door(partition).is_some() {
-            return Ok(());
+        let taken = self.inner.start(partition);
+        match taken {
+            Some(taken) => taken.await.unwrap_or_else(|_| {
+                let not_ours = Error::new(Kind::NotOwner { partition });
+                Err(not_ours)
+            }),
+            None => Ok(()),
         }
-        let ledger = self.inner.store.acquire(partition).await?;
-        let owner = self.inner.open(ledger).await?;
-        let (end, ended) = watch::channel(false);
-        let inner = Arc::clone(&self.inner);
-        // Locked, so that the task does not end before it is noted.
-        let mut served = self.inner.served.lock();
-        let task: JoinHandle<()> = tokio::spawn(async move {
-            inner.keep(partition, owner).await;
-            inner.served.lock().remove(&partition);
-            inner.changes.send_modify(|count| *count += 1);
-            end.send_replace(true);
-        });
-        let task = task.abort_handle();
-        let is_leaving = false;
-        served.insert(
-            partition,
-            Served {
-                task,
-                is_leaving,
-                ended,
-            },
-        );
-        drop(served);
-        self.inner.changes.send_modify(|count| *count += 1);
-        Ok(())
     }
 
     /// Takes and serves all partitions of the space.
@@ -184,6 +166,18 @@ impl Runtime {
         Ok(sheet)
     }
 
+    /// Stops serving a partition that belongs to somebody else by now. Whoever
+    /// waits for an answer is told that nobody knows.
+    pub async fn abandon(&self, partition: Partition) {
+        let door = self.inner.router.door(partition);
+        let ended = self.inner.leave(partition);
+        self.inner.router.close(partition);
+        if let (Some(door), Some(mut ended)) = (door, ended) {
+            let _ = door.posts.send(Post::Stop);
+            let _ = ended.wait_for(|ended| *ended).await;
+        }
+    }
+
     /// Gives all partitions up.
     pub async fn drain(&self, limit: Duration) -> Sheet {
         let all = self.serving().into_iter();
@@ -213,6 +207,46 @@ impl Drop for Runtime {
 }
 
 impl Inner {
+    /// Starts the task that keeps a partition, unless there is one; answers where
+    /// it tells whether it has taken the partition.
+    fn start(self: &Arc<Self>, partition: Partition) -> Option<oneshot::Receiver<Result<()>>> {
+        let mut served = self.served.lock();
+        let Entry::Vacant(vacant) = served.entry(partition) else {
+            return None;
+        };
+        let (tell, taken) = oneshot::channel();
+        let (end, ended) = watch::channel(false);
+        let inner = Arc::clone(self);
+        let task = tokio::spawn(async move {
+            match inner.take(partition).await {
+                Ok(owner) => {
+                    inner.changed();
+                    let _ = tell.send(Ok(()));
+                    inner.keep(partition, owner).await;
+                }
+                Err(error) => drop(tell.send(Err(error))),
+            }
+            inner.served.lock().remove(&partition);
+            inner.changed();
+            end.send_replace(true);
+        });
+        vacant.insert(Served {
+            task: task.abort_handle(),
+            is_leaving: false,
+            ended,
+        });
+        Some(taken)
+    }
+
+    fn changed(&self) {
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    async fn take(&self, partition: Partition) -> Result<Owner> {
+        let ledger = self.store.acquire(partition).await?;
+        self.open(ledger).await
+    }
+
     /// Loads a partition and opens its door.
     async fn open(&self, ledger: Ledger) -> Result<Owner> {
         let (calls, calls_in) = mpsc::channel(limits::MAILBOX);
@@ -280,11 +314,7 @@ impl Inner {
     async fn retake(&self, partition: Partition) -> Result<Owner> {
         let mut pause = Duration::from_millis(10);
         loop {
-            let taken = match self.store.acquire(partition).await {
-                Ok(ledger) => self.open(ledger).await,
-                Err(error) => Err(error.into()),
-            };
-            match taken {
+            match self.take(partition).await {
                 Err(error) if error.storage().is_none_or(is_final) => return Err(error),
                 Err(error) => tracing::debug!(%partition, %error, "tried again"),
                 Ok(owner) => return Ok(owner),

@@ -310,6 +310,8 @@ impl Sequencer {
             let own = self.outbox.take_own();
             let open = |(number, message)| open(Origin::Own { number }, message);
             self.own.extend(own.into_iter().map(open));
+            // Memory holds the front only; the rest is read when it is needed.
+            self.post(self.ledger.partition());
         }
         self.own.pop_front()
     }

@@ -28,7 +28,10 @@ pub trait Service: Send + Sync + 'static {
     fn kind(&self) -> Kind;
 
     /// Handles one command. It may run several times for one command, when rows
-    /// have to be loaded first; only the last run counts.
+    /// have to be loaded first; only the last run counts. It must not panic on rows
+    /// that do not fit together: an owner that has lost its partition, and does not
+    /// know it yet, may read rows of its successor. Nothing of such a turn is ever
+    /// committed.
     fn handle(
         &self,
         turn: &mut Turn<'_>,

@@ -11,12 +11,16 @@ use crate::error::{Error, Kind, Result};
 
 /// The thread, which ends with this handle.
 pub(crate) struct Behind {
-    /// `None` if the system gave us no thread: then work is done on the spot.
+    /// `None` if nobody wants a thread, or the system gave us none: then work is
+    /// done on the spot.
     work: Option<Sender<Box<dyn FnOnce() + Send>>>,
 }
 
 impl Behind {
-    pub(crate) fn start() -> Self {
+    pub(crate) fn start(wants_thread: bool) -> Self {
+        if !wants_thread {
+            return Self { work: None };
+        }
         let (work, inbox) = channel::<Box<dyn FnOnce() + Send>>();
         let run = move || {
             lower_priority();

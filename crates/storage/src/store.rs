@@ -40,6 +40,9 @@ pub struct Options {
     pub row_cache: u64,
     /// Memory for the tails of event streams.
     pub event_tail: u64,
+    /// Whether long work gets a thread of its own. Without one it is done on the
+    /// spot, which a simulation wants: nothing then depends on a race.
+    pub background: bool,
 }
 
 impl Options {
@@ -52,6 +55,7 @@ impl Options {
             log_limit: limits::LOG_LIMIT_BYTES,
             row_cache: limits::ROW_CACHE_BYTES,
             event_tail: limits::EVENT_TAIL_BYTES,
+            background: true,
         }
     }
 }
@@ -77,7 +81,7 @@ impl Store {
             budget: Budget::new(options.log_target, options.log_limit),
             cache: Arc::new(RowCache::new(options.row_cache)),
             tails: Arc::new(TailBudget::new(options.event_tail)),
-            behind: Behind::start(),
+            behind: Behind::start(options.background),
         });
         let ready = Arc::new(Queue::new());
         let owned = Arc::new(Owned::default());
