@@ -43,3 +43,9 @@ pub const SCAN_ROWS: usize = 10_000;
 
 /// Event bytes of one stream in one group from which they bypass the log.
 pub const INLINE_EVENT_BYTES: usize = 64 * 1024;
+
+/// How long a drain may take before the rest is closed, unless set otherwise.
+pub const DRAIN_LIMIT: Duration = Duration::from_secs(30);
+
+/// How many guests a drain moves at a time.
+pub const DRAIN_MOVES: usize = 1024;
