@@ -139,9 +139,6 @@ impl World {
     pub(crate) fn restart(&mut self, old: usize) -> usize {
         assert!(!self.lives(old), "it has not crashed");
         let id = self.actors[old].member.id().clone();
-        for index in self.recorded_of(old) {
-            self.ownerless_since[index] = None;
-        }
         self.enter(id, 0)
     }
 
@@ -427,14 +424,17 @@ impl World {
             .insert((self.now_ms + after_ms, self.sent), event);
     }
 
-    /// How many records each living member has; none for a record of anybody else.
+    /// How many records each living member has, and how many have expired or are of others.
     fn counts(&self) -> (Vec<u32>, u32) {
         let mut counts = vec![0; self.actors.len()];
         let mut orphans = 0;
-        for index in 0..self.store.partitions() {
-            let owner = self.store.owner(PartitionIndex(index));
-            match self.by_id.get(owner) {
-                Some(actor) if self.lives(*actor) => counts[*actor] += 1,
+        for partition in (0..self.store.partitions()).map(PartitionIndex) {
+            let age = self.now_ms - self.store.modified(partition).0;
+            let owner = self.by_id.get(self.store.owner(partition));
+            match owner {
+                Some(actor) if self.lives(*actor) && age < self.expiration_ms() => {
+                    counts[*actor] += 1;
+                }
                 _ => orphans += 1,
             }
         }
