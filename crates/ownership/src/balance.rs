@@ -58,7 +58,7 @@ pub struct Plan {
     pub actions: Vec<Action>,
     /// Whether we have our part and nothing was to be taken.
     pub balanced: bool,
-    /// Whether nobody counts us yet, and we should be counted before we take our share.
+    /// Whether nobody counts us yet, and this makes them do so before we take our share.
     pub is_newcomer: bool,
     /// Partitions that we doubted and that turn out to be another's: stop serving them.
     pub lost: Vec<PartitionIndex>,
@@ -74,7 +74,7 @@ pub fn plan(
 ) -> Plan {
     let mut planner = Planner::new(census, me, held, random);
     planner.adopt();
-    let takes = planner.actions.len();
+    let adopts = planner.actions.len();
     match step {
         Step::One => planner.take_one(),
         Step::Deficit => planner.take_deficit(),
@@ -82,11 +82,12 @@ pub fn plan(
     }
     // Who shares does not rest before everything has an owner.
     let is_left = step == Step::Share && !census.unclaimed().is_empty();
-    let is_idle = planner.actions.len() == takes && !is_left;
+    let is_idle = planner.actions.len() == adopts;
+    let is_unseen = step == Step::Share && census.standing(me).is_none();
     Plan {
-        balanced: planner.own >= planner.min && is_idle,
+        balanced: planner.own >= planner.min && is_idle && !is_left,
         actions: planner.actions,
-        is_newcomer: step == Step::Share && census.standing(me).is_none(),
+        is_newcomer: is_unseen && !is_idle,
         lost: Vec::new(),
     }
 }

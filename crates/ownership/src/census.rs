@@ -134,12 +134,12 @@ impl Census {
 
     /// Sorts the members: those who own something, and those who are known.
     fn rank(&mut self, tallies: &[Tally], known: &[Number], is_late: impl Fn(Timestamp) -> bool) {
-        let mut is_member: Vec<bool> = tallies.iter().map(|tally| tally.count > 0).collect();
+        let mut is_known = vec![false; tallies.len()];
         for number in known {
-            is_member[*number as usize] = *number != NOBODY;
+            is_known[*number as usize] = *number != NOBODY;
         }
         let mut order: Vec<Number> = (0..tallies.len() as Number)
-            .filter(|number| is_member[*number as usize])
+            .filter(|number| is_known[*number as usize] || tallies[*number as usize].count > 0)
             .collect();
         let listing = &self.listing;
         order.sort_unstable_by(|a, b| {
@@ -153,7 +153,7 @@ impl Census {
             self.standings.push(Standing {
                 owner: *owner,
                 count,
-                is_late: is_late(newest) && !known.contains(owner),
+                is_late: is_late(newest) && !is_known[*owner as usize],
                 share: 0,
                 start,
                 excess_before: 0,
