@@ -243,7 +243,7 @@ fn off_runs_no_hooks_and_ends_each_guest() {
 
 #[test]
 fn guests_come_in_until_offline_is_confirmed() {
-    let (mut drain, _) = Drain::begin(Options::new(Mode::Wait), [0u8], Duration::ZERO);
+    let (mut drain, _) = Drain::begin(options(Mode::Wait), [0u8], Duration::ZERO);
     assert_eq!(drain.on(Event::Came(1), Duration::ZERO), []);
     assert_eq!(drain.guests(), 2);
     drain.on(Event::Offline, Duration::ZERO);
@@ -302,6 +302,7 @@ fn step(
     if let Event::Came(guest) = event
         && drain.guests() > had
     {
+        prop_assert_eq!(before, Phase::Offline, "let in too late");
         // A guest that left and came again is another one.
         if !admitted.insert(*guest) {
             return Err(TestCaseError::reject("came again"));

@@ -152,3 +152,21 @@ fn a_newcomer_waits_for_those_who_came_with_it() {
     let wait = member.wait(&planned, &mut |_| 0);
     assert_eq!(wait, TIMING.interval);
 }
+
+#[test]
+fn what_an_old_listing_does_not_show_yet_is_counted() {
+    let mut listing = Listing::new(4);
+    for (partition, owner) in [(0, "me"), (2, "other"), (3, "other")] {
+        let owner = OwnerId::new(owner);
+        listing.put(PartitionIndex(partition), &owner, Version(1), at(0));
+    }
+    let census = Census::take(listing, at(1), &TIMING);
+    let mut member = member();
+    // Partition 1 was claimed after the listing was made, and 0 is ours as it says.
+    for partition in [0, 1].map(PartitionIndex) {
+        member.pending.insert(partition, (Kind::Claim, at(0)));
+        member.answer(partition, Answer::Written(Version(1)));
+    }
+    let planned = plan(&mut member, &census);
+    assert_eq!((planned.actions, planned.balanced), (vec![], true));
+}
