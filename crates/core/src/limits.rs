@@ -70,3 +70,9 @@ pub const PARCEL_MESSAGES: usize = 512;
 
 /// Bytes that travel together, unless one message has more.
 pub const PARCEL_BYTES: usize = 1024 * 1024;
+
+/// How long a drain may take before the rest is closed, unless set otherwise.
+pub const DRAIN_LIMIT: Duration = Duration::from_secs(30);
+
+/// How many guests a drain moves at a time.
+pub const DRAIN_MOVES: usize = 1024;

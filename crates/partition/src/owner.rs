@@ -207,7 +207,9 @@ impl Owner {
         if !self.sequencer.stalled.is_empty() {
             return STALL;
         }
-        let Some(due) = self.sequencer.timers.next_due() else {
+        let due = self.sequencer.timers.next_due();
+        // Timers are left to the next owner once this one is leaving.
+        let Some(due) = due.filter(|_| !self.is_draining) else {
             return LONGEST_SLEEP;
         };
         let wait = due.0.saturating_sub(self.parts.ledger.time().0).max(0);

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -53,6 +54,8 @@ struct Inner {
     router: Arc<Router>,
     clock: Arc<dyn Clock>,
     served: Mutex<BTreeMap<Partition, Served>>,
+    /// No partition is taken any more: the node is leaving.
+    is_offline: AtomicBool,
     changes: watch::Sender<u64>,
 }
 
@@ -65,15 +68,13 @@ struct Served {
     ended: watch::Receiver<bool>,
 }
 
-/// What a drain came to.
+/// What became of the commands that were under way when a partition was given up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sheet {
-    /// Partitions that were handed over, with their timers, messages and work.
-    pub moved: u64,
-    /// Commands that were completed meanwhile.
+pub struct HandedOver {
+    /// Completed before the partition went.
     pub completed: u64,
-    /// Commands that were cut off at the limit; their callers were told.
-    pub lost: u64,
+    /// Cut off at the limit; their callers were told.
+    pub cut_off: u64,
 }
 
 impl Runtime {
@@ -87,6 +88,7 @@ impl Runtime {
             router: options.router,
             clock: options.clock,
             served: Mutex::new(BTreeMap::new()),
+            is_offline: AtomicBool::new(false),
             changes: watch::channel(0).0,
         };
         Self {
@@ -125,6 +127,9 @@ impl Runtime {
     /// Takes a partition and serves it. One that is served or being taken already
     /// is left alone.
     pub async fn serve(&self, partition: Partition) -> Result<()> {
+        if self.inner.is_offline.load(Ordering::Relaxed) {
+            return Err(Error::new(Kind::Draining { partition }));
+        }
         let taken = self.inner.start(partition);
         match taken {
             Some(taken) => taken.await.unwrap_or_else(|_| {
@@ -133,6 +138,15 @@ impl Runtime {
             }),
             None => Ok(()),
         }
+    }
+
+    /// Takes no partition any more.
+    pub(crate) fn go_offline(&self) {
+        self.inner.is_offline.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.inner.clock.monotonic()
     }
 
     /// Takes and serves all partitions of the space.
@@ -144,7 +158,7 @@ impl Runtime {
 
     /// Gives a partition up: callers are turned away, what is under way is
     /// completed, and after `limit` cut off. Then the next owner may take it.
-    pub async fn hand_over(&self, partition: Partition, limit: Duration) -> Result<Sheet> {
+    pub async fn hand_over(&self, partition: Partition, limit: Duration) -> Result<HandedOver> {
         let not_ours = || Error::new(Kind::NotOwner { partition });
         let door = self.inner.router.door(partition).ok_or_else(not_ours)?;
         let mut ended = self.inner.leave(partition).ok_or_else(not_ours)?;
@@ -153,47 +167,28 @@ impl Runtime {
         let _ = door.posts.send(Post::Drain);
         let all_done = ended.wait_for(|ended| *ended);
         let is_late = tokio::time::timeout(limit, all_done).await.is_err();
-        let mut sheet = Sheet::default();
+        let mut commands = HandedOver::default();
         if is_late {
             let counts = door.metrics.counts();
-            sheet.lost = counts.waiting + counts.gated;
+            commands.cut_off = counts.waiting + counts.gated;
             let _ = door.posts.send(Post::Stop);
             let _ = ended.wait_for(|ended| *ended).await;
         }
-        sheet.completed = door.metrics.counts().commands - before.commands;
+        commands.completed = door.metrics.counts().commands - before.commands;
         self.inner.store.release(&door.ledger).await?;
-        sheet.moved = 1;
-        Ok(sheet)
+        Ok(commands)
     }
 
     /// Stops serving a partition that belongs to somebody else by now. Whoever
     /// waits for an answer is told that nobody knows.
-    pub async fn abandon(&self, partition: Partition) {
-        let door = self.inner.router.door(partition);
-        let ended = self.inner.leave(partition);
+    pub fn abandon(&self, partition: Partition) {
         self.inner.router.close(partition);
-        if let (Some(door), Some(mut ended)) = (door, ended) {
-            let _ = door.posts.send(Post::Stop);
-            let _ = ended.wait_for(|ended| *ended).await;
+        let mut served = self.inner.served.lock();
+        if let Some(served) = served.remove(&partition) {
+            served.task.abort();
         }
-    }
-
-    /// Gives all partitions up.
-    pub async fn drain(&self, limit: Duration) -> Sheet {
-        let all = self.serving().into_iter();
-        let all = all.map(|partition| self.hand_over(partition, limit));
-        let mut total = Sheet::default();
-        for done in futures_util::future::join_all(all).await {
-            match done {
-                Ok(sheet) => {
-                    total.moved += sheet.moved;
-                    total.completed += sheet.completed;
-                    total.lost += sheet.lost;
-                }
-                Err(error) => tracing::warn!(%error, "a partition was not handed over"),
-            }
-        }
-        total
+        drop(served);
+        self.inner.changed();
     }
 }
 

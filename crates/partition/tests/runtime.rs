@@ -57,7 +57,7 @@ async fn cold_rows_are_loaded_and_the_command_runs_again() {
     for name in ["a", "b", "c"] {
         handle.call(counter(name), Ask::Add(7)).await.unwrap();
     }
-    node.runtime.drain(SECOND).await;
+    node.runtime.drain(Vec::new(), SECOND).await;
     drop(node);
     let node = engine.start().await;
     let handle = node.runtime.handle::<Counter>();
@@ -134,9 +134,9 @@ async fn timers_survive_a_change_of_owner() {
         .call(counter("a"), Ask::Schedule(due, 9))
         .await
         .unwrap();
-    let sheet = node.runtime.drain(SECOND).await;
+    let sheet = node.runtime.drain(Vec::new(), SECOND).await;
     assert_eq!(
-        (sheet.moved, sheet.lost),
+        (sheet.moved, sheet.cut_off),
         (u64::from(counting::PARTITIONS), 0)
     );
     drop(node);
@@ -256,6 +256,41 @@ async fn a_drained_partition_turns_callers_away() {
     assert_eq!(nobody.code().0, "STF-4001");
     let error = node.runtime.hand_over(partition, SECOND).await.unwrap_err();
     assert_eq!(error.code().0, "STF-4001");
+}
+
+#[tokio::test]
+async fn a_drain_runs_its_hooks_before_partitions_go_and_ends_by_its_limit() {
+    let node = Setup::new().start().await;
+    let handle = node.runtime.handle::<Counter>();
+    let (told, mut tell) = tokio::sync::mpsc::unbounded_channel();
+    let hook = |name: &'static str| -> steadfast_partition::Hook {
+        let (handle, told) = (handle.clone(), told.clone());
+        Box::pin(async move {
+            // Partitions are still there while hooks run.
+            let said = handle.call(counter("a"), Ask::Add(1)).await.unwrap();
+            told.send((name, said)).unwrap();
+        })
+    };
+    let sheet = node
+        .runtime
+        .drain(vec![hook("first"), hook("second")], SECOND)
+        .await;
+    assert_eq!(tell.recv().await, Some(("first", Say::Now(1))));
+    assert_eq!(tell.recv().await, Some(("second", Say::Now(2))));
+    assert_eq!(sheet.moved, u64::from(counting::PARTITIONS));
+    assert!(node.runtime.serving().is_empty());
+    let refused = node
+        .runtime
+        .serve(steadfast_core::id::Partition::new(0, 0))
+        .await;
+    assert_eq!(refused.unwrap_err().code().0, "STF-4002");
+    // A hook that never ends does not keep the node.
+    let node = Setup::new().start().await;
+    let limit = Duration::from_millis(50);
+    let endless: steadfast_partition::Hook = Box::pin(std::future::pending());
+    let sheet = node.runtime.drain(vec![endless], limit).await;
+    assert_eq!(sheet.left, u64::from(counting::PARTITIONS));
+    assert!(node.runtime.router().doors().is_empty());
 }
 
 #[tokio::test]

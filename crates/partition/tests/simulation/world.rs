@@ -276,7 +276,7 @@ impl World {
             for door in node.runtime.router().doors() {
                 let (partition, epoch) = (door.partition(), door.ledger().epoch());
                 if self.ground.oracle.is_stale(partition, epoch) {
-                    node.runtime.abandon(partition).await;
+                    node.runtime.abandon(partition);
                 }
             }
         }

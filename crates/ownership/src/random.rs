@@ -1,0 +1,15 @@
+//! Chance, passed in.
+//!
+//! Whoever calls decides where it comes from; tests and simulations pass a seeded one.
+
+/// Where random numbers come from.
+pub trait Random {
+    /// A number below `bound`, which is not 0.
+    fn below(&mut self, bound: u32) -> u32;
+}
+
+impl<F: FnMut(u32) -> u32> Random for F {
+    fn below(&mut self, bound: u32) -> u32 {
+        self(bound)
+    }
+}

@@ -1,0 +1,161 @@
+//! Empties a node of its partitions.
+//!
+//! The four phases are decided by `steadfast_ownership::drain`; here they are done:
+//! no partition is taken any more, hooks run, every partition is handed over, and
+//! what is left at the limit is cut off. Nothing that was acknowledged is lost
+//! either way: what is cut off was not acknowledged.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use steadfast_core::id::Partition;
+use steadfast_ownership::drain::{Action, Drain, Event, Mode, Options, Phase};
+
+use crate::runtime::{HandedOver, Runtime};
+
+/// Something that an application does before its node leaves.
+pub type Hook = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The balance sheet of a drain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sheet {
+    /// Partitions that were handed over, with their timers, messages and work.
+    pub moved: u64,
+    /// Partitions that were not handed over in time; their next owner recovers
+    /// them from the log.
+    pub left: u64,
+    /// Commands that were completed meanwhile.
+    pub completed: u64,
+    /// Commands that were cut off; their callers were told.
+    pub cut_off: u64,
+}
+
+/// One step of a drain that took time.
+enum Done {
+    Hook(u32),
+    HandedOver(Partition, Option<HandedOver>),
+    Limit,
+}
+
+/// A drain that is being done.
+struct Leaving<'a> {
+    runtime: &'a Runtime,
+    drain: Drain<Partition>,
+    hooks: Vec<Option<Hook>>,
+    steps: FuturesUnordered<Pin<Box<dyn Future<Output = Done> + Send + 'a>>>,
+    sheet: Sheet,
+}
+
+impl Runtime {
+    /// Gives all partitions up: goes offline, runs the hooks in order, hands every
+    /// partition over, and cuts off what is left after `limit`.
+    pub async fn drain(&self, hooks: Vec<Hook>, limit: Duration) -> Sheet {
+        let options = Options {
+            limit,
+            hooks: hooks.len() as u32,
+            ..Options::new(Mode::Migrate)
+        };
+        let (drain, mut actions) = Drain::begin(options, self.serving(), self.now());
+        let mut leaving = Leaving {
+            runtime: self,
+            drain,
+            hooks: hooks.into_iter().map(Some).collect(),
+            steps: FuturesUnordered::new(),
+            sheet: Sheet::default(),
+        };
+        let end = async move {
+            tokio::time::sleep(limit).await;
+            Done::Limit
+        };
+        leaving.steps.push(Box::pin(end));
+        while leaving.drain.phase() != Phase::Close {
+            for action in std::mem::take(&mut actions) {
+                actions.extend(leaving.perform(action));
+            }
+            if actions.is_empty()
+                && let Some(done) = leaving.steps.next().await
+            {
+                actions = leaving.book(done);
+            }
+        }
+        leaving.close(actions)
+    }
+
+    async fn move_away(&self, partition: Partition, rest: Duration) -> Done {
+        // Some of the time is for the last flush, so that it is done in time.
+        let commands = self.hand_over(partition, rest * 4 / 5).await;
+        if let Err(error) = &commands {
+            tracing::warn!(%partition, %error, "a partition was not handed over");
+        }
+        Done::HandedOver(partition, commands.ok())
+    }
+}
+
+impl Leaving<'_> {
+    /// Begins what the phase asks for.
+    fn perform(&mut self, action: Action<Partition>) -> Vec<Action<Partition>> {
+        match action {
+            Action::GoOffline => {
+                self.runtime.go_offline();
+                return self.drain.on(Event::Offline, self.runtime.now());
+            }
+            Action::RunHook(index) => {
+                let hook = self.hooks.get_mut(index as usize).and_then(Option::take);
+                self.steps.push(Box::pin(run_hook(index, hook)));
+            }
+            Action::Move(partition) => {
+                let deadline = self.drain.deadline().unwrap_or_default();
+                let rest = deadline.saturating_sub(self.runtime.now());
+                let step = self.runtime.move_away(partition, rest);
+                self.steps.push(Box::pin(step));
+            }
+            // Partitions are moved, nobody brings new ones, and the end comes last.
+            Action::End(_) | Action::Refuse(_) | Action::Close { .. } => {}
+        }
+        Vec::new()
+    }
+
+    /// Tells the machine what was done.
+    fn book(&mut self, done: Done) -> Vec<Action<Partition>> {
+        let mut now = self.runtime.now();
+        let event = match done {
+            Done::Hook(index) => Event::HookEnded(index),
+            Done::HandedOver(partition, Some(commands)) => {
+                self.sheet.completed += commands.completed;
+                self.sheet.cut_off += commands.cut_off;
+                Event::Moved(partition)
+            }
+            Done::HandedOver(partition, None) => Event::Stayed(partition),
+            Done::Limit => {
+                now = now.max(self.drain.deadline().unwrap_or_default());
+                Event::Tick
+            }
+        };
+        self.drain.on(event, now)
+    }
+
+    /// Cuts off what is left.
+    fn close(mut self, actions: Vec<Action<Partition>>) -> Sheet {
+        // Hand-overs that are under way end here.
+        self.steps.clear();
+        for action in actions {
+            if let Action::Close { lost } = action {
+                for partition in lost {
+                    self.runtime.abandon(partition);
+                }
+            }
+        }
+        let booked = self.drain.sheet();
+        (self.sheet.moved, self.sheet.left) = (booked.moved, booked.lost);
+        self.sheet
+    }
+}
+
+async fn run_hook(index: u32, hook: Option<Hook>) -> Done {
+    if let Some(hook) = hook {
+        hook.await;
+    }
+    Done::Hook(index)
+}
