@@ -8,6 +8,12 @@ use std::time::Duration;
 /// Longest key of a row.
 pub const KEY_BYTES: usize = 4 * 1024;
 
+/// How deeply records, lists and maps in a value may be nested.
+pub const RECORD_DEPTH: usize = 64;
+
+/// Largest stored value, with its envelope.
+pub const VALUE_BYTES: usize = TRANSACTION_BYTES;
+
 /// Largest transaction that a service may commit.
 pub const TRANSACTION_BYTES: usize = 32 * 1024 * 1024;
 

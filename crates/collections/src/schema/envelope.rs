@@ -1,0 +1,85 @@
+//! The envelope of a stored value.
+//!
+//! One byte of format, the schema version that was written as a varint, then the
+//! record in CBOR. The version is for people and tools; reading does not depend on
+//! it, because fields carry numbers. Bytes of a newer format are refused.
+
+use steadfast_core::codec::{self, put_varint};
+use steadfast_core::limits::VALUE_BYTES;
+
+use crate::schema::cbor::{Reader, Writer};
+use crate::schema::error::{Error, Kind, Result};
+use crate::schema::record::Record;
+
+/// The format that is written.
+pub const FORMAT: u8 = 1;
+
+/// The stored bytes of a value, without fields newer than `write_version`.
+pub fn encode_value<V: Record>(value: &V, write_version: u32) -> Result<Vec<u8>> {
+    let mut out = Vec::with_capacity(128);
+    out.push(FORMAT);
+    put_varint(&mut out, u64::from(write_version.min(V::VERSION)));
+    let mut to = Writer::new(out, write_version);
+    value.encode(&mut to);
+    let bytes = to.finish()?;
+    if bytes.len() > VALUE_BYTES {
+        return Err(Error::new(Kind::TooLarge {
+            what: "value",
+            bytes: bytes.len(),
+            limit: VALUE_BYTES,
+        }));
+    }
+    Ok(bytes)
+}
+
+/// The value in stored bytes.
+pub fn decode_value<V: Record>(bytes: &[u8]) -> Result<V> {
+    let (_, body) = open(bytes)?;
+    let mut from = Reader::new(body);
+    let value = V::decode(&mut from)?;
+    from.finish()?;
+    Ok(value)
+}
+
+/// The schema version and the CBOR of a stored value.
+pub fn open(bytes: &[u8]) -> Result<(u32, &[u8])> {
+    if bytes.len() > VALUE_BYTES {
+        return Err(Error::new(Kind::TooLarge {
+            what: "value",
+            bytes: bytes.len(),
+            limit: VALUE_BYTES,
+        }));
+    }
+    let (&format, rest) = bytes
+        .split_first()
+        .ok_or_else(|| Error::malformed("there are none"))?;
+    if format != FORMAT {
+        return Err(Error::new(Kind::NewerFormat {
+            found: format,
+            known: FORMAT,
+        }));
+    }
+    let (version, length) = varint(rest)?;
+    Ok((version, &rest[length..]))
+}
+
+/// A varint of at most 32 bits at the front of `bytes`, and its length.
+fn varint(bytes: &[u8]) -> Result<(u32, usize)> {
+    let mut value = 0u64;
+    for (index, &byte) in bytes.iter().take(5).enumerate() {
+        value |= u64::from(byte & 0x7f) << (7 * index);
+        if byte < 0x80 {
+            let value =
+                u32::try_from(value).map_err(|error| Error::caused(version_kind(), error))?;
+            return Ok((value, index + 1));
+        }
+    }
+    Err(Error::caused(version_kind(), codec::Malformed))
+}
+
+fn version_kind() -> Kind {
+    Kind::Malformed {
+        path: String::new(),
+        what: "the schema version in the envelope is not a number".to_owned(),
+    }
+}
