@@ -8,6 +8,7 @@
 pub mod cbor;
 mod container;
 pub mod contract;
+mod derived;
 pub mod envelope;
 pub mod error;
 pub mod key;
@@ -23,5 +24,21 @@ pub use envelope::{decode_value, encode_value};
 pub use error::{Error, Kind};
 pub use key::{Key, decode_key, encode_key};
 pub use record::Record;
+pub use steadfast_macros::{Key, Record};
 pub use unknown::{Unknown, UnknownVariant};
 pub use version::WriteVersion;
+
+/// What derived code names, and nobody else.
+#[doc(hidden)]
+pub mod __private {
+    pub use super::cbor::{Reader, Writer, weave};
+    pub use super::derived::{closed, closed_variant, end_closed_key, missing_field, read_field};
+    pub use super::error::Result;
+    pub use super::key::{Key, read_field as read_key_field};
+    pub use super::key_types::{
+        decode_in_value as decode_key_in_value, encode_in_value as encode_key_in_value,
+    };
+    pub use super::ordered::{KeyReader, KeyWriter};
+    pub use super::record::{Record, Seal};
+    pub use super::unknown::{Gather, Unknown};
+}

@@ -1,0 +1,11 @@
+//! Records and keys through the versions of a type.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+extern crate steadfast_collections as steadfast;
+
+#[path = "schema/evolution.rs"]
+mod evolution;
+#[path = "schema/fields.rs"]
+mod fields;
+#[path = "schema/keys.rs"]
+mod keys;
