@@ -49,3 +49,29 @@ pub const SCAN_ROWS: usize = 10_000;
 
 /// Event bytes of one stream in one group from which they bypass the log.
 pub const INLINE_EVENT_BYTES: usize = 64 * 1024;
+
+/// Largest transaction over collections.
+pub const PUBLIC_TRANSACTION_BYTES: usize = 1024 * 1024;
+
+/// How long an operation on a collection waits for its locks unless told otherwise.
+pub const LOCK_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// How long a transaction over collections may stay open before it is faulted.
+pub const TRANSACTION_AGE: Duration = Duration::from_secs(30);
+
+/// Memory for the resident rows of one partition's collections.
+pub const RESIDENT_BYTES: usize = 64 * 1024 * 1024;
+
+/// Longest name of a collection or service.
+pub const NAME_BYTES: usize = 1024;
+
+/// Notifications that a subscriber may be behind before it must rebuild.
+pub const NOTICES: usize = 4096;
+
+/// How often `run` tries a transaction, and its first and longest pause.
+pub const RUN_ATTEMPTS: u32 = 12;
+pub const RUN_FIRST_PAUSE: Duration = Duration::from_millis(2);
+pub const RUN_LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Slots that a service may have.
+pub const SERVICE_SLOTS: u32 = 65_536;

@@ -5,16 +5,20 @@
 //! an older version carries fields that it does not know through a change of the
 //! record, byte for byte.
 
+mod calendar;
 pub mod cbor;
 mod container;
 pub mod contract;
 mod derived;
 pub mod envelope;
 pub mod error;
+pub mod json;
 pub mod key;
 mod key_types;
+pub mod msgpack;
 pub mod ordered;
 pub mod record;
+pub mod render;
 mod scalar;
 pub mod unknown;
 pub mod version;
@@ -22,8 +26,11 @@ pub mod version;
 pub use contract::check_keys;
 pub use envelope::{decode_value, encode_value};
 pub use error::{Error, Kind};
+pub use json::Json;
 pub use key::{Key, decode_key, encode_key};
+pub use msgpack::Msgpack;
 pub use record::Record;
+pub use render::{json_to_key, key_to_json, value_to_json};
 pub use steadfast_macros::{Key, Record};
 pub use unknown::{Unknown, UnknownVariant};
 pub use version::WriteVersion;

@@ -37,6 +37,8 @@ pub struct KeyWriter {
     out: Vec<u8>,
     /// Absent elements that are written only if another one follows.
     absent: usize,
+    depth: usize,
+    is_too_deep: bool,
 }
 
 impl KeyWriter {
@@ -45,8 +47,20 @@ impl KeyWriter {
         Self::default()
     }
 
+    /// An empty key in a buffer that was used before.
+    pub fn reusing(mut out: Vec<u8>) -> Self {
+        out.clear();
+        Self {
+            out,
+            ..Self::default()
+        }
+    }
+
     /// The bytes of the key.
     pub fn finish(self) -> Result<Vec<u8>> {
+        if self.is_too_deep {
+            return Err(Error::new(Kind::TooDeep { limit: DEPTH }));
+        }
         if self.out.len() > KEY_BYTES {
             return Err(Error::new(Kind::TooLarge {
                 what: "key",
@@ -139,10 +153,16 @@ impl KeyWriter {
         self.out.extend_from_slice(&nanos.to_be_bytes());
     }
 
-    /// A nested row.
+    /// A nested row. Too deep down nothing is written and [`Self::finish`] fails.
     pub fn row(&mut self, write: impl FnOnce(&mut Self)) {
+        if self.depth >= DEPTH {
+            self.is_too_deep = true;
+            return;
+        }
         self.tag(ROW);
+        self.depth += 1;
         write(self);
+        self.depth -= 1;
         self.absent = 0;
         self.out.push(END);
     }
