@@ -7,5 +7,11 @@ extern crate steadfast_collections as steadfast;
 mod evolution;
 #[path = "schema/fields.rs"]
 mod fields;
+#[path = "schema/json.rs"]
+mod json;
 #[path = "schema/keys.rs"]
 mod keys;
+#[path = "schema/msgpack.rs"]
+mod msgpack;
+#[path = "schema/random.rs"]
+mod random;

@@ -98,7 +98,9 @@ fn read(from: &mut Reader<'_>) -> Result<Value> {
         Type::Bool => Value::Bool(from.bool()?),
         Type::U8 | Type::U16 | Type::U32 | Type::U64 => Value::from(from.unsigned()?),
         Type::I8 | Type::I16 | Type::I32 | Type::I64 => Value::from(from.signed()?),
-        Type::F16 | Type::F32 | Type::F64 => Value::from(from.f64()?),
+        Type::F16 | Type::F32 | Type::F64 => Number::from_f64(from.f64()?)
+            .map(Value::Number)
+            .ok_or_else(|| Error::malformed("JSON has no infinities"))?,
         Type::String => Value::from(from.text()?),
         Type::Array => from.nested(|from| {
             let length = from.array()?;
