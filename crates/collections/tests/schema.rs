@@ -7,6 +7,8 @@ extern crate steadfast_collections as steadfast;
 mod evolution;
 #[path = "schema/fields.rs"]
 mod fields;
+#[path = "schema/golden.rs"]
+mod golden;
 #[path = "schema/json.rs"]
 mod json;
 #[path = "schema/keys.rs"]
@@ -15,3 +17,5 @@ mod keys;
 mod msgpack;
 #[path = "schema/random.rs"]
 mod random;
+#[path = "schema/speed.rs"]
+mod speed;

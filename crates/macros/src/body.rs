@@ -35,11 +35,14 @@ impl Checked {
             None => quote!(&private::Unknown::NONE),
         };
         let writes = self.known.iter().zip(&present).map(|(field, present)| {
-            let (number, variable) = (field.number, &field.variable);
+            let (number, variable, ty) = (u64::from(field.number), &field.variable, &field.ty);
+            let write =
+                quote_spanned!(field.span=> <#ty as private::Record>::encode(#variable, to));
             quote! {
                 if #present {
-                    weaver.before(#number as u64, to);
-                    to.field(#number, #variable);
+                    weaver.before(#number, to);
+                    to.unsigned(#number);
+                    #write;
                 }
             }
         });
@@ -61,7 +64,7 @@ impl Checked {
         let check = match (field.since, &self.slot) {
             (Some(since), Some(slot)) => {
                 let slot = &slot.variable;
-                quote!(#there && (to.writes(#since) || #slot.had(#since)))
+                quote!(#there && (#slot.had(#since) || to.writes(#since)))
             }
             _ => there,
         };
@@ -78,8 +81,13 @@ impl Checked {
             let (number, variable) = (u64::from(field.number), &field.variable);
             let (ty, path) = (&field.ty, format!("{owner}.{}", field.name()));
             let saw = field.since.map(|since| quote!(gather.saw(#since);));
-            let read = quote_spanned!(field.span=> private::read_field::<#ty>(from, #path)?);
-            quote!(#number => { #variable = ::core::option::Option::Some(#read); #saw })
+            let read = quote_spanned!(field.span=> <#ty as private::Record>::decode(from));
+            quote! {
+                #number => {
+                    #variable = ::core::option::Option::Some(private::within(#read, #path)?);
+                    #saw
+                }
+            }
         });
         let unknown = if self.slot.is_some() {
             quote!(from.keep(number, start, &mut gather)?)
@@ -126,7 +134,7 @@ impl Checked {
         let fields = self.known.iter().map(|field| {
             let (ty, new) = (&field.ty, &field.variable);
             let old = format_ident!("old_{new}");
-            quote!(<#ty as private::Record>::inherit(#new, #old);)
+            quote_spanned!(field.span=> <#ty as private::Record>::inherit(#new, #old);)
         });
         let slot = self.slot.iter().map(|slot| {
             let (ty, new) = (&slot.ty, &slot.variable);
@@ -149,7 +157,8 @@ impl Field {
         let (ty, name) = (&self.ty, self.name());
         match &self.fallback {
             Fallback::OfType => {
-                quote_spanned!(self.span=> private::missing_field::<#ty>(#owner, #name)?)
+                let missing = quote_spanned!(self.span=> <#ty as private::Record>::missing());
+                quote!(private::or_missing(#missing, #owner, #name)?)
             }
             Fallback::Default => {
                 quote_spanned!(self.span=> <#ty as ::core::default::Default>::default())

@@ -76,24 +76,25 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
 
 /// Fields are numbered in the order of their declaration, the slot comes last.
 fn check_order(checked: &Checked) -> Result<()> {
+    if let Some(slot) = &checked.slot
+        && !checked.slot_is_last
+    {
+        let message =
+            "the place for unknown fields is the last field of a key, because they sort last";
+        return Err(Error::new(slot.member.span(), message));
+    }
     for (index, field) in checked.known.iter().enumerate() {
         let declared = format!("field_{index}");
         if field.number as usize != index || field.variable != declared {
             let message = "the fields of a key are numbered 0, 1, 2 .. as they are declared, because that is how keys sort";
-            return Err(Error::new(field.span, message));
+            return Err(Error::new(field.ty.span(), message));
         }
         if field.since.is_some() || !matches!(field.fallback, Fallback::OfType) {
             let message = "a field that a key gains is an `Option`: existing keys keep their bytes";
-            return Err(Error::new(field.span, message));
+            return Err(Error::new(field.ty.span(), message));
         }
     }
-    match &checked.slot {
-        Some(slot) if !checked.slot_is_last => Err(Error::new(
-            slot.member.span(),
-            "the place for unknown fields is the last field of a key, because they sort last",
-        )),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 fn row(input: &DeriveInput, checked: &Checked) -> TokenStream {
@@ -109,7 +110,7 @@ fn row(input: &DeriveInput, checked: &Checked) -> TokenStream {
     });
     let reads = checked.known.iter().map(|field| {
         let (ty, variable, name) = (&field.ty, &field.variable, field.name());
-        quote_spanned!(field.span=> let #variable = private::read_key_field::<#ty>(from, #name)?;)
+        quote_spanned!(field.span=> let #variable = <#ty as private::Key>::read_field(from, #name)?;)
     });
     let read_slot = match &checked.slot {
         Some(slot) => {

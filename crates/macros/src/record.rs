@@ -356,7 +356,8 @@ fn unit(ident: &Ident, number: u32) -> Arm {
 fn content(input: &DeriveInput, ident: &Ident, number: u32, ty: &syn::Type) -> Arm {
     let (wide, path) = (u64::from(number), format!("{}.{ident}", input.ident));
     let write = quote_spanned!(at(ty)=> <#ty as private::Record>::encode(value, to););
-    let read = quote_spanned!(at(ty)=> private::read_field::<#ty>(from, #path));
+    let read = quote_spanned!(at(ty)=> <#ty as private::Record>::decode(from));
+    let inherit = quote_spanned!(at(ty)=> <#ty as private::Record>::inherit(new, old));
     Arm {
         encode: quote! {
             Self::#ident(value) => {
@@ -365,9 +366,9 @@ fn content(input: &DeriveInput, ident: &Ident, number: u32, ty: &syn::Type) -> A
                 #write
             }
         },
-        decode: quote!((#wide, true) => #read.map(Self::#ident),),
+        decode: quote!((#wide, true) => private::within(#read, #path).map(Self::#ident),),
         inherit: quote! {
-            (Self::#ident(new), Self::#ident(old)) => <#ty as private::Record>::inherit(new, old),
+            (Self::#ident(new), Self::#ident(old)) => #inherit,
         },
         version: 1,
     }

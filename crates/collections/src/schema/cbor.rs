@@ -12,7 +12,6 @@ use minicbor::{Decoder, Encoder};
 use steadfast_core::limits::RECORD_DEPTH;
 
 use crate::schema::error::{Error, Kind, Result};
-use crate::schema::record::Record;
 use crate::schema::unknown::{Gather, Unknown, UnknownVariant};
 
 const IN_MEMORY: &str = "writing to memory cannot fail";
@@ -25,6 +24,7 @@ const RESERVE: usize = 256;
 pub struct Writer {
     out: Encoder<Vec<u8>>,
     version: u32,
+    is_gated: bool,
     depth: usize,
     fault: Option<Error>,
 }
@@ -35,6 +35,7 @@ impl Writer {
         Self {
             out: Encoder::new(out),
             version,
+            is_gated: false,
             depth: 0,
             fault: None,
         }
@@ -54,8 +55,14 @@ impl Writer {
     }
 
     /// Whether fields of schema version `since` are written.
-    pub fn writes(&self, since: u32) -> bool {
+    pub fn writes(&mut self, since: u32) -> bool {
+        self.is_gated = true;
         self.version >= since
+    }
+
+    /// Whether the write version decided about any field.
+    pub(crate) fn is_gated(&self) -> bool {
+        self.is_gated
     }
 
     /// One level down. False if that is too deep: then nothing may be written.
@@ -88,12 +95,6 @@ impl Writer {
     /// Starts a list.
     pub fn array(&mut self, length: usize) {
         self.out.array(length as u64).expect(IN_MEMORY);
-    }
-
-    /// Writes a field with its number.
-    pub fn field<T: Record>(&mut self, number: u32, value: &T) {
-        self.unsigned(u64::from(number));
-        value.encode(self);
     }
 
     /// Writes an unsigned number.
@@ -173,24 +174,25 @@ impl Weaver<'_> {
     /// Writes the unknown fields with numbers below `number`.
     #[inline]
     pub fn before(&mut self, number: u64, to: &mut Writer) {
-        if self.unknown.is_none() {
-            return;
-        }
-        for (_, field) in self
-            .unknown
-            .fields()
-            .skip(self.written)
-            .take_while(|&(unknown, _)| unknown < number)
-        {
-            to.raw(field);
-            self.written += 1;
+        if !self.unknown.is_none() {
+            self.write(to, |unknown| unknown < number);
         }
     }
 
     /// Writes the rest of the unknown fields.
     #[inline]
     pub fn rest(mut self, to: &mut Writer) {
-        self.before(u64::MAX, to);
+        if !self.unknown.is_none() {
+            self.write(to, |_| true);
+        }
+    }
+
+    fn write(&mut self, to: &mut Writer, is_due: impl Fn(u64) -> bool) {
+        let left = self.unknown.fields().skip(self.written);
+        for (_, field) in left.take_while(|&(number, _)| is_due(number)) {
+            to.raw(field);
+            self.written += 1;
+        }
     }
 }
 

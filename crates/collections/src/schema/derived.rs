@@ -3,19 +3,17 @@
 //! The small steps that every derived type shares, so that generated code stays
 //! short. Not for people: the hidden module `__private` names them.
 
-use crate::schema::cbor::Reader;
 use crate::schema::error::{Error, Kind, Result};
 use crate::schema::ordered::KeyReader;
-use crate::schema::record::Record;
 
-/// Reads a field; an error says which one it was.
-pub fn read_field<T: Record>(from: &mut Reader<'_>, path: &'static str) -> Result<T> {
-    T::decode(from).map_err(|error| error.within(path))
+/// What was read of a field; an error says which one it was.
+pub fn within<T>(read: Result<T>, path: &'static str) -> Result<T> {
+    read.map_err(|error| error.within(path))
 }
 
-/// The value of a field that is not in the bytes.
-pub fn missing_field<T: Record>(owner: &'static str, field: &'static str) -> Result<T> {
-    T::missing().ok_or_else(|| {
+/// The value of a field that is not in the bytes, if its type has one.
+pub fn or_missing<T>(value: Option<T>, owner: &'static str, field: &'static str) -> Result<T> {
+    value.ok_or_else(|| {
         Error::new(Kind::MissingField {
             path: owner.to_owned(),
             field,

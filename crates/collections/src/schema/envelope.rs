@@ -16,12 +16,39 @@ pub const FORMAT: u8 = 1;
 
 /// The stored bytes of a value, without fields newer than `write_version`.
 pub fn encode_value<V: Record>(value: &V, write_version: u32) -> Result<Vec<u8>> {
+    write(value, write_version).map(|(bytes, _)| bytes)
+}
+
+/// The stored bytes of a value, and the value as it will be read from them.
+///
+/// They differ from `value` where the write version holds a field back. And a value
+/// that was read knows which of its newer fields are stored, so that they stay
+/// stored when the write version goes back: whoever keeps a value in memory in place
+/// of its bytes must keep this one.
+pub fn store_value<V: Record>(value: V, write_version: u32) -> Result<(Vec<u8>, V)> {
+    let (bytes, is_gated) = write(&value, write_version)?;
+    let value = if is_gated {
+        decode_value(&bytes)?
+    } else {
+        value
+    };
+    Ok((bytes, value))
+}
+
+/// The bytes, and whether the write version decided about any field.
+fn write<V: Record>(value: &V, write_version: u32) -> Result<(Vec<u8>, bool)> {
     let mut out = Vec::with_capacity(128);
     out.push(FORMAT);
     put_varint(&mut out, u64::from(write_version.min(V::VERSION)));
     let mut to = Writer::new(out, write_version);
     value.encode(&mut to);
+    let is_gated = to.is_gated();
     let bytes = to.finish()?;
+    check_size(&bytes)?;
+    Ok((bytes, is_gated))
+}
+
+fn check_size(bytes: &[u8]) -> Result<()> {
     if bytes.len() > VALUE_BYTES {
         return Err(Error::new(Kind::TooLarge {
             what: "value",
@@ -29,7 +56,7 @@ pub fn encode_value<V: Record>(value: &V, write_version: u32) -> Result<Vec<u8>>
             limit: VALUE_BYTES,
         }));
     }
-    Ok(bytes)
+    Ok(())
 }
 
 /// The value in stored bytes.
@@ -43,13 +70,7 @@ pub fn decode_value<V: Record>(bytes: &[u8]) -> Result<V> {
 
 /// The schema version and the CBOR of a stored value.
 pub fn open(bytes: &[u8]) -> Result<(u32, &[u8])> {
-    if bytes.len() > VALUE_BYTES {
-        return Err(Error::new(Kind::TooLarge {
-            what: "value",
-            bytes: bytes.len(),
-            limit: VALUE_BYTES,
-        }));
-    }
+    check_size(bytes)?;
     let (&format, rest) = bytes
         .split_first()
         .ok_or_else(|| Error::malformed("there are none"))?;

@@ -38,7 +38,21 @@ pub trait Key: Record + Ord + Hash + Clone {
 
     #[doc(hidden)]
     fn read_row(from: &mut KeyReader<'_>) -> Result<Self> {
-        read_field(from, "key")
+        Self::read_field(from, "key")
+    }
+
+    /// Reads one field of a row, which may have ended before it.
+    #[doc(hidden)]
+    fn read_field(from: &mut KeyReader<'_>, field: &'static str) -> Result<Self> {
+        if from.more() {
+            return Self::read(from).map_err(|error| error.within(field));
+        }
+        Self::missing().ok_or_else(|| {
+            Error::new(Kind::MissingField {
+                path: String::new(),
+                field,
+            })
+        })
     }
 }
 
@@ -62,18 +76,4 @@ pub fn decode_key<K: Key>(bytes: &[u8]) -> Result<K> {
     let key = K::read_row(&mut from)?;
     from.finish()?;
     Ok(key)
-}
-
-/// For the derive: reads one field of a row, which may have ended before it.
-#[doc(hidden)]
-pub fn read_field<K: Key>(from: &mut KeyReader<'_>, field: &'static str) -> Result<K> {
-    if from.more() {
-        return K::read(from).map_err(|error| error.within(field));
-    }
-    K::missing().ok_or_else(|| {
-        Error::new(Kind::MissingField {
-            path: String::new(),
-            field,
-        })
-    })
 }

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::schema::cbor::{Reader, Writer};
 use crate::schema::error::{Error, Result};
-use crate::schema::key::{Key, decode_key, encode_key, read_field};
+use crate::schema::key::{Key, decode_key, encode_key};
 use crate::schema::ordered::{KeyReader, KeyWriter};
 use crate::schema::record::{Record, Seal};
 
@@ -129,7 +129,7 @@ macro_rules! tuples {
             }
 
             fn read_row(from: &mut KeyReader<'_>) -> Result<Self> {
-                Ok(($(read_field::<$part>(from, $field)?,)+))
+                Ok(($($part::read_field(from, $field)?,)+))
             }
         }
     )*};

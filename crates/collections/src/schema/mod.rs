@@ -24,7 +24,7 @@ pub mod unknown;
 pub mod version;
 
 pub use contract::check_keys;
-pub use envelope::{decode_value, encode_value};
+pub use envelope::{decode_value, encode_value, store_value};
 pub use error::{Error, Kind};
 pub use json::Json;
 pub use key::{Key, decode_key, encode_key};
@@ -39,9 +39,9 @@ pub use version::WriteVersion;
 #[doc(hidden)]
 pub mod __private {
     pub use super::cbor::{Reader, Writer, weave};
-    pub use super::derived::{closed, closed_variant, end_closed_key, missing_field, read_field};
+    pub use super::derived::{closed, closed_variant, end_closed_key, or_missing, within};
     pub use super::error::Result;
-    pub use super::key::{Key, read_field as read_key_field};
+    pub use super::key::Key;
     pub use super::key_types::{
         decode_in_value as decode_key_in_value, encode_in_value as encode_key_in_value,
     };

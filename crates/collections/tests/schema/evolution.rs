@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use steadfast::schema::{
-    Kind, Record, Unknown, UnknownVariant, WriteVersion, decode_value, encode_value,
+    Kind, Record, Unknown, UnknownVariant, WriteVersion, decode_value, encode_value, store_value,
 };
 
 const LATEST: u32 = WriteVersion::LATEST;
@@ -239,6 +239,16 @@ fn c69_a_change_by_version_one_keeps_the_fields_of_version_three() {
 }
 
 #[test]
+fn c69_even_the_largest_number_is_kept() {
+    // {0: 1, 1: [1, 2], 2^64 - 1: "x"}: only the first field is known.
+    let mut stored = vec![1, 1, 0xa3, 0, 1, 1, 0x82, 1, 2, 0x1b];
+    stored.extend([0xff; 8]);
+    stored.extend([0x61, b'x']);
+    let room: v1::Room = decode_value(&stored).unwrap();
+    assert_eq!(encode_value(&room, LATEST).unwrap(), stored);
+}
+
+#[test]
 fn c70_moved_records_take_along_what_is_unknown() {
     let stored = encode_value(&house(states()[2].clone()), LATEST).unwrap();
     let mut old: v1::House = decode_value(&stored).unwrap();
@@ -353,6 +363,26 @@ fn c71_the_write_version_switches_without_a_restart() {
     let again: v3::House = decode_value(&write(&changed)).unwrap();
     assert_eq!(again, changed);
     assert_eq!(again.street.as_deref(), Some("Long Road"));
+}
+
+#[test]
+fn c71_a_value_in_memory_is_what_will_be_read() {
+    let built = house(v3::State::Idle(1));
+    // Held back: memory must not show what storage does not have.
+    let (stored, kept) = store_value(built.clone(), 1).unwrap();
+    assert_eq!(kept.street, None);
+    assert_eq!(kept, decode_value::<v3::House>(&stored).unwrap());
+
+    // Written, then the version goes back: a change of the value in memory keeps the
+    // fields that its bytes have.
+    let (_, kept) = store_value(built.clone(), LATEST).unwrap();
+    assert_eq!(kept, built);
+    let changed = v3::House {
+        name: "ten".into(),
+        ..kept.evolve()
+    };
+    let (stored, _) = store_value(changed.clone(), 1).unwrap();
+    assert_eq!(decode_value::<v3::House>(&stored).unwrap(), changed);
 }
 
 #[test]
