@@ -1,6 +1,6 @@
-//! The contract of stored keys, checked when a collection is opened.
+//! Whether stored keys still mean what they did.
 //!
-//! Stored keys come in the order of their bytes. If code changes how a key type
+//! It is checked when a collection is opened. Stored keys come in the order of their bytes. If code changes how a key type
 //! sorts, compares or encodes, rows could no longer be found, or found twice.
 //! Such code is refused with [`Kind::KeyContractChanged`], before it writes.
 

@@ -16,8 +16,18 @@ use steadfast_core::clock::Timestamp;
 use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Every folder, its digest, and the cases in it.
-const FOLDERS: [(&str, u64, fn() -> Vec<Case>); 1] = [("v1", 1_969_412_875_467_519_462, v1)];
+/// The files of one released version.
+struct Folder {
+    version: &'static str,
+    digest: u64,
+    cases: fn() -> Vec<Case>,
+}
+
+const FOLDERS: [Folder; 1] = [Folder {
+    version: "v1",
+    digest: 1_969_412_875_467_519_462,
+    cases: v1,
+}];
 
 #[derive(Record, Clone, Debug, PartialEq)]
 struct House {
@@ -105,11 +115,13 @@ struct OldPlace {
     unknown: Unknown,
 }
 
+type Check = Box<dyn Fn(&[u8])>;
+
 /// The name of a file, what is written today, and what comes of reading it.
 struct Case {
     name: &'static str,
     written: Vec<u8>,
-    check: Box<dyn Fn(&[u8])>,
+    check: Check,
 }
 
 fn value<V: Record + Clone + Debug + PartialEq>(name: &'static str, value: V) -> Case {
@@ -259,7 +271,7 @@ fn folder(name: &str) -> PathBuf {
 
 #[test]
 fn c73_golden_files_are_read_and_written_as_they_were() {
-    for (version, _, cases) in FOLDERS {
+    for Folder { version, cases, .. } in FOLDERS {
         for case in cases() {
             let path = folder(version).join(format!("{}.hex", case.name));
             let text = fs::read_to_string(&path).unwrap_or_else(|error| {
@@ -280,7 +292,12 @@ fn c73_golden_files_are_read_and_written_as_they_were() {
 
 #[test]
 fn c73_golden_files_are_the_ones_that_were_released() {
-    for (version, digest, cases) in FOLDERS {
+    for Folder {
+        version,
+        digest,
+        cases,
+    } in FOLDERS
+    {
         let mut files: Vec<PathBuf> = fs::read_dir(folder(version))
             .unwrap()
             .map(|entry| entry.unwrap().path())

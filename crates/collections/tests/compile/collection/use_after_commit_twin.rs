@@ -1,4 +1,4 @@
-//! A stored value may outlive its transaction; the next use needs a new one.
+//! The next use needs a new transaction, a value does not.
 
 use steadfast::schema::{Record, Unknown};
 use steadfast::{Dictionary, Replica, Result};

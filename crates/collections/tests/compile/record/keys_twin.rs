@@ -1,4 +1,4 @@
-//! Fields in the order of their numbers, and nothing but keys in a key.
+//! Fields in the order of their numbers.
 use steadfast::schema::{Key, Unknown};
 
 #[derive(Key, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,4 +1,4 @@
-//! A place for what newer code writes, or a type that says it will never change.
+//! A place for what newer code writes, or a closed type.
 use steadfast::schema::{Key, Record, Unknown, UnknownVariant};
 
 #[derive(Record)]

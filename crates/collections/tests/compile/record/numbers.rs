@@ -1,4 +1,4 @@
-//! Numbers name fields for ever: each is there, once, and not retired.
+//! Each number is there, once, and not retired.
 extern crate steadfast_collections as steadfast;
 
 use steadfast::schema::{Record, Unknown, UnknownVariant};
