@@ -137,7 +137,8 @@ impl Tx<'_> {
         patience: &mut Patience,
     ) -> Result<()> {
         let table = collection.table;
-        if mode == Mode::Shared && self.entered.contains(&table) {
+        let is_inside = self.entered.contains(&table) && self.writes.removed.is_empty();
+        if mode == Mode::Shared && is_inside {
             return self.check();
         }
         self.check_visible(collection)?;

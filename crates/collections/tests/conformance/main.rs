@@ -1,0 +1,13 @@
+//! The checklist of the collections, one module per part.
+//!
+//! Every test carries the number of its item. Time is virtual: time-outs run on
+//! the runtime's paused clock, ages on a clock that the test moves.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod dictionary;
+mod locks;
+mod queues;
+mod site;
+mod state;
+mod transaction;
