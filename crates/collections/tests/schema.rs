@@ -3,6 +3,8 @@
 
 extern crate steadfast_collections as steadfast;
 
+#[path = "schema/dictionary.rs"]
+mod dictionary;
 #[path = "schema/evolution.rs"]
 mod evolution;
 #[path = "schema/fields.rs"]

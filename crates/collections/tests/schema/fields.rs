@@ -178,6 +178,14 @@ fn depth_is_bounded_in_both_directions() {
     let error = encode_value(&tree(RECORD_DEPTH / 2 + 1), LATEST).unwrap_err();
     assert!(matches!(error.kind(), Kind::TooDeep { .. }), "{error}");
 
+    let one_too_many = [
+        vec![1, 1],
+        [0xa1, 0x00, 0x81].repeat(RECORD_DEPTH / 2),
+        vec![0xa1, 0x00, 0x80],
+    ];
+    let error = decode_value::<Tree>(&one_too_many.concat()).unwrap_err();
+    assert!(matches!(error.kind(), Kind::TooDeep { .. }), "{error}");
+
     let mut hostile = vec![1, 1];
     hostile.extend([0xa1, 0x00, 0x81].repeat(100_000));
     hostile.extend([0xa1, 0x00, 0x80]);
