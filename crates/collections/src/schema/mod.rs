@@ -4,6 +4,46 @@
 //! envelope. A key is a [`Key`]: bytes that sort as the key itself sorts. Code of
 //! an older version carries fields that it does not know through a change of the
 //! record, byte for byte.
+//!
+//! ```
+//! use steadfast_collections::schema::{Record, Unknown, decode_value, encode_value};
+//!
+//! mod old {
+//!     # use steadfast_collections::schema::{Record, Unknown};
+//!     #[derive(Record, Clone)]
+//!     # #[record(crate = "steadfast_collections")]
+//!     pub struct House {
+//!         #[n(0)]
+//!         pub name: String,
+//!         /// Where fields of newer code are kept.
+//!         pub unknown: Unknown,
+//!     }
+//! }
+//!
+//! #[derive(Record)]
+//! # #[record(crate = "steadfast_collections")]
+//! struct House {
+//!     #[n(0)]
+//!     name: String,
+//!     /// Written from write version 2 on; older values do not have it.
+//!     #[n(1)]
+//!     #[record(since = 2)]
+//!     warmth: Option<f64>,
+//!     unknown: Unknown,
+//! }
+//!
+//! let new = House { name: "seven".into(), warmth: Some(21.5), unknown: Unknown::NONE };
+//! let stored = encode_value(&new, 2)?;
+//!
+//! // Older code reads, changes and writes the value.
+//! let read: old::House = decode_value(&stored)?;
+//! let changed = old::House { name: "eight".into(), ..read.evolve() };
+//! let stored = encode_value(&changed, 1)?;
+//!
+//! let again: House = decode_value(&stored)?;
+//! assert_eq!((again.name.as_str(), again.warmth), ("eight", Some(21.5)));
+//! # Ok::<(), steadfast_collections::schema::Error>(())
+//! ```
 
 mod calendar;
 pub mod cbor;
