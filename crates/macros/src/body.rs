@@ -32,12 +32,12 @@ impl Checked {
                 let variable = &slot.variable;
                 quote!(#variable)
             }
-            None => quote!(&private::Unknown::NONE),
+            None => quote!(&__steadfast::Unknown::NONE),
         };
         let writes = self.known.iter().zip(&present).map(|(field, present)| {
             let (number, variable, ty) = (u64::from(field.number), &field.variable, &field.ty);
             let write =
-                quote_spanned!(field.span=> <#ty as private::Record>::encode(#variable, to));
+                quote_spanned!(field.span=> <#ty as __steadfast::Record>::encode(#variable, to));
             quote! {
                 if #present {
                     weaver.before(#number, to);
@@ -49,7 +49,7 @@ impl Checked {
         quote! {
             #(let #present: bool = #checks;)*
             to.record(0 #(+ #present as usize)*, #slot);
-            let mut weaver = private::weave(#slot);
+            let mut weaver = __steadfast::weave(#slot);
             #(#writes)*
             weaver.rest(to);
         }
@@ -60,7 +60,8 @@ impl Checked {
         let variable = &field.variable;
         let present = format_ident!("has_{variable}");
         let ty = &field.ty;
-        let there = quote_spanned!(field.span=> !<#ty as private::Record>::is_absent(#variable));
+        let there =
+            quote_spanned!(field.span=> !<#ty as __steadfast::Record>::is_absent(#variable));
         let check = match (field.since, &self.slot) {
             (Some(since), Some(slot)) => {
                 let slot = &slot.variable;
@@ -81,10 +82,10 @@ impl Checked {
             let (number, variable) = (u64::from(field.number), &field.variable);
             let (ty, path) = (&field.ty, format!("{owner}.{}", field.name()));
             let saw = field.since.map(|since| quote!(gather.saw(#since);));
-            let read = quote_spanned!(field.span=> <#ty as private::Record>::decode(from));
+            let read = quote_spanned!(field.span=> <#ty as __steadfast::Record>::decode(from));
             quote! {
                 #number => {
-                    #variable = ::core::option::Option::Some(private::within(#read, #path)?);
+                    #variable = ::core::option::Option::Some(__steadfast::within(#read, #path)?);
                     #saw
                 }
             }
@@ -92,12 +93,12 @@ impl Checked {
         let unknown = if self.slot.is_some() {
             quote!(from.keep(number, start, &mut gather)?)
         } else {
-            quote!(return ::core::result::Result::Err(private::closed(#owner, number)))
+            quote!(return ::core::result::Result::Err(__steadfast::closed(#owner, number)))
         };
         let gather = self
             .slot
             .as_ref()
-            .map(|_| quote!(let mut gather = private::Gather::default();));
+            .map(|_| quote!(let mut gather = __steadfast::Gather::default();));
         let read = quote! {
             #(#declarations)*
             #gather
@@ -134,7 +135,7 @@ impl Checked {
         let fields = self.known.iter().map(|field| {
             let (ty, new) = (&field.ty, &field.variable);
             let old = format_ident!("old_{new}");
-            quote_spanned!(field.span=> <#ty as private::Record>::inherit(#new, #old);)
+            quote_spanned!(field.span=> <#ty as __steadfast::Record>::inherit(#new, #old);)
         });
         let slot = self.slot.iter().map(|slot| {
             let (ty, new) = (&slot.ty, &slot.variable);
@@ -157,8 +158,8 @@ impl Field {
         let (ty, name) = (&self.ty, self.name());
         match &self.fallback {
             Fallback::OfType => {
-                let missing = quote_spanned!(self.span=> <#ty as private::Record>::missing());
-                quote!(private::or_missing(#missing, #owner, #name)?)
+                let missing = quote_spanned!(self.span=> <#ty as __steadfast::Record>::missing());
+                quote!(__steadfast::or_missing(#missing, #owner, #name)?)
             }
             Fallback::Default => {
                 quote_spanned!(self.span=> <#ty as ::core::default::Default>::default())

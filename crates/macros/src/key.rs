@@ -43,29 +43,29 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         &quote! {
             #[automatically_derived]
             #record {
-                fn __seal() -> private::Seal {
-                    private::Seal::by_derive()
+                fn __seal() -> __steadfast::Seal {
+                    __steadfast::Seal::by_derive()
                 }
 
                 #type_name
 
-                fn encode(&self, to: &mut private::Writer) {
-                    private::encode_key_in_value(self, to);
+                fn encode(&self, to: &mut __steadfast::Writer) {
+                    __steadfast::encode_key_in_value(self, to);
                 }
 
-                fn decode(from: &mut private::Reader<'_>) -> private::Result<Self> {
-                    private::decode_key_in_value(from)
+                fn decode(from: &mut __steadfast::Reader<'_>) -> __steadfast::Result<Self> {
+                    __steadfast::decode_key_in_value(from)
                 }
             }
 
             #[automatically_derived]
             #key {
-                fn write(&self, to: &mut private::KeyWriter) {
-                    to.row(|to| private::Key::write_row(self, to));
+                fn write(&self, to: &mut __steadfast::KeyWriter) {
+                    to.row(|to| __steadfast::Key::write_row(self, to));
                 }
 
-                fn read(from: &mut private::KeyReader<'_>) -> private::Result<Self> {
-                    from.row(<Self as private::Key>::read_row)
+                fn read(from: &mut __steadfast::KeyReader<'_>) -> __steadfast::Result<Self> {
+                    from.row(<Self as __steadfast::Key>::read_row)
                 }
 
                 #row
@@ -102,7 +102,7 @@ fn row(input: &DeriveInput, checked: &Checked) -> TokenStream {
     let pattern = checked.pattern("");
     let writes = checked.known.iter().map(|field| {
         let (ty, variable) = (&field.ty, &field.variable);
-        quote_spanned!(field.span=> <#ty as private::Key>::write(#variable, to);)
+        quote_spanned!(field.span=> <#ty as __steadfast::Key>::write(#variable, to);)
     });
     let write_slot = checked.slot.iter().map(|slot| {
         let variable = &slot.variable;
@@ -110,23 +110,23 @@ fn row(input: &DeriveInput, checked: &Checked) -> TokenStream {
     });
     let reads = checked.known.iter().map(|field| {
         let (ty, variable, name) = (&field.ty, &field.variable, field.name());
-        quote_spanned!(field.span=> let #variable = <#ty as private::Key>::read_field(from, #name)?;)
+        quote_spanned!(field.span=> let #variable = <#ty as __steadfast::Key>::read_field(from, #name)?;)
     });
     let read_slot = match &checked.slot {
         Some(slot) => {
             let variable = &slot.variable;
             quote!(let #variable = from.unknown()?;)
         }
-        None => quote!(private::end_closed_key(from, #owner)?;),
+        None => quote!(__steadfast::end_closed_key(from, #owner)?;),
     };
     quote! {
-        fn write_row(&self, to: &mut private::KeyWriter) {
+        fn write_row(&self, to: &mut __steadfast::KeyWriter) {
             let Self #pattern = self;
             #(#writes)*
             #(#write_slot)*
         }
 
-        fn read_row(from: &mut private::KeyReader<'_>) -> private::Result<Self> {
+        fn read_row(from: &mut __steadfast::KeyReader<'_>) -> __steadfast::Result<Self> {
             #(#reads)*
             #read_slot
             ::core::result::Result::Ok(Self #pattern)
@@ -142,21 +142,21 @@ fn transparent(input: &DeriveInput, attributes: &OfType, fields: &Fields) -> Res
     let key = quote_spanned! {at(ty)=>
         #[automatically_derived]
         #key {
-            fn write(&self, to: &mut private::KeyWriter) {
-                <#ty as private::Key>::write(&self.#member, to);
+            fn write(&self, to: &mut __steadfast::KeyWriter) {
+                <#ty as __steadfast::Key>::write(&self.#member, to);
             }
 
-            fn read(from: &mut private::KeyReader<'_>) -> private::Result<Self> {
-                let value = <#ty as private::Key>::read(from)?;
+            fn read(from: &mut __steadfast::KeyReader<'_>) -> __steadfast::Result<Self> {
+                let value = <#ty as __steadfast::Key>::read(from)?;
                 ::core::result::Result::Ok(Self { #member: value })
             }
 
-            fn write_row(&self, to: &mut private::KeyWriter) {
-                <#ty as private::Key>::write_row(&self.#member, to);
+            fn write_row(&self, to: &mut __steadfast::KeyWriter) {
+                <#ty as __steadfast::Key>::write_row(&self.#member, to);
             }
 
-            fn read_row(from: &mut private::KeyReader<'_>) -> private::Result<Self> {
-                let value = <#ty as private::Key>::read_row(from)?;
+            fn read_row(from: &mut __steadfast::KeyReader<'_>) -> __steadfast::Result<Self> {
+                let value = <#ty as __steadfast::Key>::read_row(from)?;
                 ::core::result::Result::Ok(Self { #member: value })
             }
         }

@@ -36,8 +36,8 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         &quote! {
             #[automatically_derived]
             #head {
-                fn __seal() -> private::Seal {
-                    private::Seal::by_derive()
+                fn __seal() -> __steadfast::Seal {
+                    __steadfast::Seal::by_derive()
                 }
 
                 #body
@@ -51,7 +51,7 @@ pub(crate) fn in_scope(attributes: &OfType, code: &TokenStream) -> TokenStream {
     let root = &attributes.root;
     quote! {
         const _: () = {
-            use #root::__private as private;
+            use #root::__private as __steadfast;
             #code
         };
     }
@@ -66,10 +66,10 @@ pub(crate) fn implementation(input: &DeriveInput, of: &TokenStream) -> Result<To
     let name = &input.ident;
     let mut generics: Generics = input.generics.clone();
     for parameter in generics.type_params_mut() {
-        parameter.bounds.push(syn::parse_quote!(private::#of));
+        parameter.bounds.push(syn::parse_quote!(__steadfast::#of));
     }
     let (parameters, arguments, clause) = generics.split_for_impl();
-    Ok(quote!(impl #parameters private::#of for #name #arguments #clause))
+    Ok(quote!(impl #parameters __steadfast::#of for #name #arguments #clause))
 }
 
 /// The name of the type in the metadata, with those of its parameters.
@@ -83,7 +83,7 @@ pub(crate) fn type_name(input: &DeriveInput, attributes: &OfType) -> TokenStream
         quote!(::std::string::String::from(#name))
     } else {
         quote! {{
-            let parameters = [#(<#parameters as private::Record>::type_name()),*];
+            let parameters = [#(<#parameters as __steadfast::Record>::type_name()),*];
             ::std::format!("{}<{}>", #name, parameters.join(", "))
         }}
     };
@@ -111,7 +111,7 @@ fn of_struct(input: &DeriveInput, attributes: &OfType, fields: &Fields) -> Resul
 
         #type_name
 
-        fn encode(&self, to: &mut private::Writer) {
+        fn encode(&self, to: &mut __steadfast::Writer) {
             if !to.enter() {
                 return;
             }
@@ -120,7 +120,7 @@ fn of_struct(input: &DeriveInput, attributes: &OfType, fields: &Fields) -> Resul
             to.leave();
         }
 
-        fn decode(from: &mut private::Reader<'_>) -> private::Result<Self> {
+        fn decode(from: &mut __steadfast::Reader<'_>) -> __steadfast::Result<Self> {
             from.nested(|from| {
                 #read
                 ::core::result::Result::Ok(Self #build)
@@ -139,33 +139,33 @@ fn of_struct(input: &DeriveInput, attributes: &OfType, fields: &Fields) -> Resul
 fn transparent(input: &DeriveInput, fields: &Fields) -> Result<TokenStream> {
     let (member, ty) = only_field(input, fields)?;
     Ok(quote_spanned! {at(ty)=>
-        const VERSION: u32 = <#ty as private::Record>::VERSION;
-        const NULLABLE: bool = <#ty as private::Record>::NULLABLE;
+        const VERSION: u32 = <#ty as __steadfast::Record>::VERSION;
+        const NULLABLE: bool = <#ty as __steadfast::Record>::NULLABLE;
 
         fn type_name() -> ::std::string::String {
-            <#ty as private::Record>::type_name()
+            <#ty as __steadfast::Record>::type_name()
         }
 
-        fn encode(&self, to: &mut private::Writer) {
-            <#ty as private::Record>::encode(&self.#member, to);
+        fn encode(&self, to: &mut __steadfast::Writer) {
+            <#ty as __steadfast::Record>::encode(&self.#member, to);
         }
 
-        fn decode(from: &mut private::Reader<'_>) -> private::Result<Self> {
-            let value = <#ty as private::Record>::decode(from)?;
+        fn decode(from: &mut __steadfast::Reader<'_>) -> __steadfast::Result<Self> {
+            let value = <#ty as __steadfast::Record>::decode(from)?;
             ::core::result::Result::Ok(Self { #member: value })
         }
 
         fn is_absent(&self) -> bool {
-            <#ty as private::Record>::is_absent(&self.#member)
+            <#ty as __steadfast::Record>::is_absent(&self.#member)
         }
 
         fn missing() -> ::core::option::Option<Self> {
-            let value = <#ty as private::Record>::missing()?;
+            let value = <#ty as __steadfast::Record>::missing()?;
             ::core::option::Option::Some(Self { #member: value })
         }
 
         fn inherit(&mut self, old: &Self) {
-            <#ty as private::Record>::inherit(&mut self.#member, &old.#member);
+            <#ty as __steadfast::Record>::inherit(&mut self.#member, &old.#member);
         }
     })
 }
@@ -239,7 +239,7 @@ fn enum_body(
     let keep = other.map(|other| quote!(Self::#other(variant) => to.variant(variant),));
     let unknown = match other {
         Some(other) => quote!(from.variant(number, start).map(Self::#other)),
-        None => quote!(::core::result::Result::Err(private::closed_variant(#name, number))),
+        None => quote!(::core::result::Result::Err(__steadfast::closed_variant(#name, number))),
     };
     let start = other.map(|_| quote!(let start = from.position();));
     quote! {
@@ -247,7 +247,7 @@ fn enum_body(
 
         #type_name
 
-        fn encode(&self, to: &mut private::Writer) {
+        fn encode(&self, to: &mut __steadfast::Writer) {
             if !to.enter() {
                 return;
             }
@@ -258,7 +258,7 @@ fn enum_body(
             to.leave();
         }
 
-        fn decode(from: &mut private::Reader<'_>) -> private::Result<Self> {
+        fn decode(from: &mut __steadfast::Reader<'_>) -> __steadfast::Result<Self> {
             from.nested(|from| {
                 #start
                 match from.variant_number()? {
@@ -355,9 +355,9 @@ fn unit(ident: &Ident, number: u32) -> Arm {
 
 fn content(input: &DeriveInput, ident: &Ident, number: u32, ty: &syn::Type) -> Arm {
     let (wide, path) = (u64::from(number), format!("{}.{ident}", input.ident));
-    let write = quote_spanned!(at(ty)=> <#ty as private::Record>::encode(value, to););
-    let read = quote_spanned!(at(ty)=> <#ty as private::Record>::decode(from));
-    let inherit = quote_spanned!(at(ty)=> <#ty as private::Record>::inherit(new, old));
+    let write = quote_spanned!(at(ty)=> <#ty as __steadfast::Record>::encode(value, to););
+    let read = quote_spanned!(at(ty)=> <#ty as __steadfast::Record>::decode(from));
+    let inherit = quote_spanned!(at(ty)=> <#ty as __steadfast::Record>::inherit(new, old));
     Arm {
         encode: quote! {
             Self::#ident(value) => {
@@ -366,7 +366,7 @@ fn content(input: &DeriveInput, ident: &Ident, number: u32, ty: &syn::Type) -> A
                 #write
             }
         },
-        decode: quote!((#wide, true) => private::within(#read, #path).map(Self::#ident),),
+        decode: quote!((#wide, true) => __steadfast::within(#read, #path).map(Self::#ident),),
         inherit: quote! {
             (Self::#ident(new), Self::#ident(old)) => #inherit,
         },

@@ -227,3 +227,102 @@ fn an_error_says_where() {
     let error = decode_value::<Pair<u8, bool>>(&stored).unwrap_err();
     assert!(error.to_string().contains("`Pair.right`"), "{error}");
 }
+
+/// Names that generated code uses too.
+mod hygiene {
+    use steadfast::schema::{Key, Record, Unknown as Rest, UnknownVariant};
+
+    #[derive(Debug, PartialEq)]
+    pub(super) struct Option;
+    #[derive(Debug, PartialEq)]
+    pub(super) struct Result;
+    #[derive(Debug, PartialEq)]
+    pub(super) struct Some;
+
+    pub(super) mod private {
+        use super::*;
+
+        #[derive(Record, Debug, PartialEq, Clone)]
+        pub(in super::super) struct Writer<T> {
+            #[n(0)]
+            pub(in super::super) from: T,
+            #[record(unknown)]
+            pub(in super::super) to: Rest,
+        }
+    }
+
+    pub(super) fn number() -> u64 {
+        7
+    }
+
+    #[derive(Record, Debug, PartialEq)]
+    pub(super) struct Reader {
+        #[n(0)]
+        pub(super) last: private::Writer<u8>,
+        #[n(1)]
+        #[record(default = number())]
+        pub(super) number: u64,
+        #[n(2)]
+        pub(super) start: ::std::option::Option<u8>,
+        #[record(unknown)]
+        pub(super) gather: Rest,
+    }
+
+    #[derive(Record, Debug, PartialEq)]
+    pub(super) enum Kind {
+        #[n(0)]
+        Ok {
+            #[n(0)]
+            weaver: u8,
+            #[record(unknown)]
+            slot: Rest,
+        },
+        #[n(1)]
+        Err(u8),
+        #[record(other)]
+        None(UnknownVariant),
+    }
+
+    #[derive(Key, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub(super) struct Row(#[n(0)] pub(super) u8, #[record(unknown)] pub(super) Rest);
+}
+
+#[test]
+fn generated_code_does_not_trip_over_the_names_of_its_user() {
+    let reader = hygiene::Reader {
+        last: hygiene::private::Writer {
+            from: 1,
+            to: Unknown::NONE,
+        },
+        number: 2,
+        start: None,
+        gather: Unknown::NONE,
+    };
+    let stored = encode_value(&reader, LATEST).unwrap();
+    assert_eq!(decode_value::<hygiene::Reader>(&stored).unwrap(), reader);
+    // Without the field, its default is called by its name in the user's code.
+    let shorter = [1, 1, 0xa1, 0, 0xa1, 0, 1];
+    let again: hygiene::Reader = decode_value(&shorter).unwrap();
+    assert_eq!(again.number, 7);
+
+    for kind in [
+        hygiene::Kind::Err(3),
+        hygiene::Kind::Ok {
+            weaver: 1,
+            slot: Unknown::NONE,
+        },
+    ] {
+        let stored = encode_value(&kind, LATEST).unwrap();
+        assert_eq!(decode_value::<hygiene::Kind>(&stored).unwrap(), kind);
+    }
+    let row = hygiene::Row(9, Unknown::NONE);
+    let bytes = steadfast::schema::encode_key(&row).unwrap();
+    assert_eq!(
+        steadfast::schema::decode_key::<hygiene::Row>(&bytes).unwrap(),
+        row
+    );
+    assert_eq!(
+        (hygiene::Option, hygiene::Result, hygiene::Some),
+        (hygiene::Option, hygiene::Result, hygiene::Some)
+    );
+}
