@@ -29,6 +29,7 @@ pub(crate) const GROUPS: &[Group] = &[
     row("deny", "licences, banned crates, sources", deny::check),
     row("unit", "unit tests of every crate", unit),
     row("storage", "conformance, recovery, crash and error tests of the engines", storage),
+    row("collections", "conformance, models, crash and history tests of the collections", collections),
     row("harness", "tests of the test harness", harness),
     row("docs", "examples in the documentation, and its links", docs),
     row("server", "tests of the binary", server),
@@ -53,6 +54,11 @@ fn unit(workspace: &Workspace) -> Result<()> {
 fn storage(workspace: &Workspace) -> Result<()> {
     fuse::ready()?;
     integration(workspace, "steadfast-storage")
+}
+
+fn collections(workspace: &Workspace) -> Result<()> {
+    fuse::ready()?;
+    integration(workspace, "steadfast-collections")
 }
 
 fn harness(workspace: &Workspace) -> Result<()> {

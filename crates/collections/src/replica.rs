@@ -4,6 +4,7 @@
 //! Elsewhere it is a secondary: it reads flushed state and writes nothing. A
 //! transaction can be begun on any replica, and this never fails.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,6 +60,9 @@ pub enum Role {
     Primary,
 }
 
+/// What [`Replica::run`] does in a transaction.
+pub type Work<'t, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 't>>;
+
 /// One partition's collections. Clones are the same replica.
 #[derive(Clone)]
 pub struct Replica {
@@ -100,6 +104,16 @@ impl Replica {
         self.home.partition()
     }
 
+    /// Whether its state is lost with the process.
+    pub fn is_volatile(&self) -> bool {
+        self.home.is_volatile
+    }
+
+    /// The ledger underneath, on a primary.
+    pub fn ledger(&self) -> Result<&Ledger> {
+        self.home.source.ledger()
+    }
+
     /// What this replica is now.
     pub fn role(&self) -> Role {
         match (self.home.check_open(), self.home.may_write()) {
@@ -128,12 +142,16 @@ impl Replica {
     /// Runs `work` in a transaction and commits it; tries again, in a new one and
     /// after a pause, when another try can help.
     ///
-    /// A transaction that `work` has rolled back is not committed.
-    pub async fn run<T>(&self, mut work: impl AsyncFnMut(&mut Tx<'_>) -> Result<T>) -> Result<T> {
+    /// A transaction that `work` has rolled back is not committed. The future is
+    /// boxed so that `run` can be spawned: `|tx| Box::pin(async move { .. })`.
+    pub async fn run<T, F>(&self, mut work: F) -> Result<T>
+    where
+        F: for<'t> FnMut(&'t mut Tx<'static>) -> Work<'t, T>,
+    {
         let mut pause = limits::RUN_FIRST_PAUSE;
         let mut attempt = 1;
         loop {
-            let mut tx = self.begin();
+            let mut tx = Tx::begin(&self.home);
             let error = match work(&mut tx).await {
                 Ok(answer) if tx.is_closed() => return Ok(answer),
                 Ok(answer) => match tx.commit().await {

@@ -6,8 +6,12 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod dictionary;
+mod errors;
 mod locks;
+mod log;
+mod notices;
 mod queues;
+mod services;
 mod site;
 mod state;
 mod transaction;
