@@ -186,13 +186,13 @@ pub(crate) fn decode(bytes: Bytes) -> Result<(Table, Description), Malformed> {
     let shape = Shape::from_byte(reader.byte()?)?;
     let what = Description {
         shape,
-        key_type: text(reader.bytes()?)?,
-        value_type: text(reader.bytes()?)?,
+        key_type: text(&reader.bytes()?)?,
+        value_type: text(&reader.bytes()?)?,
         codec: reader.varint_u32()?,
     };
     Ok((table, what))
 }
 
-fn text(bytes: Bytes) -> Result<String, Malformed> {
+fn text(bytes: &Bytes) -> Result<String, Malformed> {
     String::from_utf8(bytes.to_vec()).map_err(|_| Malformed)
 }

@@ -1,6 +1,6 @@
-//! The concurrent queue: many at once, order as good as it gets.
+//! The concurrent queue: nobody waits for anybody.
 //!
-//! Nobody waits for anybody: an item is taken by one transaction, and if that
+//! Order is as good as it gets. An item is taken by one transaction, and if that
 //! aborts it is back at once, at the head. What a transaction enqueues can be
 //! taken only after its commit, by itself too. There is no peek, no enumeration
 //! and no volatile form.

@@ -1,4 +1,4 @@
-//! The log: events with dense numbers, appended in transactions.
+//! The log: numbered events, appended in transactions.
 //!
 //! It is one event stream of the ledger. Appending locks no key, so any number of
 //! transactions append at once; the commit decides their order and numbers. What

@@ -105,8 +105,6 @@ impl Registry {
         for collection in removed {
             let key = key(&collection.scope, &collection.name);
             writes.delete(tables::REGISTRY, &key);
-            let count = collection.table.0.to_be_bytes();
-            writes.delete(tables::COUNTS, &count);
         }
         for collection in created {
             let key = key(&collection.scope, &collection.name);
@@ -133,6 +131,11 @@ pub(crate) fn write_count(writes: &mut Writes, table: Table, count: i64) {
     let mut out = Vec::new();
     put_varint(&mut out, u64::try_from(count).unwrap_or(0));
     writes.put(tables::COUNTS, &table.0.to_be_bytes(), &out);
+}
+
+/// Forgets how many rows a collection has: it has none.
+pub(crate) fn forget_count(writes: &mut Writes, table: Table) {
+    writes.delete(tables::COUNTS, &table.0.to_be_bytes());
 }
 
 /// The stored form of a name: a bare word becomes a URN.

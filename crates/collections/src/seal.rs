@@ -129,6 +129,7 @@ impl Sealed {
         let ledger = home.source.ledger()?;
         for collection in self.set.removed.iter().chain(&self.set.cleared) {
             writes.clear(collection.table);
+            registry::forget_count(&mut writes, collection.table);
             if collection.what.shape == Shape::Log {
                 forget_log(ledger, collection, &mut writes)?;
             }

@@ -1,6 +1,6 @@
-//! Where rows come from: the owner's ledger, or tables that others fill.
+//! Where rows come from: a ledger, or tables.
 //!
-//! The owner reads what is durable. Whoever does not own the partition reads what
+//! The owner reads its ledger: what is durable. Whoever does not own the partition reads what
 //! is flushed. Flushes move whole transactions, all at once, and each changes the
 //! stamp, so a reader that finds the same stamp before and after has seen one
 //! state. If a flush came between, the read answers `NotReadable`: try again.

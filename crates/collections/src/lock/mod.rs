@@ -6,9 +6,8 @@ pub mod name;
 pub mod owner;
 pub mod resident;
 pub mod table;
-pub mod waiting;
 pub mod word;
 
 pub use latch::{Latch, Parking};
 pub use mode::Mode;
-pub use table::{Attempt, Table, Wait};
+pub use table::{Attempt, Table, Wait, Waiting};

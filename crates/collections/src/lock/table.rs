@@ -7,17 +7,20 @@
 //! Nobody waits here: [`Table::acquire`] answers at once, with the lock or with a
 //! [`Waiting`] to be awaited. Latches are taken in the order shard, owner.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use steadfast_core::clock::{Clock, Timestamp};
+use tokio::sync::oneshot;
 
 use crate::lock::latch::{Guarded, Latch};
 use crate::lock::mode::Mode;
 use crate::lock::name::{Kept, Name, describe};
 use crate::lock::owner::{Owner, Phase};
 use crate::lock::resident::{Cached, Resident, Shard};
-use crate::lock::waiting::Waiting;
 use crate::lock::word::Answer;
 
 /// Shards of a table: enough that two tasks rarely meet.
@@ -99,11 +102,15 @@ impl<L: Latch> Table<L> {
                 }
                 Answer::Busy if !wait => Attempt::Refused(self.blocker_of(row, owner)),
                 Answer::Busy => {
-                    let (wake, woken) = tokio::sync::oneshot::channel();
+                    let (wake, woken) = oneshot::channel();
                     let ticket = row.lock.wait(owner, mode, now_us, wake);
-                    let kept = row.name.clone();
-                    let table = Arc::clone(self);
-                    return Attempt::Busy(Waiting::new(table, kept, ticket, woken));
+                    return Attempt::Busy(Waiting {
+                        table: Arc::clone(self),
+                        name: row.name.clone(),
+                        ticket,
+                        woken,
+                        is_done: false,
+                    });
                 }
             };
             self.serve(shard, name);
@@ -218,7 +225,7 @@ impl<L: Latch> Table<L> {
             false => owner.is_active(),
         };
         // Whoever stopped waiting in this instant keeps the lock: see `Waiting`.
-        let wake = |wake: tokio::sync::oneshot::Sender<()>| {
+        let wake = |wake: oneshot::Sender<()>| {
             let _ = wake.send(());
         };
         row.lock.serve(self.now_us(), admit, wake);
@@ -246,6 +253,48 @@ impl<L: Latch> Table<L> {
     fn shard(&self, name: Name<'_>) -> &L::Of<Shard<L>> {
         // The upper bits: the lower ones choose the place inside the shard.
         &self.shards[(name.hash >> 48) as usize % SHARDS]
+    }
+}
+
+/// A place in the queue of a lock: true once it is granted, false if the
+/// transaction has ended.
+///
+/// Dropping it leaves the queue; if the lock was granted in the same instant, it
+/// stays with the transaction.
+pub struct Waiting<L: Latch> {
+    table: Arc<Table<L>>,
+    name: Kept,
+    ticket: u64,
+    woken: oneshot::Receiver<()>,
+    is_done: bool,
+}
+
+impl<L: Latch> Waiting<L> {
+    /// Stops waiting; true if the lock was granted after all.
+    pub fn give_up(mut self) -> bool {
+        self.is_done = true;
+        let was_waiting = self.table.cancel(&self.name, self.ticket);
+        !was_waiting && self.woken.try_recv().is_ok()
+    }
+}
+
+impl<L: Latch> Future for Waiting<L> {
+    type Output = bool;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<bool> {
+        let woken = Pin::new(&mut self.woken).poll(context);
+        woken.map(|answer| {
+            self.is_done = true;
+            answer.is_ok()
+        })
+    }
+}
+
+impl<L: Latch> Drop for Waiting<L> {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.table.cancel(&self.name, self.ticket);
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Damaged folders, failing disks and a bounded log: C55, C56, C58 and C59.
+//! Damage and bounds: C55, C56, C58 and C59.
 
 use std::fs;
 use std::path::{Path, PathBuf};

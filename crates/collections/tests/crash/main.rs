@@ -1,4 +1,4 @@
-//! Collections in a folder: kills, damage, and full use of two cores.
+//! Collections in a folder: kills and damage.
 //!
 //! `STEADFAST_ROUNDS` says how often the crash test kills, `STEADFAST_SEED` where
 //! it starts.
@@ -6,6 +6,8 @@
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 mod bank;
+mod checker;
 mod damage;
 mod folder;
+mod history;
 mod kill;
