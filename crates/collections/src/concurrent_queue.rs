@@ -67,6 +67,7 @@ impl<V: Record> ConcurrentQueue<V> {
 
     /// How many items can be taken now.
     pub async fn len(&self) -> Result<u64> {
+        self.part.check_live()?;
         self.load().await?;
         Ok(self.part.collection.items.len())
     }

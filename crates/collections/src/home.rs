@@ -30,6 +30,8 @@ pub(crate) struct Home {
     /// Write status, revoked before anything else on the way down.
     may_write: AtomicBool,
     is_closed: AtomicBool,
+    /// The ledger has failed for good: what memory holds may be old.
+    is_lost: AtomicBool,
 }
 
 impl Home {
@@ -55,6 +57,7 @@ impl Home {
             transaction_feed: Channel::default(),
             next_transaction: AtomicU64::new(1),
             is_closed: AtomicBool::new(false),
+            is_lost: AtomicBool::new(false),
         }
     }
 
@@ -82,6 +85,27 @@ impl Home {
     pub(crate) fn check_open(&self) -> Result<()> {
         match self.is_closed.load(Ordering::Acquire) {
             true => Err(Error::new(Kind::Closed)),
+            false => Ok(()),
+        }
+    }
+
+    /// Notes a failed commit: if the partition has another owner, or nobody can tell
+    /// what was written, nothing in memory can be trusted any more.
+    pub(crate) fn note_failure(&self, error: &Error) {
+        let is_lost = matches!(
+            error.kind(),
+            Kind::NotPrimary { .. } | Kind::OutcomeUnknown { .. } | Kind::Closed
+        );
+        if is_lost {
+            self.is_lost.store(true, Ordering::Release);
+            self.revoke();
+        }
+    }
+
+    /// Refuses to answer from memory once the ledger has failed.
+    pub(crate) fn check_owned(&self) -> Result<()> {
+        match self.is_lost.load(Ordering::Acquire) {
+            true => Err(self.not_primary()),
             false => Ok(()),
         }
     }

@@ -87,6 +87,7 @@ impl<V: Record> Log<V> {
     /// Events from number `from` on, `max` at most; empty at the end. What was
     /// trimmed is skipped.
     pub async fn read(&self, from: u64, max: usize) -> Result<Vec<Event<V>>> {
+        self.part.check_live()?;
         let first = match &self.part.home.source {
             Source::Primary(_) => self.head()?.first.0,
             Source::Secondary(..) => 0,
@@ -108,6 +109,7 @@ impl<V: Record> Log<V> {
 
     /// Where the log begins and ends, as far as it is durable.
     pub fn bounds(&self) -> Result<Bounds> {
+        self.part.check_live()?;
         let head = self.head()?;
         Ok(Bounds {
             first: head.first.0,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::collection::{Collection, Description};
+use crate::collection::{Collection, Description, Life};
 use crate::error::{Error, Kind, Result};
 use crate::home::Home;
 use crate::transaction::Tx;
@@ -45,5 +45,17 @@ impl Part {
             transaction: tx.id(),
             collection: self.collection.name.clone(),
         }))
+    }
+
+    /// Refuses a read outside of transactions of what is not committed.
+    pub(crate) fn check_live(&self) -> Result<()> {
+        self.home.check_open()?;
+        self.home.check_owned()?;
+        let collection = self.collection.name.clone();
+        match self.collection.life() {
+            Life::Live => Ok(()),
+            Life::Creating(_) => Err(Error::new(Kind::NotVisible { collection })),
+            Life::Removed => Err(Error::new(Kind::NotFound { collection })),
+        }
     }
 }

@@ -115,9 +115,11 @@ impl Sealed {
                 Ok(lsn)
             }
             Err(error) => {
-                let id = self.owner.id;
+                let error = Error::storage(error, self.owner.id);
+                // Before anybody gets the locks and reads what is there.
+                self.home.note_failure(&error);
                 self.take_back();
-                Err(Error::storage(error, id))
+                Err(error)
             }
         }
     }

@@ -107,6 +107,7 @@ impl Tx<'_> {
     /// Refuses an operation on a transaction that has ended or is too old.
     pub(crate) fn check(&self) -> Result<()> {
         self.home.check_open()?;
+        self.home.check_owned()?;
         match self.owner.phase() {
             Phase::Active if !self.is_too_old() => Ok(()),
             Phase::Active => {

@@ -73,8 +73,13 @@ async fn a_stale_owner_answers_not_primary() {
     let ledger = rival.acquire(PARTITION).await.unwrap();
     let mut tx = site.replica.begin();
     words.set(&mut tx, key("k"), 2).await.unwrap();
+    let mut reader = site.replica.begin();
     assert_eq!(code(tx.commit().await), "STF-3002");
     assert_eq!(site.replica.locks(), 0);
+    // What it has in memory may be old: it does not answer from there.
+    assert_eq!(code(words.get(&mut reader, &key("k")).await), "STF-3002");
+    let mut later = site.replica.begin();
+    assert_eq!(code(words.get(&mut later, &key("k")).await), "STF-3002");
     let replica = Replica::primary(ledger, options_with(&site.clock)).await;
     let replica = replica.unwrap();
     let words: Words = replica.state().get_or_add("words").await.unwrap();

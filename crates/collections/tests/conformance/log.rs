@@ -80,6 +80,7 @@ async fn a_removed_log_starts_over() {
     let mut tx = site.replica.begin();
     site.state().remove(&mut tx, "log").await.unwrap();
     tx.commit().await.unwrap();
+    assert_eq!(code(log.read(0, 1).await), "STF-3007");
     let log: Log<String> = site.state().get_or_add("log").await.unwrap();
     assert_eq!(log.bounds().unwrap(), Bounds { first: 0, next: 0 });
 }

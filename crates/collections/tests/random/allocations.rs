@@ -20,7 +20,7 @@ fn read(words: &Dictionary<String, u64>, tx: &mut Tx<'_>, keys: &[String]) {
 #[test]
 fn an_uncontended_read_of_a_resident_row_allocates_nothing() {
     block_on(async {
-        let site = Site::new().await;
+        let site = Site::roomy().await;
         let state = site.replica.state();
         let words: Dictionary<String, u64> = state.get_or_add("words").await.unwrap();
         let keys: Vec<String> = (0..KEYS).map(|n| format!("key {n}")).collect();

@@ -19,7 +19,17 @@ impl Site {
         Self::on(Arc::new(Memory::new())).await
     }
 
-    pub(crate) async fn on(engine: Arc<dyn Engine>) -> Self {
+    /// With room for all rows.
+    pub(crate) async fn roomy() -> Self {
+        Self::with(Arc::new(Memory::new()), 64 * 1024 * 1024).await
+    }
+
+    async fn on(engine: Arc<dyn Engine>) -> Self {
+        // Little room, so that rows come and go.
+        Self::with(engine, 64 * 1024).await
+    }
+
+    async fn with(engine: Arc<dyn Engine>, resident_bytes: usize) -> Self {
         let options = StoreOptions::new(Owner {
             node: 1,
             incarnation: u128::from(fastrand::u64(..)),
@@ -27,8 +37,7 @@ impl Site {
         let store = Store::start(Arc::clone(&engine), options);
         let ledger = store.acquire(Partition(1)).await.unwrap();
         let options = Options {
-            // Small, so that rows come and go.
-            resident_bytes: 64 * 1024,
+            resident_bytes,
             ..Options::default()
         };
         let replica = Replica::primary(ledger, options).await.unwrap();
