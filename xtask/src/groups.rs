@@ -30,6 +30,7 @@ pub(crate) const GROUPS: &[Group] = &[
     row("unit", "unit tests of every crate", unit),
     row("storage", "conformance, recovery, crash and error tests of the engines", storage),
     row("ownership", "balancing of a thousand members, its rules and the drain", ownership),
+    row("collections", "conformance, models, crash and history tests of the collections", collections),
     row("harness", "tests of the test harness", harness),
     row("docs", "examples in the documentation, and its links", docs),
     row("server", "tests of the binary", server),
@@ -58,6 +59,9 @@ fn storage(workspace: &Workspace) -> Result<()> {
 
 fn ownership(workspace: &Workspace) -> Result<()> {
     integration(workspace, "steadfast-ownership")
+fn collections(workspace: &Workspace) -> Result<()> {
+    fuse::ready()?;
+    integration(workspace, "steadfast-collections")
 }
 
 fn harness(workspace: &Workspace) -> Result<()> {

@@ -49,6 +49,13 @@ const SOAKS: &[Soak] = &[
         filter: "kill",
         amount: ("STEADFAST_ROUNDS", 2_000),
     },
+    Soak {
+        name: "collections",
+        package: "steadfast-collections",
+        test: "crash",
+        filter: "c54",
+        amount: ("STEADFAST_ROUNDS", 2_000),
+    },
 ];
 
 /// Runs the chosen soak; true unless it fails.

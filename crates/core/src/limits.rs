@@ -8,6 +8,12 @@ use std::time::Duration;
 /// Longest key of a row.
 pub const KEY_BYTES: usize = 4 * 1024;
 
+/// How deeply records, lists and maps in a value may be nested.
+pub const RECORD_DEPTH: usize = 64;
+
+/// Largest stored value, with its envelope.
+pub const VALUE_BYTES: usize = TRANSACTION_BYTES;
+
 /// Largest transaction that a service may commit.
 pub const TRANSACTION_BYTES: usize = 32 * 1024 * 1024;
 
@@ -76,3 +82,28 @@ pub const DRAIN_LIMIT: Duration = Duration::from_secs(30);
 
 /// How many guests a drain moves at a time.
 pub const DRAIN_MOVES: usize = 1024;
+/// Largest transaction over collections.
+pub const PUBLIC_TRANSACTION_BYTES: usize = 1024 * 1024;
+
+/// How long an operation on a collection waits for its locks unless told otherwise.
+pub const LOCK_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// How long a transaction over collections may stay open before it is faulted.
+pub const TRANSACTION_AGE: Duration = Duration::from_secs(30);
+
+/// Memory for the resident rows of one partition's collections.
+pub const RESIDENT_BYTES: usize = 64 * 1024 * 1024;
+
+/// Longest name of a collection or service.
+pub const NAME_BYTES: usize = 1024;
+
+/// Notifications that a subscriber may be behind before it must rebuild.
+pub const NOTICES: usize = 4096;
+
+/// How often `run` tries a transaction, and its first and longest pause.
+pub const RUN_ATTEMPTS: u32 = 12;
+pub const RUN_FIRST_PAUSE: Duration = Duration::from_millis(2);
+pub const RUN_LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Slots that a service may have.
+pub const SERVICE_SLOTS: u32 = 65_536;

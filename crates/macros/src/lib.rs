@@ -1,1 +1,55 @@
 //! The derives of Steadfast.
+//!
+//! `Record` and `Key` for the types that an application stores. Generated code
+//! names one hidden module only, `steadfast::__private`; a crate that does not
+//! depend on the facade says where it is with `#[record(crate = "..")]`. Whatever
+//! cannot be stored safely is a compile error at the place that must change.
+
+use proc_macro::TokenStream;
+
+mod attributes;
+mod body;
+mod fields;
+mod key;
+mod record;
+
+/// Makes a struct or an enum storable.
+///
+/// Every field has a number, `#[n(0)]`, that names it in storage for ever. A struct
+/// has one field of type `Unknown`, where fields of newer code are kept; an enum has
+/// a variant `#[record(other)] Other(UnknownVariant)`. Both can be left out with
+/// `#[record(closed)]`: then anything unknown is an error.
+///
+/// On the type: `#[record(closed)]`, `#[record(transparent)]` for a struct that is
+/// stored as its only field, `#[record(name = "..")]` for the name in the metadata,
+/// `#[record(retired(3, 4))]` for numbers that may not be used again,
+/// `#[record(crate = "..")]` for the path of the facade.
+///
+/// On a field: `#[record(default)]` or `#[record(default = expression)]` for a value
+/// when the field is absent, `#[record(since = 2)]` for the write version from which
+/// the field is written.
+#[proc_macro_derive(Record, attributes(n, record))]
+pub fn derive_record(input: TokenStream) -> TokenStream {
+    expand(input, record::derive)
+}
+
+/// Makes a struct usable as a key.
+///
+/// Fields are numbered from 0 in the order in which they are declared, which is also
+/// the order in which keys are compared: derive `PartialOrd` and `Ord` with it. The
+/// last field has the type `Unknown`, unless the key is `#[record(closed)]` or
+/// `#[record(transparent)]`. A key type may gain fields that are an `Option`.
+#[proc_macro_derive(Key, attributes(n, record))]
+pub fn derive_key(input: TokenStream) -> TokenStream {
+    expand(input, key::derive)
+}
+
+fn expand(
+    input: TokenStream,
+    derive: fn(&syn::DeriveInput) -> syn::Result<proc_macro2::TokenStream>,
+) -> TokenStream {
+    syn::parse(input)
+        .and_then(|input| derive(&input))
+        .unwrap_or_else(|error| error.into_compile_error())
+        .into()
+}

@@ -26,10 +26,16 @@ struct Area {
 }
 
 /// The list of an area is `xtask/conformance/<name>.txt`.
-const AREAS: &[Area] = &[Area {
-    name: "storage",
-    packages: &["steadfast-storage"],
-}];
+const AREAS: &[Area] = &[
+    Area {
+        name: "storage",
+        packages: &["steadfast-storage"],
+    },
+    Area {
+        name: "collections",
+        packages: &["steadfast-collections"],
+    },
+];
 
 /// Whether every item has a test and passes.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<bool> {

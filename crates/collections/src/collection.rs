@@ -1,0 +1,198 @@
+//! One collection, as all its handles share it.
+//!
+//! What it is never changes: number, name, shape, types. Whether it can be used
+//! does: it is being created, lives, or was removed.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
+use steadfast_core::id::{Stream, Table};
+
+use crate::items::Items;
+use crate::notice::Feed;
+
+/// What a collection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Shape {
+    Dictionary = 1,
+    Queue = 2,
+    ConcurrentQueue = 3,
+    Log = 4,
+}
+
+impl Shape {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Dictionary => "dictionary",
+            Self::Queue => "queue",
+            Self::ConcurrentQueue => "concurrent queue",
+            Self::Log => "log",
+        }
+    }
+
+    fn from_byte(byte: u8) -> Result<Self, Malformed> {
+        let all = [
+            Self::Dictionary,
+            Self::Queue,
+            Self::ConcurrentQueue,
+            Self::Log,
+        ];
+        all.into_iter()
+            .find(|shape| *shape as u8 == byte)
+            .ok_or(Malformed)
+    }
+}
+
+/// What a collection is and holds, as its metadata keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    pub shape: Shape,
+    /// Empty where there is no key.
+    pub key_type: String,
+    pub value_type: String,
+    /// How keys and values are encoded.
+    pub codec: u32,
+}
+
+/// The encoding of keys and values that is written today.
+pub(crate) const CODEC: u32 = 1;
+
+impl std::fmt::Display for Description {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} of ", self.shape.word())?;
+        if !self.key_type.is_empty() {
+            write!(f, "{} to ", self.key_type)?;
+        }
+        f.write_str(&self.value_type)?;
+        match self.codec {
+            CODEC => Ok(()),
+            other => write!(f, " in encoding {other}"),
+        }
+    }
+}
+
+pub(crate) struct Collection {
+    pub(crate) table: Table,
+    pub(crate) scope: String,
+    pub(crate) name: String,
+    pub(crate) what: Description,
+    /// Cached values of another version are void.
+    version: AtomicU64,
+    count: AtomicI64,
+    life: Mutex<Life>,
+    /// Whether stored keys were compared with the key type of this process.
+    keys_checked: AtomicBool,
+    /// What a concurrent queue holds.
+    pub(crate) items: Items,
+    /// Who wants to know of changes.
+    pub(crate) feed: Feed,
+}
+
+/// Who may use a collection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// The transaction that creates it.
+    Creating(u64),
+    Live,
+    Removed,
+}
+
+/// The format of a registry row.
+const FORMAT: u8 = 1;
+
+impl Collection {
+    pub(crate) fn new(
+        table: Table,
+        scope: &str,
+        name: &str,
+        what: Description,
+        life: Life,
+        count: i64,
+    ) -> Self {
+        Self {
+            table,
+            scope: scope.to_owned(),
+            name: name.to_owned(),
+            what,
+            version: AtomicU64::new(1),
+            count: AtomicI64::new(count),
+            life: Mutex::new(life),
+            // What this process creates it also encodes.
+            keys_checked: AtomicBool::new(life != Life::Live),
+            items: Items::default(),
+            feed: Feed::default(),
+        }
+    }
+
+    /// The stream of a log.
+    pub(crate) fn stream(&self) -> Stream {
+        Stream(self.table.0)
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Makes everything that is cached void.
+    pub(crate) fn forget(&self) {
+        self.version.fetch_add(1, Ordering::AcqRel);
+        self.count.store(0, Ordering::Relaxed);
+        self.items.clear();
+    }
+
+    pub(crate) fn count(&self) -> i64 {
+        self.count.load(Ordering::Relaxed).max(0)
+    }
+
+    /// Counts rows that came or went; answers how many there are now.
+    pub(crate) fn add_count(&self, delta: i64) -> i64 {
+        (self.count.fetch_add(delta, Ordering::Relaxed) + delta).max(0)
+    }
+
+    pub(crate) fn keys_checked(&self) -> &AtomicBool {
+        &self.keys_checked
+    }
+
+    pub(crate) fn life(&self) -> Life {
+        *self.life.lock()
+    }
+
+    pub(crate) fn set_life(&self, life: Life) {
+        *self.life.lock() = life;
+    }
+
+    /// The registry's row of this collection.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![FORMAT];
+        put_varint(&mut out, u64::from(self.table.0));
+        out.push(self.what.shape as u8);
+        put_bytes(&mut out, self.what.key_type.as_bytes());
+        put_bytes(&mut out, self.what.value_type.as_bytes());
+        put_varint(&mut out, u64::from(self.what.codec));
+        out
+    }
+}
+
+/// Reads a registry row.
+pub(crate) fn decode(bytes: Bytes) -> Result<(Table, Description), Malformed> {
+    let mut reader = Reader::new(bytes);
+    if reader.byte()? != FORMAT {
+        return Err(Malformed);
+    }
+    let table = Table(reader.varint_u32()?);
+    let shape = Shape::from_byte(reader.byte()?)?;
+    let what = Description {
+        shape,
+        key_type: text(&reader.bytes()?)?,
+        value_type: text(&reader.bytes()?)?,
+        codec: reader.varint_u32()?,
+    };
+    Ok((table, what))
+}
+
+fn text(bytes: &Bytes) -> Result<String, Malformed> {
+    String::from_utf8(bytes.to_vec()).map_err(|_| Malformed)
+}

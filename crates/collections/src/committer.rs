@@ -1,0 +1,60 @@
+//! Commits in the order of the log.
+//!
+//! Staging and joining the queue are one step, so the queue has the order of the
+//! LSNs. One task waits for each in turn and then lets it finish: versions are
+//! shown, notices sent and locks released in log order, and only after the append.
+//! The task goes on whether or not the committer's caller still listens.
+
+use parking_lot::Mutex;
+use steadfast_core::id::Lsn;
+use steadfast_storage::{Ledger, Result, Writes};
+use tokio::sync::mpsc;
+
+/// What is done when the outcome is known.
+type Finish = Box<dyn FnOnce(Result<Lsn>) + Send>;
+
+/// The queue of commits on their way.
+pub(crate) struct Committer {
+    // At most as many as there are transactions: each has handed over its own.
+    queue: Mutex<mpsc::UnboundedSender<(Lsn, Finish)>>,
+    ledger: Ledger,
+}
+
+impl Committer {
+    /// Starts on the current runtime; ends when it is dropped and all is finished.
+    pub(crate) fn start(ledger: Ledger) -> Self {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        tokio::spawn(run(ledger.clone(), receiver));
+        Self {
+            queue: Mutex::new(sender),
+            ledger,
+        }
+    }
+
+    /// Stages a transaction; `finish` is called with its outcome, in log order.
+    pub(crate) fn commit(&self, writes: Writes, finish: Finish) {
+        let queue = self.queue.lock();
+        let refused = match self.ledger.stage(writes) {
+            Ok(staged) => match queue.send((staged.lsn, finish)) {
+                Ok(()) => return,
+                // The runtime is going down, and nobody can tell what becomes of it.
+                Err(unsent) => {
+                    let partition = self.ledger.partition();
+                    let kind = steadfast_storage::Kind::OutcomeUnknown { partition };
+                    (steadfast_storage::Error::new(kind), unsent.0.1)
+                }
+            },
+            Err(error) => (error, finish),
+        };
+        drop(queue);
+        let (error, finish) = refused;
+        finish(Err(error));
+    }
+}
+
+async fn run(ledger: Ledger, mut queue: mpsc::UnboundedReceiver<(Lsn, Finish)>) {
+    while let Some((lsn, finish)) = queue.recv().await {
+        let outcome = ledger.wait(lsn).await;
+        finish(outcome.map(|()| lsn));
+    }
+}

@@ -1,0 +1,376 @@
+//! The dictionary: keys and values, ordered by key.
+//!
+//! Operations on one key lock it, exactly it, and are repeatable until the
+//! transaction ends; an X lock stays also after an operation that failed or
+//! answered false. Counting and enumerating read a snapshot and lock nothing.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use steadfast_core::limits;
+use steadfast_storage::engine::Scan;
+
+use crate::collection::{CODEC, Description, Shape};
+use crate::error::{Error, Kind, Result};
+use crate::lock::mode::Mode;
+use crate::open::{Handle, Part, sealed};
+use crate::options::{Opt, Patience};
+use crate::rows;
+use crate::schema::contract::check_keys;
+use crate::schema::key::Key;
+use crate::schema::ordered::KeyWriter;
+use crate::schema::record::Record;
+use crate::stored::Stored;
+use crate::transaction::Tx;
+
+/// A reliable dictionary. Clones are the same dictionary.
+pub struct Dictionary<K, V> {
+    pub(crate) part: Part,
+    types: PhantomData<fn() -> (K, V)>,
+}
+
+/// A dictionary with options for its operations.
+pub struct View<'a, K, V> {
+    dictionary: &'a Dictionary<K, V>,
+    options: Opt,
+}
+
+impl<K: Key, V: Record> Dictionary<K, V> {
+    /// The same dictionary with another time-out or lock mode.
+    pub fn with(&self, options: Opt) -> View<'_, K, V> {
+        View {
+            dictionary: self,
+            options,
+        }
+    }
+
+    /// Adds a key; it must not be there.
+    pub async fn add(&self, tx: &mut Tx<'_>, key: K, value: V) -> Result<()> {
+        self.with(Opt::default()).add(tx, key, value).await
+    }
+
+    /// Adds a key unless it is there; answers whether it was added.
+    pub async fn try_add(&self, tx: &mut Tx<'_>, key: K, value: V) -> Result<bool> {
+        self.with(Opt::default()).try_add(tx, key, value).await
+    }
+
+    /// Sets the value of a key, whether it is there or not.
+    pub async fn set(&self, tx: &mut Tx<'_>, key: K, value: V) -> Result<()> {
+        self.with(Opt::default()).set(tx, key, value).await
+    }
+
+    /// The value of a key.
+    pub async fn get(&self, tx: &mut Tx<'_>, key: &K) -> Result<Option<Stored<V>>> {
+        self.with(Opt::default()).get(tx, key).await
+    }
+
+    /// Whether a key is there.
+    pub async fn contains(&self, tx: &mut Tx<'_>, key: &K) -> Result<bool> {
+        self.with(Opt::default()).contains(tx, key).await
+    }
+
+    /// The value of a key; if it is not there, it is added.
+    pub async fn get_or_add(
+        &self,
+        tx: &mut Tx<'_>,
+        key: K,
+        value: impl FnOnce() -> V,
+    ) -> Result<Stored<V>> {
+        self.with(Opt::default()).get_or_add(tx, key, value).await
+    }
+
+    /// Adds a key or changes its value; answers the new value.
+    pub async fn add_or_update(
+        &self,
+        tx: &mut Tx<'_>,
+        key: K,
+        add: impl FnOnce() -> V,
+        update: impl FnOnce(&V) -> V,
+    ) -> Result<Stored<V>> {
+        let view = self.with(Opt::default());
+        view.add_or_update(tx, key, add, update).await
+    }
+
+    /// Changes the value of a key; answers false if it is not there.
+    pub async fn update(
+        &self,
+        tx: &mut Tx<'_>,
+        key: &K,
+        update: impl FnOnce(&V) -> V,
+    ) -> Result<bool> {
+        self.with(Opt::default()).update(tx, key, update).await
+    }
+
+    /// Replaces a value if it still is what the caller expects.
+    pub async fn try_update(&self, tx: &mut Tx<'_>, key: &K, value: V, expected: &V) -> Result<bool>
+    where
+        V: PartialEq,
+    {
+        let view = self.with(Opt::default());
+        view.try_update(tx, key, value, expected).await
+    }
+
+    /// Removes a key; answers the value that it had.
+    pub async fn try_remove(&self, tx: &mut Tx<'_>, key: &K) -> Result<Option<Stored<V>>> {
+        self.with(Opt::default()).try_remove(tx, key).await
+    }
+
+    /// Removes all keys, at once and for good: not part of any transaction. Waits
+    /// for every transaction that has used the dictionary.
+    pub async fn clear(&self) -> Result<()> {
+        self.with(Opt::default()).clear().await
+    }
+
+    /// About how many keys there are. Reads no rows and takes no lock.
+    pub fn approx_count(&self) -> u64 {
+        self.part.collection.count().unsigned_abs()
+    }
+
+    /// The name, as it is stored.
+    pub fn name(&self) -> &str {
+        &self.part.collection.name
+    }
+}
+
+impl<K: Key, V: Record> View<'_, K, V> {
+    /// See [`Dictionary::add`].
+    pub async fn add(&self, tx: &mut Tx<'_>, key: K, value: V) -> Result<()> {
+        match self.try_add(tx, key, value).await? {
+            true => Ok(()),
+            false => Err(Error::new(Kind::KeyExists {
+                collection: self.dictionary.name().to_owned(),
+            })),
+        }
+    }
+
+    /// See [`Dictionary::try_add`].
+    pub async fn try_add(&self, tx: &mut Tx<'_>, key: K, value: V) -> Result<bool> {
+        let mut row = self.write(tx, &key).await?;
+        if row.exists(tx, Mode::Exclusive).await? {
+            return row.done(tx, false);
+        }
+        row.put(tx, value, false)?;
+        row.done(tx, true)
+    }
+
+    /// See [`Dictionary::set`].
+    pub async fn set(&self, tx: &mut Tx<'_>, key: K, value: V) -> Result<()> {
+        let mut row = self.write(tx, &key).await?;
+        let existed = row.exists(tx, Mode::Exclusive).await?;
+        row.put(tx, value, existed)?;
+        row.done(tx, ())
+    }
+
+    /// See [`Dictionary::get`].
+    pub async fn get(&self, tx: &mut Tx<'_>, key: &K) -> Result<Option<Stored<V>>> {
+        let mut row = self.row(tx, key).await?;
+        let value = row.read(tx, self.options.lock.mode()).await?;
+        row.done(tx, value)
+    }
+
+    /// See [`Dictionary::contains`].
+    pub async fn contains(&self, tx: &mut Tx<'_>, key: &K) -> Result<bool> {
+        let mut row = self.row(tx, key).await?;
+        let is_there = row.exists(tx, self.options.lock.mode()).await?;
+        row.done(tx, is_there)
+    }
+
+    /// See [`Dictionary::get_or_add`].
+    pub async fn get_or_add(
+        &self,
+        tx: &mut Tx<'_>,
+        key: K,
+        value: impl FnOnce() -> V,
+    ) -> Result<Stored<V>> {
+        let mut row = self.write(tx, &key).await?;
+        if let Some(found) = row.read(tx, Mode::Update).await? {
+            return row.done(tx, found);
+        }
+        row.exists(tx, Mode::Exclusive).await?;
+        let value = tx.guarded(value);
+        let stored = row.put(tx, value, false)?;
+        row.done(tx, stored)
+    }
+
+    /// See [`Dictionary::add_or_update`].
+    pub async fn add_or_update(
+        &self,
+        tx: &mut Tx<'_>,
+        key: K,
+        add: impl FnOnce() -> V,
+        update: impl FnOnce(&V) -> V,
+    ) -> Result<Stored<V>> {
+        let mut row = self.write(tx, &key).await?;
+        let old = row.read(tx, Mode::Exclusive).await?;
+        let value = match &old {
+            Some(old) => changed(tx, old, update),
+            None => tx.guarded(add),
+        };
+        let stored = row.put(tx, value, old.is_some())?;
+        row.done(tx, stored)
+    }
+
+    /// See [`Dictionary::update`].
+    pub async fn update(
+        &self,
+        tx: &mut Tx<'_>,
+        key: &K,
+        update: impl FnOnce(&V) -> V,
+    ) -> Result<bool> {
+        let mut row = self.write(tx, key).await?;
+        let Some(old) = row.read(tx, Mode::Exclusive).await? else {
+            return row.done(tx, false);
+        };
+        let value = changed(tx, &old, update);
+        row.put(tx, value, true)?;
+        row.done(tx, true)
+    }
+
+    /// See [`Dictionary::try_update`].
+    pub async fn try_update(&self, tx: &mut Tx<'_>, key: &K, value: V, expected: &V) -> Result<bool>
+    where
+        V: PartialEq,
+    {
+        let mut row = self.write(tx, key).await?;
+        let old = row.read::<V>(tx, Mode::Exclusive).await?;
+        if old.is_none_or(|old| *old != *expected) {
+            return row.done(tx, false);
+        }
+        row.put(tx, value, true)?;
+        row.done(tx, true)
+    }
+
+    /// See [`Dictionary::try_remove`].
+    pub async fn try_remove(&self, tx: &mut Tx<'_>, key: &K) -> Result<Option<Stored<V>>> {
+        let mut row = self.write(tx, key).await?;
+        let old = row.read(tx, Mode::Exclusive).await?;
+        if old.is_some() {
+            rows::remove(tx, &row.part.collection, &row.key, true)?;
+        }
+        row.done(tx, old)
+    }
+
+    /// See [`Dictionary::clear`].
+    pub async fn clear(&self) -> Result<()> {
+        clear(&self.dictionary.part, self.options).await
+    }
+
+    /// A row to be written.
+    async fn write(&self, tx: &mut Tx<'_>, key: &K) -> Result<Row<'_>> {
+        tx.check_write()?;
+        self.row(tx, key).await
+    }
+
+    /// A row, not locked yet, of a collection that is entered.
+    async fn row(&self, tx: &mut Tx<'_>, key: &K) -> Result<Row<'_>> {
+        let part = &self.dictionary.part;
+        part.check(tx)?;
+        let mut patience = Patience::new(self.options.timeout);
+        tx.enter(&part.collection, Mode::Shared, &mut patience)
+            .await?;
+        let mut to = KeyWriter::reusing(std::mem::take(&mut tx.key));
+        key.write_row(&mut to);
+        let key = to.finish();
+        let key = key.map_err(|error| Error::schema(error, &part.collection.name))?;
+        Ok(Row {
+            part,
+            key,
+            patience,
+        })
+    }
+}
+
+/// One row in the course of one operation.
+struct Row<'a> {
+    part: &'a Part,
+    key: Vec<u8>,
+    patience: Patience,
+}
+
+impl Row<'_> {
+    async fn read<V: Record>(&mut self, tx: &mut Tx<'_>, mode: Mode) -> Result<Option<Stored<V>>> {
+        let collection = &self.part.collection;
+        rows::read(tx, collection, &self.key, mode, &mut self.patience).await
+    }
+
+    async fn exists(&mut self, tx: &mut Tx<'_>, mode: Mode) -> Result<bool> {
+        let collection = &self.part.collection;
+        rows::exists(tx, collection, &self.key, mode, &mut self.patience).await
+    }
+
+    fn put<V: Record>(&self, tx: &mut Tx<'_>, value: V, existed: bool) -> Result<Stored<V>> {
+        let collection = &self.part.collection;
+        rows::write(tx, collection, &self.key, value, existed, true)
+    }
+
+    /// Gives the buffer back for the next operation.
+    fn done<T>(self, tx: &mut Tx<'_>, answer: T) -> Result<T> {
+        tx.key = self.key;
+        Ok(answer)
+    }
+}
+
+/// The value that a closure makes of the old one, with what this code does not
+/// know of it.
+fn changed<V: Record>(tx: &mut Tx<'_>, old: &Stored<V>, update: impl FnOnce(&V) -> V) -> V {
+    let mut value = tx.guarded(|| update(old));
+    value.inherit(old);
+    value
+}
+
+/// Empties a collection in a transaction of its own.
+pub(crate) async fn clear(part: &Part, options: Opt) -> Result<()> {
+    let mut tx = Tx::begin(&part.home);
+    tx.check_write()?;
+    let mut patience = Patience::new(options.timeout);
+    tx.enter(&part.collection, Mode::Exclusive, &mut patience)
+        .await?;
+    tx.writes.cleared = Some(Arc::clone(&part.collection));
+    tx.commit().await.map(drop)
+}
+
+impl<K, V> Clone for Dictionary<K, V> {
+    fn clone(&self) -> Self {
+        Self {
+            part: self.part.clone(),
+            types: PhantomData,
+        }
+    }
+}
+
+impl<K: Key, V: Record> sealed::Sealed for Dictionary<K, V> {}
+
+impl<K: Key, V: Record> Handle for Dictionary<K, V> {
+    fn description() -> Description {
+        Description {
+            shape: Shape::Dictionary,
+            key_type: K::type_name(),
+            value_type: V::type_name(),
+            codec: CODEC,
+        }
+    }
+
+    fn attach(part: Part) -> Self {
+        Self {
+            part,
+            types: PhantomData,
+        }
+    }
+
+    /// Once per process and collection: the first stored keys must sort and encode
+    /// as the key type does now.
+    async fn check_stored(part: &Part) -> Result<()> {
+        let collection = &part.collection;
+        if collection.keys_checked().load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let state = part.home.source.pin(0).await?;
+        let first = Scan::all(limits::SCAN_ROWS);
+        let rows = state.scan(collection.table, first, 0).await?;
+        let keys = check_keys::<K>(rows.iter().map(|row| &row.key));
+        keys.map_err(|error| Error::schema(error, &collection.name))?;
+        collection.keys_checked().store(true, Ordering::Release);
+        Ok(())
+    }
+}

@@ -1,0 +1,257 @@
+//! Enumerating and counting a dictionary.
+//!
+//! All reads here see the transaction's one snapshot and its own changes, in
+//! ascending order of the keys. A cursor does not borrow the transaction: other
+//! operations may come between two pages, and their changes show in later pages.
+
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use steadfast_core::id::Lsn;
+
+use crate::dictionary::Dictionary;
+use crate::error::{Error, Result};
+use crate::lock::resident::Value;
+use crate::notice::{Heard, Listener, RowChange, RowNotice};
+use crate::rows;
+use crate::scan::{Found, Position, beginning_with};
+use crate::schema::key::{Key, decode_key, encode_key};
+use crate::schema::record::Record;
+use crate::stored::Stored;
+use crate::transaction::Tx;
+
+/// Rows in one page unless the query says otherwise.
+const PAGE: usize = 1_000;
+
+/// Which keys of a dictionary.
+pub struct Query<K> {
+    range: Result<(Bound<Bytes>, Bound<Bytes>)>,
+    filter: Option<Filter<K>>,
+    page: usize,
+}
+
+type Filter<K> = Arc<dyn Fn(&K) -> bool + Send + Sync>;
+
+impl<K: Key> Query<K> {
+    /// All keys.
+    pub fn all() -> Self {
+        Self::of(Ok((Bound::Unbounded, Bound::Unbounded)))
+    }
+
+    /// The keys in a range.
+    pub fn range(range: impl RangeBounds<K>) -> Self {
+        let from = encoded(range.start_bound());
+        let to = encoded(range.end_bound());
+        Self::of(from.and_then(|from| Ok((from, to?))))
+    }
+
+    /// The keys whose first parts are `prefix`: all `(street, house)` of a street.
+    pub fn under(prefix: &impl Key) -> Self {
+        let bytes = encode_key(prefix);
+        let bytes = bytes.map_err(|error| Error::schema(error, "the query"));
+        Self::of(bytes.map(|bytes| beginning_with(&bytes)))
+    }
+
+    /// Only keys that fit. Values of others are not decoded.
+    #[must_use]
+    pub fn filter(mut self, fits: impl Fn(&K) -> bool + Send + Sync + 'static) -> Self {
+        self.filter = Some(Arc::new(fits));
+        self
+    }
+
+    /// So many rows at a time.
+    #[must_use]
+    pub fn page(mut self, rows: usize) -> Self {
+        self.page = rows;
+        self
+    }
+
+    fn of(range: Result<(Bound<Bytes>, Bound<Bytes>)>) -> Self {
+        Self {
+            range,
+            filter: None,
+            page: PAGE,
+        }
+    }
+}
+
+impl Query<String> {
+    /// The keys that begin with a text.
+    pub fn starting_with(text: &str) -> Self {
+        let bytes = encode_key(&text.to_owned());
+        let bytes = bytes.map_err(|error| Error::schema(error, "the query"));
+        // Without its end, the encoding of a text begins that of all longer ones.
+        Self::of(bytes.map(|bytes| beginning_with(&bytes[..bytes.len() - 1])))
+    }
+}
+
+/// A place in an enumeration.
+pub struct Cursor<K, V> {
+    dictionary: Dictionary<K, V>,
+    position: Position,
+    filter: Option<Filter<K>>,
+}
+
+impl<K: Key, V: Record> Cursor<K, V> {
+    /// The next page, maybe empty; `None` at the end.
+    pub async fn next(&mut self, tx: &mut Tx<'_>) -> Result<Option<Vec<(K, Stored<V>)>>> {
+        let Some(page) = self.page(tx).await? else {
+            return Ok(None);
+        };
+        let collection = &self.dictionary.part.collection;
+        let mut found = Vec::with_capacity(page.len());
+        for (key, row) in page {
+            let value = match row {
+                Found::Stored(bytes) => {
+                    Some(Stored(Arc::new(rows::decode::<V>(collection, &bytes)?)))
+                }
+                Found::Own(change) => rows::own(collection, &change)?,
+            };
+            found.extend(value.map(|value| (key, value)));
+        }
+        Ok(Some(found))
+    }
+
+    /// The keys of the next page; values are not decoded.
+    pub async fn next_keys(&mut self, tx: &mut Tx<'_>) -> Result<Option<Vec<K>>> {
+        let page = self.page(tx).await?;
+        Ok(page.map(|page| page.into_iter().map(|(key, _)| key).collect()))
+    }
+
+    async fn page(&mut self, tx: &mut Tx<'_>) -> Result<Option<Vec<(K, Found)>>> {
+        let part = &self.dictionary.part;
+        part.check(tx)?;
+        tx.check_visible(&part.collection)?;
+        let Some(page) = self.position.next(tx, part.collection.table).await? else {
+            return Ok(None);
+        };
+        let mut found = Vec::with_capacity(page.len());
+        for (key, row) in page {
+            let key: K = decode_key(&key).map_err(|e| Error::schema(e, &part.collection.name))?;
+            if self.filter.as_ref().is_none_or(|fits| fits(&key)) {
+                found.push((key, row));
+            }
+        }
+        Ok(Some(found))
+    }
+}
+
+impl<K: Key, V: Record> Dictionary<K, V> {
+    /// Begins an enumeration; pages are then read in a transaction.
+    pub fn enumerate(&self, query: Query<K>) -> Result<Cursor<K, V>> {
+        let (from, to) = query.range?;
+        Ok(Cursor {
+            dictionary: self.clone(),
+            position: Position::new(from, to, query.page),
+            filter: query.filter,
+        })
+    }
+
+    /// All rows of a query at once: for few rows.
+    pub async fn entries(&self, tx: &mut Tx<'_>, query: Query<K>) -> Result<Vec<(K, Stored<V>)>> {
+        let mut cursor = self.enumerate(query)?;
+        let mut all = Vec::new();
+        while let Some(page) = cursor.next(tx).await? {
+            all.extend(page);
+        }
+        Ok(all)
+    }
+
+    /// Exactly how many keys the transaction sees. Reads all of them.
+    pub async fn count(&self, tx: &mut Tx<'_>) -> Result<u64> {
+        let part = &self.part;
+        part.check(tx)?;
+        tx.check_visible(&part.collection)?;
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        let mut position = Position::new(all.0, all.1, usize::MAX);
+        let mut count = 0;
+        while let Some(page) = position.next(tx, part.collection.table).await? {
+            count += page.len() as u64;
+        }
+        Ok(count)
+    }
+
+    /// Follows the dictionary's changes.
+    pub fn notices(&self) -> DictionaryNotices<K, V> {
+        DictionaryNotices {
+            listener: Listener::new(&self.part.collection.feed),
+            dictionary: self.clone(),
+        }
+    }
+}
+
+/// What happened to a dictionary.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DictionaryNotice<K, V> {
+    /// A key was added.
+    Add { key: K, value: Stored<V>, lsn: Lsn },
+    /// A key has another value.
+    Update { key: K, value: Stored<V>, lsn: Lsn },
+    /// A key was removed.
+    Remove { key: K, lsn: Lsn },
+    /// All keys were removed.
+    Clear { lsn: Lsn },
+    /// Enumerate again: this is the state to start from.
+    Rebuild { lsn: Lsn },
+}
+
+/// A subscription to a dictionary's changes, in log order.
+pub struct DictionaryNotices<K, V> {
+    listener: Listener<RowNotice>,
+    dictionary: Dictionary<K, V>,
+}
+
+impl<K: Key, V: Record> DictionaryNotices<K, V> {
+    /// The next notice; `None` when the dictionary is gone.
+    pub async fn next(&mut self) -> Result<Option<DictionaryNotice<K, V>>> {
+        let notice = match self.listener.next().await {
+            Heard::Notice(notice) => notice,
+            Heard::Rebuild => {
+                let lsn = self.dictionary.part.home.durable_lsn();
+                return Ok(Some(DictionaryNotice::Rebuild { lsn }));
+            }
+            Heard::End => return Ok(None),
+        };
+        let lsn = notice.lsn;
+        Ok(Some(match notice.what {
+            RowChange::Add(key, value) => DictionaryNotice::Add {
+                key: self.key(&key)?,
+                value: self.value(value)?,
+                lsn,
+            },
+            RowChange::Update(key, value) => DictionaryNotice::Update {
+                key: self.key(&key)?,
+                value: self.value(value)?,
+                lsn,
+            },
+            RowChange::Remove(key) => DictionaryNotice::Remove {
+                key: self.key(&key)?,
+                lsn,
+            },
+            RowChange::Clear => DictionaryNotice::Clear { lsn },
+        }))
+    }
+
+    fn key(&self, bytes: &[u8]) -> Result<K> {
+        let name = self.dictionary.name();
+        decode_key(bytes).map_err(|error| Error::schema(error, name))
+    }
+
+    fn value(&self, value: Value) -> Result<Stored<V>> {
+        let collection = &self.dictionary.part.collection;
+        rows::typed(collection, value)
+    }
+}
+
+fn encoded<K: Key>(bound: Bound<&K>) -> Result<Bound<Bytes>> {
+    let encode = |key: &K| {
+        let bytes = encode_key(key).map(Bytes::from);
+        bytes.map_err(|error| Error::schema(error, "the query"))
+    };
+    Ok(match bound {
+        Bound::Included(key) => Bound::Included(encode(key)?),
+        Bound::Excluded(key) => Bound::Excluded(encode(key)?),
+        Bound::Unbounded => Bound::Unbounded,
+    })
+}

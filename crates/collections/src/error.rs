@@ -1,0 +1,331 @@
+//! What can go wrong with collections.
+//!
+//! Every kind has a stable code and a page in `docs/errors/`. [`Error::retry`]
+//! says whether a new transaction may succeed where this one failed. Errors are
+//! cheap to clone.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+
+use steadfast_core::clock::Timestamp;
+use steadfast_core::error::Code;
+use steadfast_core::id::{Owner, Partition};
+use steadfast_storage::Kind as Stored;
+
+/// The result of everything in this crate that can fail.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What happened, to what, and underneath it the cause.
+#[derive(Clone, Debug)]
+pub struct Error {
+    kind: Kind,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
+}
+
+/// The kinds of failure; each has its own code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// A lock was not granted in time.
+    LockTimeout {
+        /// What is locked.
+        lock: String,
+        /// The transaction that holds it.
+        holder: u64,
+        /// Since when.
+        since: Timestamp,
+    },
+    /// A write on a replica that does not own its partition.
+    NotPrimary {
+        partition: Partition,
+        /// Who owns it, if that is known.
+        hint: Option<Owner>,
+    },
+    /// The replica cannot answer this read now, or not in this way.
+    NotReadable { what: String },
+    /// The transaction was ended by the system.
+    TransactionFaulted { transaction: u64, why: &'static str },
+    /// The transaction was ended by its user.
+    TransactionClosed { transaction: u64 },
+    /// `add` of a key that is there.
+    KeyExists { collection: String },
+    /// There is no such collection, or no longer.
+    NotFound { collection: String },
+    /// The collection has another kind, or other types.
+    TypeMismatch {
+        collection: String,
+        found: String,
+        asked: String,
+    },
+    /// A time-out below zero.
+    InvalidTimeout { millis: i64 },
+    /// The replica was closed.
+    Closed,
+    /// Something is over its limit.
+    TooLarge {
+        what: &'static str,
+        bytes: usize,
+        limit: usize,
+    },
+    /// Too much is committed but not yet flushed.
+    Throttled,
+    /// The commit may or may not have happened.
+    OutcomeUnknown { transaction: u64 },
+    /// The collection is being created by another transaction.
+    NotVisible { collection: String },
+    /// This kind of service does not have this.
+    Unsupported { what: String },
+    /// The storage underneath failed; the cause says how.
+    Storage,
+    /// Stored bytes do not decode as what they should be.
+    Malformed { what: String },
+    /// A transaction of another partition.
+    ForeignTransaction {
+        transaction: u64,
+        collection: String,
+    },
+    /// A partition scheme, a service or a key outside of it makes no sense.
+    InvalidService { service: String, why: String },
+    /// A position before the first or behind the last event of a log.
+    OutOfRange { collection: String, position: u64 },
+    /// A name that cannot be a collection's.
+    InvalidName { name: String },
+    /// A key or value does not fit its type or limit; the cause says how.
+    Schema { collection: String },
+}
+
+/// What a caller may do after a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// Nothing: it would fail again.
+    No,
+    /// Try again in a new transaction, at once.
+    Now,
+    /// Try again in a new transaction, after a pause.
+    Later,
+}
+
+impl Error {
+    /// An error without a cause underneath.
+    pub fn new(kind: Kind) -> Self {
+        Self { kind, source: None }
+    }
+
+    /// An error caused by another.
+    pub fn caused(kind: Kind, source: impl StdError + Send + Sync + 'static) -> Self {
+        Self {
+            kind,
+            source: Some(Arc::new(source)),
+        }
+    }
+
+    /// Sorts a failure of the storage into the kind that helps its reader.
+    pub(crate) fn storage(error: steadfast_storage::Error, transaction: u64) -> Self {
+        let kind = match error.kind() {
+            Stored::Fenced { partition, .. } => Kind::NotPrimary {
+                partition: *partition,
+                hint: None,
+            },
+            Stored::Held { partition, owner } => Kind::NotPrimary {
+                partition: *partition,
+                hint: Some(*owner),
+            },
+            Stored::Throttled { .. } => Kind::Throttled,
+            Stored::TooLarge { what, bytes, limit } => Kind::TooLarge {
+                what,
+                bytes: *bytes,
+                limit: *limit,
+            },
+            Stored::OutcomeUnknown { .. } => Kind::OutcomeUnknown { transaction },
+            Stored::SnapshotExpired { .. } => Kind::TransactionFaulted {
+                transaction,
+                why: "its snapshot was held for too long",
+            },
+            Stored::TakenBack { .. } => Kind::TransactionFaulted {
+                transaction,
+                why: "its writes were taken back",
+            },
+            Stored::Closed => Kind::Closed,
+            _ => Kind::Storage,
+        };
+        Self::caused(kind, error)
+    }
+
+    /// A key or value that its type refuses.
+    pub(crate) fn schema(error: crate::schema::error::Error, collection: &str) -> Self {
+        let kind = match error.kind() {
+            crate::schema::error::Kind::TooLarge { what, bytes, limit } => Kind::TooLarge {
+                what,
+                bytes: *bytes,
+                limit: *limit,
+            },
+            _ => Kind::Schema {
+                collection: collection.to_owned(),
+            },
+        };
+        Self::caused(kind, error)
+    }
+
+    /// What kind of failure this is.
+    pub fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    /// Whether another try can help.
+    pub fn retry(&self) -> Retry {
+        match self.kind {
+            Kind::TransactionFaulted { .. } => Retry::Now,
+            Kind::LockTimeout { .. }
+            | Kind::NotReadable { .. }
+            | Kind::Throttled
+            | Kind::NotVisible { .. } => Retry::Later,
+            _ => Retry::No,
+        }
+    }
+
+    /// The stable code, the name of its page in `docs/errors/`.
+    pub fn code(&self) -> Code {
+        Code(match self.kind {
+            Kind::LockTimeout { .. } => "STF-3001",
+            Kind::NotPrimary { .. } => "STF-3002",
+            Kind::NotReadable { .. } => "STF-3003",
+            Kind::TransactionFaulted { .. } => "STF-3004",
+            Kind::TransactionClosed { .. } => "STF-3005",
+            Kind::KeyExists { .. } => "STF-3006",
+            Kind::NotFound { .. } => "STF-3007",
+            Kind::TypeMismatch { .. } => "STF-3008",
+            Kind::InvalidTimeout { .. } => "STF-3009",
+            Kind::Closed => "STF-3010",
+            Kind::TooLarge { .. } => "STF-3011",
+            Kind::Throttled => "STF-3012",
+            Kind::OutcomeUnknown { .. } => "STF-3013",
+            Kind::NotVisible { .. } => "STF-3014",
+            Kind::Unsupported { .. } => "STF-3015",
+            Kind::Storage => "STF-3016",
+            Kind::Malformed { .. } => "STF-3017",
+            Kind::ForeignTransaction { .. } => "STF-3018",
+            Kind::InvalidService { .. } => "STF-3019",
+            Kind::OutOfRange { .. } => "STF-3020",
+            Kind::InvalidName { .. } => "STF-3021",
+            Kind::Schema { .. } => "STF-3022",
+        })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code(), self.kind)?;
+        match &self.source {
+            Some(source) => write!(f, ": {source}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LockTimeout {
+                lock,
+                holder,
+                since,
+            } => write!(
+                f,
+                "{lock} is locked by transaction {holder} since {since}; \
+                 pause and try again in a new transaction"
+            ),
+            Self::NotPrimary { partition, hint } => {
+                write!(f, "partition {partition} is not owned here; ")?;
+                match hint {
+                    Some(owner) => write!(f, "ask node {}", owner.node),
+                    None => f.write_str("find its owner and ask there"),
+                }
+            }
+            Self::NotReadable { what } => {
+                write!(f, "{what} cannot be read here now; try again later")
+            }
+            Self::TransactionFaulted { transaction, why } => write!(
+                f,
+                "transaction {transaction} was ended: {why}; try again in a new one"
+            ),
+            Self::TransactionClosed { transaction } => {
+                write!(f, "transaction {transaction} has ended; begin a new one")
+            }
+            Self::KeyExists { collection } => write!(
+                f,
+                "the key is already in {collection}; use `set` to replace its value"
+            ),
+            Self::NotFound { collection } => {
+                write!(f, "there is no collection {collection}; create it first")
+            }
+            Self::TypeMismatch {
+                collection,
+                found,
+                asked,
+            } => write!(
+                f,
+                "{collection} is a {found}, not a {asked}; open it as what it is"
+            ),
+            Self::InvalidTimeout { millis } => write!(
+                f,
+                "{millis} ms is no time-out; use 0 to try once, or -1 to wait for ever"
+            ),
+            Self::Closed => f.write_str("the replica is closed; open the partition again"),
+            Self::TooLarge { what, bytes, limit } => write!(
+                f,
+                "{what} has {bytes} bytes, the limit is {limit}; store less at a time"
+            ),
+            Self::Throttled => f.write_str("too many writes wait to be flushed; try again soon"),
+            Self::OutcomeUnknown { transaction } => write!(
+                f,
+                "transaction {transaction} may or may not have been committed; read again"
+            ),
+            Self::NotVisible { collection } => write!(
+                f,
+                "{collection} is being created by another transaction; wait for its commit"
+            ),
+            Self::Unsupported { what } => write!(f, "{what} is not supported here"),
+            Self::Storage => f.write_str("the storage failed; see the cause"),
+            Self::Malformed { what } => write!(
+                f,
+                "the stored bytes of {what} do not decode; check its type, or restore a backup"
+            ),
+            Self::ForeignTransaction {
+                transaction,
+                collection,
+            } => write!(
+                f,
+                "transaction {transaction} belongs to another partition than {collection}; \
+                 begin one there"
+            ),
+            Self::InvalidService { service, why } => {
+                write!(f, "service {service}: {why}")
+            }
+            Self::OutOfRange {
+                collection,
+                position,
+            } => write!(
+                f,
+                "position {position} is outside of log {collection}; ask for its bounds"
+            ),
+            Self::InvalidName { name } => write!(
+                f,
+                "{name:?} cannot name a collection; use a word or a URI without control characters"
+            ),
+            Self::Schema { collection } => write!(
+                f,
+                "a key or value of {collection} cannot be encoded or decoded; see the cause"
+            ),
+        }
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match &self.source {
+            Some(source) => Some(source.as_ref()),
+            None => None,
+        }
+    }
+}

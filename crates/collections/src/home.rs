@@ -1,0 +1,125 @@
+//! What all transactions and collections of one replica share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use steadfast_core::clock::Clock;
+use steadfast_core::id::{Lsn, Partition};
+
+use crate::committer::Committer;
+use crate::error::{Error, Kind, Result};
+use crate::lock::latch::Parking;
+use crate::lock::table::Table;
+use crate::notice::{Channel, StateNotice, TransactionNotice};
+use crate::registry::Registry;
+use crate::schema::version::WriteVersion;
+use crate::source::Source;
+
+pub(crate) struct Home {
+    pub(crate) source: Source,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) locks: Arc<Table<Parking>>,
+    pub(crate) registry: Registry,
+    pub(crate) committer: Option<Committer>,
+    pub(crate) write_version: WriteVersion,
+    /// Lost with the process: not everything is offered then.
+    pub(crate) is_volatile: bool,
+    pub(crate) state_feed: Channel<StateNotice>,
+    pub(crate) transaction_feed: Channel<TransactionNotice>,
+    next_transaction: AtomicU64,
+    /// Write status, revoked before anything else on the way down.
+    may_write: AtomicBool,
+    is_closed: AtomicBool,
+    /// The ledger has failed for good: what memory holds may be old.
+    is_lost: AtomicBool,
+}
+
+impl Home {
+    pub(crate) fn new(
+        source: Source,
+        clock: Arc<dyn Clock>,
+        resident_bytes: usize,
+        registry: Registry,
+        write_version: WriteVersion,
+        is_volatile: bool,
+    ) -> Self {
+        let committer = source.ledger().ok().cloned().map(Committer::start);
+        Self {
+            may_write: AtomicBool::new(committer.is_some()),
+            locks: Table::new(Arc::clone(&clock), resident_bytes),
+            source,
+            clock,
+            registry,
+            committer,
+            write_version,
+            is_volatile,
+            state_feed: Channel::default(),
+            transaction_feed: Channel::default(),
+            next_transaction: AtomicU64::new(1),
+            is_closed: AtomicBool::new(false),
+            is_lost: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn partition(&self) -> Partition {
+        self.source.partition()
+    }
+
+    pub(crate) fn next_transaction(&self) -> u64 {
+        self.next_transaction.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn may_write(&self) -> bool {
+        self.may_write.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn revoke(&self) {
+        self.may_write.store(false, Ordering::Release);
+    }
+
+    pub(crate) fn close(&self) {
+        self.revoke();
+        self.is_closed.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn check_open(&self) -> Result<()> {
+        match self.is_closed.load(Ordering::Acquire) {
+            true => Err(Error::new(Kind::Closed)),
+            false => Ok(()),
+        }
+    }
+
+    /// Notes a failed commit: if the partition has another owner, or nobody can tell
+    /// what was written, nothing in memory can be trusted any more.
+    pub(crate) fn note_failure(&self, error: &Error) {
+        let is_lost = matches!(
+            error.kind(),
+            Kind::NotPrimary { .. } | Kind::OutcomeUnknown { .. } | Kind::Closed
+        );
+        if is_lost {
+            self.is_lost.store(true, Ordering::Release);
+            self.revoke();
+        }
+    }
+
+    /// Refuses to answer from memory once the ledger has failed.
+    pub(crate) fn check_owned(&self) -> Result<()> {
+        match self.is_lost.load(Ordering::Acquire) {
+            true => Err(self.not_primary()),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn not_primary(&self) -> Error {
+        Error::new(Kind::NotPrimary {
+            partition: self.partition(),
+            hint: None,
+        })
+    }
+
+    /// The last durable transaction; zero where that is not known.
+    pub(crate) fn durable_lsn(&self) -> Lsn {
+        let ledger = self.source.ledger();
+        ledger.map_or(Lsn(0), |ledger| *ledger.durable().borrow())
+    }
+}

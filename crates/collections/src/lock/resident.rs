@@ -1,0 +1,152 @@
+//! Rows that stay in memory, with their lock and their value.
+//!
+//! A value here is what is committed and durable, decoded once. Whoever may read
+//! or replace it holds the row's lock. Memory is bounded: past the budget rows
+//! that nobody holds and nobody has used lately go.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+
+use crate::lock::latch::Latch;
+use crate::lock::name::{Kept, Name};
+use crate::lock::owner::Owner;
+use crate::lock::word::Word;
+
+/// A decoded value of any type.
+pub type Value = Arc<dyn Any + Send + Sync>;
+
+/// What memory knows of a row's committed value.
+#[derive(Clone, Debug, Default)]
+pub enum Cached {
+    /// Nothing: the ledger must be asked.
+    #[default]
+    Unknown,
+    /// There is no such row.
+    Absent,
+    /// It has this value.
+    Present(Value),
+}
+
+/// The lock word of a row; waiters are woken through a channel.
+pub(crate) type RowLock<L> = Word<Arc<Owner<L>>, tokio::sync::oneshot::Sender<()>>;
+
+pub(crate) struct Resident<L: Latch> {
+    pub(crate) name: Kept,
+    pub(crate) lock: RowLock<L>,
+    pub(crate) cached: Cached,
+    /// The cached value holds for this version of its collection only.
+    pub(crate) version: u64,
+    weight: usize,
+    is_recent: bool,
+}
+
+/// Part of the resident rows.
+pub(crate) struct Shard<L: Latch> {
+    rows: HashTable<Resident<L>>,
+    bytes: usize,
+    limit: usize,
+}
+
+/// About what a row costs beside its bytes.
+const OVERHEAD: usize = 160;
+
+impl<L: Latch> Shard<L> {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            rows: HashTable::new(),
+            bytes: 0,
+            limit,
+        }
+    }
+
+    /// The row, resident from now on.
+    pub(crate) fn row(&mut self, name: Name<'_>) -> &mut Resident<L> {
+        let is_it = |row: &Resident<L>| row.name.bytes.as_ref() == name.bytes;
+        let entry = self
+            .rows
+            .entry(name.hash, is_it, |row: &Resident<L>| row.name.hash);
+        let bytes = &mut self.bytes;
+        let row = entry.or_insert_with(|| {
+            let weight = OVERHEAD + name.bytes.len();
+            *bytes += weight;
+            Resident {
+                name: name.keep(),
+                lock: Word::new(),
+                cached: Cached::Unknown,
+                version: 0,
+                weight,
+                is_recent: true,
+            }
+        });
+        let row = row.into_mut();
+        row.is_recent = true;
+        row
+    }
+
+    /// The row, if it is resident.
+    pub(crate) fn find(&mut self, name: Name<'_>) -> Option<&mut Resident<L>> {
+        self.rows
+            .find_mut(name.hash, |row| row.name.bytes.as_ref() == name.bytes)
+    }
+
+    /// Replaces what is known of a row's value, if the row is resident.
+    pub(crate) fn remember(&mut self, name: Name<'_>, version: u64, cached: Cached, bytes: usize) {
+        let Some(row) = self.find(name) else {
+            return;
+        };
+        let before = row.weight;
+        row.weight = OVERHEAD + row.name.bytes.len() + bytes;
+        row.cached = cached;
+        row.version = version;
+        let after = row.weight;
+        self.bytes = self.bytes + after - before;
+    }
+
+    /// Lets a row go that nobody holds and that has no value; past the budget, also
+    /// others that nobody holds.
+    pub(crate) fn tidy(&mut self, name: Name<'_>) {
+        let is_it = |row: &Resident<L>| row.name.bytes.as_ref() == name.bytes;
+        if let Ok(entry) = self.rows.find_entry(name.hash, is_it) {
+            let row = entry.get();
+            if row.lock.is_free() && matches!(row.cached, Cached::Unknown) {
+                self.bytes -= row.weight;
+                entry.remove();
+            }
+        }
+        if self.bytes > self.limit {
+            self.evict();
+        }
+    }
+
+    /// Rows for whoever looks at the locks.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &Resident<L>> {
+        self.rows.iter()
+    }
+
+    /// How many rows are resident.
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Second chance: what was not used since the last time goes. If that is not
+    /// enough, every other row that nobody holds goes too.
+    fn evict(&mut self) {
+        let mut bytes = self.bytes;
+        self.rows.retain(|row| {
+            let stays = !row.lock.is_free() || std::mem::take(&mut row.is_recent);
+            bytes -= if stays { 0 } else { row.weight };
+            stays
+        });
+        let enough = self.limit / 4 * 3;
+        let mut spare = false;
+        self.rows.retain(|row| {
+            spare = !spare;
+            let stays = bytes <= enough || !row.lock.is_free() || spare;
+            bytes -= if stays { 0 } else { row.weight };
+            stays
+        });
+        self.bytes = bytes;
+    }
+}

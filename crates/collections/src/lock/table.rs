@@ -1,0 +1,323 @@
+//! All locks of one partition, on their resident rows.
+//!
+//! The table is split into shards, each behind its own latch. A grant, the note of
+//! it in its owner's list, and the look at the row's value are one step, so an
+//! uncontended read costs one hash look-up and allocates nothing.
+//!
+//! Nobody waits here: [`Table::acquire`] answers at once, with the lock or with a
+//! [`Waiting`] to be awaited. Latches are taken in the order shard, owner.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use steadfast_core::clock::{Clock, Timestamp};
+use tokio::sync::oneshot;
+
+use crate::lock::latch::{Guarded, Latch};
+use crate::lock::mode::Mode;
+use crate::lock::name::{Kept, Name, describe};
+use crate::lock::owner::{Owner, Phase};
+use crate::lock::resident::{Cached, Resident, Shard};
+use crate::lock::word::Answer;
+
+/// Shards of a table: enough that two tasks rarely meet.
+const SHARDS: usize = 64;
+
+/// The locks and resident rows of one partition.
+pub struct Table<L: Latch> {
+    shards: Box<[L::Of<Shard<L>>]>,
+    clock: Arc<dyn Clock>,
+}
+
+/// The answer to a request for a lock.
+pub enum Attempt<L: Latch> {
+    /// Granted; this is what memory knows of the row, in the version asked for.
+    Granted(Cached),
+    /// Not now.
+    Busy(Waiting<L>),
+    /// Not now, and the caller would not wait: who has it, and since when.
+    Refused(Blocker),
+    /// The transaction has ended.
+    Ended(Phase),
+}
+
+/// Who stands in the way of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocker {
+    /// The transaction.
+    pub transaction: u64,
+    /// Since when it has the lock.
+    pub since: Timestamp,
+    /// When it began, in microseconds of the clock.
+    pub started_us: u64,
+}
+
+/// One transaction that waits for another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// Who waits.
+    pub waiter: u64,
+    /// For which of the holders.
+    pub holder: u64,
+    /// For what.
+    pub lock: String,
+    /// In which mode.
+    pub mode: Mode,
+    /// For how long now.
+    pub waited: Duration,
+}
+
+impl<L: Latch> Table<L> {
+    /// An empty table that keeps about `bytes` of rows.
+    pub fn new(clock: Arc<dyn Clock>, bytes: usize) -> Arc<Self> {
+        let shard = |_| L::Of::new(Shard::new(bytes / SHARDS));
+        Arc::new(Self {
+            shards: (0..SHARDS).map(shard).collect(),
+            clock,
+        })
+    }
+
+    /// Asks for a lock. If it is busy, joins the waiters when `wait` says so.
+    pub fn acquire(
+        self: &Arc<Self>,
+        owner: &Arc<Owner<L>>,
+        name: Name<'_>,
+        mode: Mode,
+        version: u64,
+        wait: bool,
+    ) -> Attempt<L> {
+        let now_us = self.now_us();
+        self.shard(name).with(|shard| {
+            let row = shard.row(name);
+            let attempt = match row.lock.request(owner, mode, now_us) {
+                Answer::Granted if !owner.hold(&row.name) => {
+                    row.lock.release(owner);
+                    Attempt::Ended(owner.phase())
+                }
+                Answer::Granted | Answer::Held | Answer::Upgraded => {
+                    return Attempt::Granted(known(row, version));
+                }
+                Answer::Busy if !wait => Attempt::Refused(self.blocker_of(row, owner)),
+                Answer::Busy => {
+                    let (wake, woken) = oneshot::channel();
+                    let ticket = row.lock.wait(owner, mode, now_us, wake);
+                    return Attempt::Busy(Waiting {
+                        table: Arc::clone(self),
+                        name: row.name.clone(),
+                        ticket,
+                        woken,
+                        is_done: false,
+                    });
+                }
+            };
+            self.serve(shard, name);
+            shard.tidy(name);
+            attempt
+        })
+    }
+
+    /// What memory knows of a row; its lock is the caller's concern.
+    pub fn peek(&self, name: Name<'_>, version: u64) -> Cached {
+        let row = |shard: &mut Shard<L>| shard.find(name).map(|row| known(row, version));
+        self.shard(name).with(row).unwrap_or_default()
+    }
+
+    /// Remembers a row's committed value; the caller holds its lock.
+    pub fn remember(&self, name: Name<'_>, version: u64, cached: Cached, bytes: usize) {
+        self.shard(name)
+            .with(|shard| shard.remember(name, version, cached, bytes));
+    }
+
+    /// Ends a transaction that is in phase `from` and gives its locks to those who
+    /// wait; false if it is not in that phase.
+    pub fn end(&self, owner: &Arc<Owner<L>>, from: Phase, to: Phase) -> bool {
+        let Some(held) = owner.end(from, to) else {
+            return false;
+        };
+        for name in held {
+            self.release(owner, &name);
+        }
+        true
+    }
+
+    /// Leaves the waiters of a lock; false if it was granted before.
+    pub(crate) fn cancel(&self, name: &Kept, ticket: u64) -> bool {
+        let name = name.name();
+        self.shard(name).with(|shard| {
+            let row = shard.find(name);
+            let was_waiting = row.is_some_and(|row| row.lock.cancel(ticket));
+            self.serve(shard, name);
+            shard.tidy(name);
+            was_waiting
+        })
+    }
+
+    /// Who stands in the way of `owner`: the holder that began first.
+    pub fn blocker(&self, owner: &Arc<Owner<L>>, name: Name<'_>) -> Option<Blocker> {
+        self.shard(name).with(|shard| {
+            let row = shard.find(name)?;
+            let others = row.lock.holders().any(|holder| holder.owner != *owner);
+            others.then(|| self.blocker_of(row, owner))
+        })
+    }
+
+    /// The holder of a lock with this id.
+    pub(crate) fn holder(&self, name: Name<'_>, id: u64) -> Option<Arc<Owner<L>>> {
+        self.shard(name).with(|shard| {
+            let row = shard.find(name)?;
+            let holder = row.lock.holders().find(|holder| holder.owner.id == id)?;
+            Some(Arc::clone(&holder.owner))
+        })
+    }
+
+    /// Who waits for whom, at this moment.
+    pub fn waits(&self) -> Vec<Wait> {
+        let now_us = self.now_us();
+        let mut found = Vec::new();
+        for shard in &self.shards {
+            shard.with(|shard| {
+                for row in shard.rows() {
+                    collect_waits(row, now_us, &mut found);
+                }
+            });
+        }
+        found
+    }
+
+    /// How many locks are held or waited for.
+    pub fn busy(&self) -> usize {
+        let busy = |shard: &mut Shard<L>| shard.rows().filter(|row| !row.lock.is_free()).count();
+        self.shards.iter().map(|shard| shard.with(busy)).sum()
+    }
+
+    /// How many rows are resident.
+    pub fn resident(&self) -> usize {
+        let count = |shard: &L::Of<Shard<L>>| shard.with(|shard| shard.len());
+        self.shards.iter().map(count).sum()
+    }
+
+    /// Now, in microseconds of the clock.
+    pub fn now_us(&self) -> u64 {
+        u64::try_from(self.clock.monotonic().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    fn release(&self, owner: &Arc<Owner<L>>, name: &Kept) {
+        let name = name.name();
+        self.shard(name).with(|shard| {
+            if let Some(row) = shard.find(name) {
+                row.lock.release(owner);
+            }
+            self.serve(shard, name);
+            shard.tidy(name);
+        });
+    }
+
+    fn serve(&self, shard: &mut Shard<L>, name: Name<'_>) {
+        let Some(row) = shard.find(name) else {
+            return;
+        };
+        let kept = &row.name;
+        let admit = |owner: &Arc<Owner<L>>, is_new: bool| match is_new {
+            true => owner.hold(kept),
+            false => owner.is_active(),
+        };
+        // Whoever stopped waiting in this instant keeps the lock: see `Waiting`.
+        let wake = |wake: oneshot::Sender<()>| {
+            let _ = wake.send(());
+        };
+        row.lock.serve(self.now_us(), admit, wake);
+    }
+
+    fn blocker_of(&self, row: &Resident<L>, owner: &Arc<Owner<L>>) -> Blocker {
+        let others = row.lock.holders().filter(|holder| holder.owner != *owner);
+        let oldest = others.min_by_key(|holder| holder.owner.started_us);
+        // A lock may be free and yet have waiters who come first.
+        let first = row.lock.waiters().next();
+        let (transaction, started_us, since_us) = match (oldest, first) {
+            (Some(holder), _) => (holder.owner.id, holder.owner.started_us, holder.since_us),
+            (None, Some(waiter)) => (waiter.owner.id, waiter.owner.started_us, waiter.since_us),
+            (None, None) => (owner.id, owner.started_us, self.now_us()),
+        };
+        let held = Duration::from_micros(self.now_us().saturating_sub(since_us));
+        let held_ms = i64::try_from(held.as_millis()).unwrap_or(i64::MAX);
+        Blocker {
+            transaction,
+            since: Timestamp(self.clock.now().0.saturating_sub(held_ms)),
+            started_us,
+        }
+    }
+
+    fn shard(&self, name: Name<'_>) -> &L::Of<Shard<L>> {
+        // The upper bits: the lower ones choose the place inside the shard.
+        &self.shards[(name.hash >> 48) as usize % SHARDS]
+    }
+}
+
+/// A place in the queue of a lock: true once it is granted, false if the
+/// transaction has ended.
+///
+/// Dropping it leaves the queue; if the lock was granted in the same instant, it
+/// stays with the transaction.
+pub struct Waiting<L: Latch> {
+    table: Arc<Table<L>>,
+    name: Kept,
+    ticket: u64,
+    woken: oneshot::Receiver<()>,
+    is_done: bool,
+}
+
+impl<L: Latch> Waiting<L> {
+    /// Stops waiting; true if the lock was granted after all.
+    pub fn give_up(mut self) -> bool {
+        self.is_done = true;
+        let was_waiting = self.table.cancel(&self.name, self.ticket);
+        !was_waiting && self.woken.try_recv().is_ok()
+    }
+}
+
+impl<L: Latch> Future for Waiting<L> {
+    type Output = bool;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<bool> {
+        let woken = Pin::new(&mut self.woken).poll(context);
+        woken.map(|answer| {
+            self.is_done = true;
+            answer.is_ok()
+        })
+    }
+}
+
+impl<L: Latch> Drop for Waiting<L> {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.table.cancel(&self.name, self.ticket);
+        }
+    }
+}
+
+fn known<L: Latch>(row: &Resident<L>, version: u64) -> Cached {
+    match row.version == version {
+        true => row.cached.clone(),
+        false => Cached::Unknown,
+    }
+}
+
+fn collect_waits<L: Latch>(row: &Resident<L>, now_us: u64, found: &mut Vec<Wait>) {
+    for waiter in row.lock.waiters() {
+        for holder in row.lock.holders() {
+            if holder.owner == waiter.owner {
+                continue;
+            }
+            found.push(Wait {
+                waiter: waiter.owner.id,
+                holder: holder.owner.id,
+                lock: describe(&row.name.bytes),
+                mode: waiter.mode,
+                waited: Duration::from_micros(now_us.saturating_sub(waiter.since_us)),
+            });
+        }
+    }
+}

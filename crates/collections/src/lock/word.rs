@@ -1,0 +1,274 @@
+//! The lock of one row: who holds it, who waits.
+//!
+//! Pure: no clock, no thread, no task. Rules:
+//!
+//! - waiters are served in order, and a request waits when others wait, even if it
+//!   would fit;
+//! - a holder that wants more gets it at once if the other holders allow it, else
+//!   it waits before all who hold nothing;
+//! - a holder that wants less or the same has it already.
+//!
+//! One holder needs no memory beside the word itself.
+
+use std::collections::VecDeque;
+
+use crate::lock::mode::Mode;
+
+/// Locks one row for owners `O`; a waiter is woken by `W`.
+#[derive(Debug)]
+pub struct Word<O, W> {
+    first: Option<Holder<O>>,
+    more: Vec<Holder<O>>,
+    waiters: VecDeque<Waiter<O, W>>,
+    next_ticket: u64,
+}
+
+/// Somebody who has the lock.
+#[derive(Clone, Debug)]
+pub struct Holder<O> {
+    pub owner: O,
+    pub mode: Mode,
+    /// When it was granted, in microseconds of the caller's clock.
+    pub since_us: u64,
+}
+
+/// Somebody who wants it.
+#[derive(Debug)]
+pub struct Waiter<O, W> {
+    pub owner: O,
+    pub mode: Mode,
+    pub since_us: u64,
+    ticket: u64,
+    is_upgrade: bool,
+    wake: W,
+}
+
+/// The answer to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The owner had it before.
+    Held,
+    /// The owner has it now, and held nothing before.
+    Granted,
+    /// The owner has more than it had.
+    Upgraded,
+    /// Not now: join the waiters.
+    Busy,
+}
+
+impl<O: Clone + PartialEq, W> Word<O, W> {
+    /// A lock that nobody holds.
+    pub fn new() -> Self {
+        Self {
+            first: None,
+            more: Vec::new(),
+            waiters: VecDeque::new(),
+            next_ticket: 0,
+        }
+    }
+
+    /// Takes the lock if that is possible at once.
+    pub fn request(&mut self, owner: &O, mode: Mode, now_us: u64) -> Answer {
+        let held = self.mode_of(owner);
+        if held.is_some_and(|held| held.includes(mode)) {
+            return Answer::Held;
+        }
+        let may_pass = held.is_some() || self.waiters.is_empty();
+        if !may_pass || !self.fits(owner, mode) {
+            return Answer::Busy;
+        }
+        self.hold(owner, mode, now_us);
+        match held {
+            Some(_) => Answer::Upgraded,
+            None => Answer::Granted,
+        }
+    }
+
+    /// Joins the waiters and answers the ticket for [`Word::cancel`].
+    pub fn wait(&mut self, owner: &O, mode: Mode, now_us: u64, wake: W) -> u64 {
+        let is_upgrade = self.mode_of(owner).is_some();
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        let waiter = Waiter {
+            owner: owner.clone(),
+            mode,
+            since_us: now_us,
+            ticket,
+            is_upgrade,
+            wake,
+        };
+        let place = match is_upgrade {
+            true => self.waiters.partition_point(|other| other.is_upgrade),
+            false => self.waiters.len(),
+        };
+        self.waiters.insert(place, waiter);
+        ticket
+    }
+
+    /// Leaves the waiters; false if the lock was granted before.
+    pub fn cancel(&mut self, ticket: u64) -> bool {
+        let place = self.waiters.iter().position(|w| w.ticket == ticket);
+        match place {
+            Some(place) => self.waiters.remove(place).is_some(),
+            None => false,
+        }
+    }
+
+    /// Gives the lock up, whatever its mode.
+    pub fn release(&mut self, owner: &O) {
+        if self.first.as_ref().is_some_and(|h| h.owner == *owner) {
+            self.first = self.more.pop();
+            return;
+        }
+        if let Some(place) = self.more.iter().position(|h| h.owner == *owner) {
+            self.more.swap_remove(place);
+        }
+    }
+
+    /// Serves waiters in order until one does not fit. `admit` is told the owner
+    /// and whether it held nothing before; if it says no, the waiter is dropped.
+    pub fn serve(
+        &mut self,
+        now_us: u64,
+        mut admit: impl FnMut(&O, bool) -> bool,
+        mut wake: impl FnMut(W),
+    ) {
+        while let Some(next) = self.waiters.front() {
+            if !self.fits(&next.owner, next.mode) {
+                return;
+            }
+            let Some(next) = self.waiters.pop_front() else {
+                return;
+            };
+            if admit(&next.owner, !next.is_upgrade) {
+                self.hold(&next.owner, next.mode, now_us);
+                wake(next.wake);
+            }
+        }
+    }
+
+    /// Whether nobody holds it and nobody waits.
+    pub fn is_free(&self) -> bool {
+        self.first.is_none() && self.waiters.is_empty()
+    }
+
+    /// All who hold it.
+    pub fn holders(&self) -> impl Iterator<Item = &Holder<O>> {
+        self.first.iter().chain(&self.more)
+    }
+
+    /// All who wait, in the order in which they will be served.
+    pub fn waiters(&self) -> impl Iterator<Item = &Waiter<O, W>> {
+        self.waiters.iter()
+    }
+
+    /// The mode that `owner` holds.
+    pub fn mode_of(&self, owner: &O) -> Option<Mode> {
+        let mine = self.holders().find(|holder| holder.owner == *owner);
+        mine.map(|holder| holder.mode)
+    }
+
+    fn fits(&self, owner: &O, mode: Mode) -> bool {
+        self.holders()
+            .all(|holder| holder.owner == *owner || mode.joins(holder.mode))
+    }
+
+    fn hold(&mut self, owner: &O, mode: Mode, now_us: u64) {
+        let mut all = self.first.iter_mut().chain(&mut self.more);
+        if let Some(mine) = all.find(|holder| holder.owner == *owner) {
+            mine.mode = mine.mode.max(mode);
+            return;
+        }
+        let holder = Holder {
+            owner: owner.clone(),
+            mode,
+            since_us: now_us,
+        };
+        match self.first {
+            None => self.first = Some(holder),
+            Some(_) => self.more.push(holder),
+        }
+    }
+}
+
+impl<O: Clone + PartialEq, W> Default for Word<O, W> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Mode::{Exclusive, Shared, Update};
+
+    type Plain = Word<u8, u8>;
+
+    fn served(word: &mut Plain) -> Vec<u8> {
+        let mut woken = Vec::new();
+        word.serve(0, |_, _| true, |owner| woken.push(owner));
+        woken
+    }
+
+    #[test]
+    fn waiters_are_served_in_order_and_never_overtaken() {
+        let mut word = Plain::new();
+        assert_eq!(word.request(&1, Shared, 0), Answer::Granted);
+        assert_eq!(word.request(&2, Exclusive, 0), Answer::Busy);
+        word.wait(&2, Exclusive, 0, 2);
+        assert_eq!(word.request(&3, Shared, 0), Answer::Busy, "no barging");
+        word.wait(&3, Shared, 0, 3);
+        assert!(served(&mut word).is_empty());
+        word.release(&1);
+        assert_eq!(served(&mut word), [2]);
+        word.release(&2);
+        assert_eq!(served(&mut word), [3]);
+        word.release(&3);
+        assert!(word.is_free());
+    }
+
+    #[test]
+    fn an_upgrade_goes_first() {
+        let mut word = Plain::new();
+        for owner in [1, 2] {
+            assert_eq!(word.request(&owner, Shared, 0), Answer::Granted);
+        }
+        word.wait(&3, Exclusive, 0, 3);
+        assert_eq!(word.request(&1, Exclusive, 0), Answer::Busy);
+        word.wait(&1, Exclusive, 0, 1);
+        word.release(&2);
+        assert_eq!(served(&mut word), [1], "before owner 3, who came earlier");
+    }
+
+    #[test]
+    fn the_only_holder_upgrades_past_waiters() {
+        let mut word = Plain::new();
+        word.request(&1, Update, 0);
+        word.wait(&2, Shared, 0, 2);
+        assert_eq!(word.request(&1, Exclusive, 0), Answer::Upgraded);
+        assert_eq!(word.request(&1, Shared, 0), Answer::Held);
+    }
+
+    #[test]
+    fn a_cancelled_waiter_lets_the_next_pass() {
+        let mut word = Plain::new();
+        word.request(&1, Shared, 0);
+        let ticket = word.wait(&2, Exclusive, 0, 2);
+        word.wait(&3, Shared, 0, 3);
+        assert!(word.cancel(ticket));
+        assert!(!word.cancel(ticket));
+        assert_eq!(served(&mut word), [3]);
+    }
+
+    #[test]
+    fn a_refused_owner_is_passed_over() {
+        let mut word = Plain::new();
+        word.request(&1, Exclusive, 0);
+        word.wait(&2, Exclusive, 0, 2);
+        word.wait(&3, Exclusive, 0, 3);
+        word.release(&1);
+        let mut woken = Vec::new();
+        word.serve(0, |owner, _| *owner != 2, |owner| woken.push(owner));
+        assert_eq!(woken, [3]);
+    }
+}

@@ -1,0 +1,131 @@
+//! Notifications, in the order of the log.
+//!
+//! They are sent while a commit is shown, before its locks are released, so a
+//! subscriber sees changes of a key in the order in which they happened. A
+//! subscriber's first notice is `Rebuild`: what it knew before is void, and the
+//! state at the LSN of that notice is the one to start from. So is a subscriber
+//! that falls too far behind: notices are bounded, and it gets `Rebuild` again.
+
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use steadfast_core::id::Lsn;
+use steadfast_core::limits;
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+
+use crate::lock::resident::Value;
+
+/// What happened to a partition's set of collections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StateNotice {
+    /// A collection was created.
+    Add { name: String, lsn: Lsn },
+    /// A collection was removed.
+    Remove { name: String, lsn: Lsn },
+    /// List the collections again: this is the state to start from.
+    Rebuild { lsn: Lsn },
+}
+
+/// What happened to transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransactionNotice {
+    /// A transaction is durable and visible.
+    Commit { transaction: u64, lsn: Lsn },
+    /// Some were missed, or none was seen so far.
+    Rebuild { lsn: Lsn },
+}
+
+/// What happened to a row, without its types.
+#[derive(Clone, Debug)]
+pub(crate) struct RowNotice {
+    pub(crate) lsn: Lsn,
+    pub(crate) what: RowChange,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum RowChange {
+    Add(Bytes, Value),
+    Update(Bytes, Value),
+    Remove(Bytes),
+    Clear,
+}
+
+/// Where the notices of one collection go; costs nothing until somebody listens.
+pub(crate) type Feed = Channel<RowNotice>;
+
+/// A bounded channel to any number of subscribers.
+#[derive(Debug)]
+pub(crate) struct Channel<T> {
+    sender: OnceLock<broadcast::Sender<T>>,
+}
+
+impl<T: Clone> Channel<T> {
+    /// Whether somebody listens.
+    pub(crate) fn is_heard(&self) -> bool {
+        let sender = self.sender.get();
+        sender.is_some_and(|sender| sender.receiver_count() > 0)
+    }
+
+    pub(crate) fn send(&self, notice: T) {
+        if let Some(sender) = self.sender.get() {
+            // Nobody listens any more: that is no concern of the sender.
+            let _ = sender.send(notice);
+        }
+    }
+
+    pub(crate) fn listen(&self) -> broadcast::Receiver<T> {
+        let channel = || broadcast::channel(limits::NOTICES).0;
+        self.sender.get_or_init(channel).subscribe()
+    }
+}
+
+impl<T> Default for Channel<T> {
+    fn default() -> Self {
+        Self {
+            sender: OnceLock::new(),
+        }
+    }
+}
+
+/// What a subscriber got.
+#[derive(Debug)]
+pub(crate) enum Heard<T> {
+    /// A notice.
+    Notice(T),
+    /// It is new, or was too slow: start over.
+    Rebuild,
+    /// There will be no more.
+    End,
+}
+
+/// A subscription that begins with a rebuild.
+#[derive(Debug)]
+pub(crate) struct Listener<T> {
+    receiver: broadcast::Receiver<T>,
+    is_new: bool,
+}
+
+impl<T: Clone> Listener<T> {
+    pub(crate) fn new(channel: &Channel<T>) -> Self {
+        Self {
+            receiver: channel.listen(),
+            is_new: true,
+        }
+    }
+
+    pub(crate) async fn next(&mut self) -> Heard<T> {
+        if std::mem::take(&mut self.is_new) {
+            return Heard::Rebuild;
+        }
+        match self.receiver.recv().await {
+            Ok(notice) => Heard::Notice(notice),
+            Err(RecvError::Lagged(_)) => {
+                // Go on behind what is here now: the rebuild covers it.
+                self.receiver = self.receiver.resubscribe();
+                Heard::Rebuild
+            }
+            Err(RecvError::Closed) => Heard::End,
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! How long an operation waits, and how strongly it locks.
+
+use std::time::Duration;
+
+use steadfast_core::limits;
+
+use crate::error::{Error, Kind, Result};
+use crate::lock::mode::Mode;
+
+/// How long an operation may wait for its locks, all of them together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timeout {
+    /// So long; zero tries once.
+    After(Duration),
+    /// For ever. A dead-lock then ends only with the age of a transaction.
+    Never,
+}
+
+impl Timeout {
+    /// From milliseconds as other languages count them: -1 is for ever, anything
+    /// else below zero is refused.
+    pub fn from_millis(millis: i64) -> Result<Self> {
+        match u64::try_from(millis) {
+            Ok(millis) => Ok(Self::After(Duration::from_millis(millis))),
+            Err(_) if millis == -1 => Ok(Self::Never),
+            Err(_) => Err(Error::new(Kind::InvalidTimeout { millis })),
+        }
+    }
+}
+
+impl Default for Timeout {
+    fn default() -> Self {
+        Self::After(limits::LOCK_TIMEOUT)
+    }
+}
+
+impl From<Duration> for Timeout {
+    fn from(duration: Duration) -> Self {
+        Self::After(duration)
+    }
+}
+
+/// How a read locks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LockMode {
+    /// Shared: others may read.
+    #[default]
+    Default,
+    /// Update: for a read that a write follows.
+    Update,
+}
+
+impl LockMode {
+    pub(crate) fn mode(self) -> Mode {
+        match self {
+            Self::Default => Mode::Shared,
+            Self::Update => Mode::Update,
+        }
+    }
+}
+
+/// Options of an operation; every one has a default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Opt {
+    /// How long to wait for locks.
+    pub timeout: Timeout,
+    /// How a read locks.
+    pub lock: LockMode,
+}
+
+impl Opt {
+    /// Waits so long.
+    #[must_use]
+    pub fn timeout(mut self, timeout: impl Into<Timeout>) -> Self {
+        self.timeout = timeout.into();
+        self
+    }
+
+    /// Reads with an update lock.
+    #[must_use]
+    pub fn update(mut self) -> Self {
+        self.lock = LockMode::Update;
+        self
+    }
+}
+
+/// The deadline of one operation: it starts to run with the first wait.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    timeout: Timeout,
+    deadline: Option<tokio::time::Instant>,
+}
+
+impl Patience {
+    pub(crate) fn new(timeout: Timeout) -> Self {
+        Self {
+            timeout,
+            deadline: None,
+        }
+    }
+
+    /// Whether the operation waits at all.
+    pub(crate) fn waits(&self) -> bool {
+        self.timeout != Timeout::After(Duration::ZERO)
+    }
+
+    /// When it has waited enough; `None`: never.
+    pub(crate) fn deadline(&mut self) -> Option<tokio::time::Instant> {
+        let Timeout::After(timeout) = self.timeout else {
+            return None;
+        };
+        let from_now = || tokio::time::Instant::now() + timeout;
+        Some(*self.deadline.get_or_insert_with(from_now))
+    }
+}

@@ -1,0 +1,178 @@
+//! The queue: strictly first in, first out, in commit order.
+//!
+//! Rows are the head, the tail, and one per item, numbered. One transaction at a
+//! time enqueues (it holds the tail) and one dequeues (it holds the head). Whoever
+//! finds the queue empty locks the place of the next item: nobody can enqueue
+//! until it ends, which is the proof that it was empty.
+
+use std::marker::PhantomData;
+use std::ops::Bound;
+
+use bytes::Bytes;
+
+use crate::collection::{CODEC, Description, Shape};
+use crate::dictionary::clear;
+use crate::error::Result;
+use crate::lock::mode::Mode;
+use crate::open::{Handle, Part, sealed};
+use crate::options::{Opt, Patience};
+use crate::rows;
+use crate::scan::{Found, Position, beginning_with};
+use crate::schema::record::Record;
+use crate::stored::Stored;
+use crate::transaction::Tx;
+
+const HEAD: &[u8] = &[0];
+const TAIL: &[u8] = &[1];
+const ITEM: u8 = 2;
+
+/// A reliable queue. Clones are the same queue.
+pub struct Queue<V> {
+    part: Part,
+    options: Opt,
+    value: PhantomData<fn() -> V>,
+}
+
+impl<V: Record> Queue<V> {
+    /// The same queue with another time-out or lock mode.
+    #[must_use]
+    pub fn with(&self, options: Opt) -> Self {
+        Self {
+            options,
+            ..self.clone()
+        }
+    }
+
+    /// Adds an item at the end.
+    pub async fn enqueue(&self, tx: &mut Tx<'_>, value: V) -> Result<()> {
+        tx.check_write()?;
+        let mut patience = self.enter(tx).await?;
+        let tail = self.end(tx, TAIL, &mut patience).await?;
+        let key = item(tail);
+        let collection = &self.part.collection;
+        // Waits for whoever found the queue empty here.
+        tx.lock_row(collection, &key, Mode::Exclusive, &mut patience)
+            .await?;
+        rows::write(tx, collection, &key, value, false, true)?;
+        rows::write(tx, collection, TAIL, tail + 1, true, false)?;
+        Ok(())
+    }
+
+    /// Takes the first item; `None` if there is none.
+    pub async fn try_dequeue(&self, tx: &mut Tx<'_>) -> Result<Option<Stored<V>>> {
+        tx.check_write()?;
+        let mut patience = self.enter(tx).await?;
+        let head = self.end(tx, HEAD, &mut patience).await?;
+        let key = item(head);
+        let collection = &self.part.collection;
+        let read = rows::read(tx, collection, &key, Mode::Exclusive, &mut patience);
+        let Some(value) = read.await? else {
+            return Ok(None);
+        };
+        rows::remove(tx, collection, &key, true)?;
+        rows::write(tx, collection, HEAD, head + 1, true, false)?;
+        Ok(Some(value))
+    }
+
+    /// The first item, which stays; `None` if there is none.
+    pub async fn try_peek(&self, tx: &mut Tx<'_>) -> Result<Option<Stored<V>>> {
+        let mut patience = self.enter(tx).await?;
+        let mode = self.options.lock.mode();
+        let collection = &self.part.collection;
+        let head = rows::read::<u64>(tx, collection, HEAD, mode, &mut patience).await?;
+        let key = item(head.map_or(0, |head| *head));
+        rows::read(tx, collection, &key, mode, &mut patience).await
+    }
+
+    /// Exactly how many items the transaction sees.
+    pub async fn count(&self, tx: &mut Tx<'_>) -> Result<u64> {
+        Ok(self.entries(tx).await?.len() as u64)
+    }
+
+    /// All items in order, as the transaction's snapshot has them and with its own
+    /// changes.
+    pub async fn entries(&self, tx: &mut Tx<'_>) -> Result<Vec<Stored<V>>> {
+        self.part.check(tx)?;
+        let collection = &self.part.collection;
+        tx.check_visible(collection)?;
+        let (from, to): (Bound<Bytes>, Bound<Bytes>) = beginning_with(&[ITEM]);
+        let mut position = Position::new(from, to, usize::MAX);
+        let mut items = Vec::new();
+        while let Some(page) = position.next(tx, collection.table).await? {
+            for found in page.into_values() {
+                match found {
+                    Found::Stored(bytes) => {
+                        items.push(Stored(rows::decode::<V>(collection, &bytes)?.into()));
+                    }
+                    Found::Own(change) => items.extend(rows::own(collection, &change)?),
+                }
+            }
+        }
+        Ok(items)
+    }
+
+    /// About how many items there are. Reads no rows and takes no lock.
+    pub fn approx_count(&self) -> u64 {
+        self.part.collection.count().unsigned_abs()
+    }
+
+    /// Removes all items, at once and for good: not part of any transaction. Waits
+    /// for every transaction that has used the queue.
+    pub async fn clear(&self) -> Result<()> {
+        clear(&self.part, self.options).await
+    }
+
+    async fn enter(&self, tx: &mut Tx<'_>) -> Result<Patience> {
+        self.part.check(tx)?;
+        let mut patience = Patience::new(self.options.timeout);
+        let collection = &self.part.collection;
+        tx.enter(collection, Mode::Shared, &mut patience).await?;
+        Ok(patience)
+    }
+
+    /// Locks head or tail for writing and reads it: first in the mode that waits
+    /// for other writers without blocking readers, then exclusively.
+    async fn end(&self, tx: &mut Tx<'_>, key: &[u8], patience: &mut Patience) -> Result<u64> {
+        let collection = &self.part.collection;
+        tx.lock_row(collection, key, Mode::Update, patience).await?;
+        let end = rows::read::<u64>(tx, collection, key, Mode::Exclusive, patience).await?;
+        Ok(end.map_or(0, |end| *end))
+    }
+}
+
+fn item(number: u64) -> [u8; 9] {
+    let mut key = [ITEM; 9];
+    key[1..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+impl<V> Clone for Queue<V> {
+    fn clone(&self) -> Self {
+        Self {
+            part: self.part.clone(),
+            options: self.options,
+            value: PhantomData,
+        }
+    }
+}
+
+impl<V: Record> sealed::Sealed for Queue<V> {}
+
+impl<V: Record> Handle for Queue<V> {
+    fn description() -> Description {
+        Description {
+            shape: Shape::Queue,
+            key_type: String::new(),
+            value_type: V::type_name(),
+            codec: CODEC,
+        }
+    }
+
+    fn attach(part: Part) -> Self {
+        Self {
+            part,
+            options: Opt::default(),
+            value: PhantomData,
+        }
+    }
+}

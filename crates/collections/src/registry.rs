@@ -1,0 +1,215 @@
+//! Names of collections.
+//!
+//! The registry is a system table; memory holds all of it that is committed. A
+//! collection that is being created is known to its transaction only. Names are
+//! URIs: a bare word `x` is stored as `urn:x`. A scope keeps the names of one
+//! service's slot apart from those of others in the same partition.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+use steadfast_core::codec::{Reader, put_varint};
+use steadfast_core::id::Table;
+use steadfast_core::limits;
+use steadfast_storage::Writes;
+use steadfast_storage::engine::Scan;
+
+use crate::collection::{Collection, Life, decode};
+use crate::error::{Error, Kind, Result};
+use crate::source::Pinned;
+use crate::tables;
+
+/// The committed collections of a partition.
+#[derive(Default)]
+pub(crate) struct Registry {
+    names: RwLock<BTreeMap<Vec<u8>, Arc<Collection>>>,
+    next: AtomicU32,
+}
+
+/// The row that keeps the next free number; no scope begins like this.
+const NEXT: &[u8] = b"\x00next";
+
+/// Ends a scope.
+const END: u8 = 0;
+
+impl Registry {
+    /// Reads all names.
+    pub(crate) async fn load(state: &Pinned) -> Result<Self> {
+        let registry = Self::default();
+        registry
+            .next
+            .store(tables::FIRST_COLLECTION, Ordering::Relaxed);
+        let counts = load_counts(state).await?;
+        for (key, value) in rows(state, tables::REGISTRY).await? {
+            if key == NEXT {
+                let next = Reader::new(value).varint_u32().map_err(malformed)?;
+                registry.next.fetch_max(next, Ordering::Relaxed);
+                continue;
+            }
+            let collection = read(&key, value, &counts)?;
+            let after = collection.table.0.saturating_add(1);
+            registry.next.fetch_max(after, Ordering::Relaxed);
+            registry
+                .names
+                .write()
+                .insert(key.to_vec(), Arc::new(collection));
+        }
+        Ok(registry)
+    }
+
+    pub(crate) fn find(&self, scope: &str, name: &str) -> Option<Arc<Collection>> {
+        self.names.read().get(&key(scope, name)).cloned()
+    }
+
+    /// A number that no collection had before.
+    pub(crate) fn next_table(&self) -> Table {
+        Table(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Committed names of a scope, in order.
+    pub(crate) fn list(&self, scope: &str) -> Vec<Arc<Collection>> {
+        let names = self.names.read();
+        let of_scope = names.values().filter(|c| c.scope == scope);
+        of_scope.cloned().collect()
+    }
+
+    /// Shows a creation.
+    pub(crate) fn add(&self, collection: &Arc<Collection>) {
+        collection.set_life(Life::Live);
+        let key = key(&collection.scope, &collection.name);
+        self.names.write().insert(key, Arc::clone(collection));
+    }
+
+    /// Shows a removal.
+    pub(crate) fn remove(&self, collection: &Arc<Collection>) {
+        collection.set_life(Life::Removed);
+        let key = key(&collection.scope, &collection.name);
+        let mut names = self.names.write();
+        let known = names.get(&key);
+        if known.is_some_and(|known| Arc::ptr_eq(known, collection)) {
+            names.remove(&key);
+        }
+    }
+
+    /// Writes rows for created and removed collections.
+    pub(crate) fn write(
+        &self,
+        writes: &mut Writes,
+        created: &[Arc<Collection>],
+        removed: &[Arc<Collection>],
+    ) {
+        for collection in removed {
+            let key = key(&collection.scope, &collection.name);
+            writes.delete(tables::REGISTRY, &key);
+        }
+        for collection in created {
+            let key = key(&collection.scope, &collection.name);
+            writes.put(tables::REGISTRY, &key, &collection.encode());
+        }
+        if !(created.is_empty() && removed.is_empty()) {
+            let mut next = Vec::new();
+            put_varint(&mut next, u64::from(self.next.load(Ordering::Relaxed)));
+            writes.put(tables::REGISTRY, NEXT, &next);
+        }
+    }
+}
+
+/// Looks one name up in a state that is not ours.
+pub(crate) async fn look_up(state: &Pinned, scope: &str, name: &str) -> Result<Option<Collection>> {
+    let key = key(scope, name);
+    let row = state.get(tables::REGISTRY, &key, 0).await?;
+    row.map(|value| read(&key, value, &BTreeMap::new()))
+        .transpose()
+}
+
+/// Writes how many rows a collection has.
+pub(crate) fn write_count(writes: &mut Writes, table: Table, count: i64) {
+    let mut out = Vec::new();
+    put_varint(&mut out, u64::try_from(count).unwrap_or(0));
+    writes.put(tables::COUNTS, &table.0.to_be_bytes(), &out);
+}
+
+/// Forgets how many rows a collection has: it has none.
+pub(crate) fn forget_count(writes: &mut Writes, table: Table) {
+    writes.delete(tables::COUNTS, &table.0.to_be_bytes());
+}
+
+/// The stored form of a name: a bare word becomes a URN.
+pub(crate) fn normal(name: &str) -> Result<String> {
+    let is_uri = name.contains(':');
+    let name = match is_uri {
+        true => name.to_owned(),
+        false => format!("urn:{name}"),
+    };
+    let is_bad = name.ends_with(':') || name.contains(char::is_control);
+    if is_bad || name.len() > limits::NAME_BYTES {
+        return Err(Error::new(Kind::InvalidName { name }));
+    }
+    Ok(name)
+}
+
+pub(crate) fn key(scope: &str, name: &str) -> Vec<u8> {
+    let mut key = Vec::with_capacity(scope.len() + 1 + name.len());
+    key.extend_from_slice(scope.as_bytes());
+    key.push(END);
+    key.extend_from_slice(name.as_bytes());
+    key
+}
+
+fn read(key: &[u8], value: Bytes, counts: &BTreeMap<Bytes, i64>) -> Result<Collection> {
+    let text = std::str::from_utf8(key).map_err(malformed)?;
+    let (scope, name) = text
+        .split_once(char::from(END))
+        .ok_or_else(|| malformed(steadfast_core::codec::Malformed))?;
+    let (table, what) = decode(value).map_err(malformed)?;
+    let count = counts.get(table.0.to_be_bytes().as_slice());
+    let count = count.copied().unwrap_or(0);
+    Ok(Collection::new(table, scope, name, what, Life::Live, count))
+}
+
+async fn load_counts(state: &Pinned) -> Result<BTreeMap<Bytes, i64>> {
+    let mut counts = BTreeMap::new();
+    for (key, value) in rows(state, tables::COUNTS).await? {
+        let count = Reader::new(value).varint().map_err(malformed)?;
+        counts.insert(key, i64::try_from(count).unwrap_or(i64::MAX));
+    }
+    Ok(counts)
+}
+
+/// All rows of a system table.
+async fn rows(state: &Pinned, table: Table) -> Result<Vec<(Bytes, Bytes)>> {
+    let mut found: Vec<(Bytes, Bytes)> = Vec::new();
+    let mut range = Scan::all(limits::SCAN_ROWS);
+    loop {
+        let page = state.scan(table, range.clone(), 0).await?;
+        let Some(last) = page.last() else {
+            return Ok(found);
+        };
+        range.from = Bound::Excluded(last.key.clone());
+        found.extend(page.into_iter().map(|row| (row.key, row.value)));
+    }
+}
+
+fn malformed(error: impl std::error::Error + Send + Sync + 'static) -> Error {
+    let what = "the registry of collections".to_owned();
+    Error::caused(Kind::Malformed { what }, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c03_a_bare_word_is_a_urn() {
+        assert_eq!(normal("x").unwrap(), "urn:x");
+        assert_eq!(normal("urn:x").unwrap(), "urn:x");
+        assert_eq!(normal("fabric:/a/b").unwrap(), "fabric:/a/b");
+        for bad in ["", "a:", "a\u{0}b", "line\n"] {
+            assert_eq!(normal(bad).unwrap_err().code().0, "STF-3021", "{bad:?}");
+        }
+    }
+}

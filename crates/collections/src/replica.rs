@@ -1,0 +1,270 @@
+//! One partition's collections, on one node.
+//!
+//! On the owner of the partition a replica is the primary: it reads and writes.
+//! Elsewhere it is a secondary: it reads flushed state and writes nothing. A
+//! transaction can be begun on any replica, and this never fails.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use steadfast_core::clock::{Clock, SystemClock};
+use steadfast_core::id::{Lsn, Partition};
+use steadfast_core::limits;
+use steadfast_storage::{Engine, Ledger};
+
+use crate::error::{Result, Retry};
+use crate::home::Home;
+use crate::lock::table::Wait;
+use crate::notice::{Heard, Listener, StateNotice, TransactionNotice};
+use crate::registry::Registry;
+use crate::schema::version::WriteVersion;
+use crate::source::Source;
+use crate::state::State;
+use crate::transaction::Tx;
+
+/// How a replica is set up; every value has a default.
+#[derive(Clone)]
+pub struct Options {
+    /// Where the time comes from.
+    pub clock: Arc<dyn Clock>,
+    /// Memory for resident rows.
+    pub resident_bytes: usize,
+    /// Which schema version is written.
+    pub write_version: WriteVersion,
+    /// Whether the state is lost with the process.
+    pub is_volatile: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            clock: Arc::new(SystemClock::new()),
+            resident_bytes: limits::RESIDENT_BYTES,
+            write_version: WriteVersion::default(),
+            is_volatile: false,
+        }
+    }
+}
+
+/// What a replica is to its partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It is closed.
+    None,
+    /// It is being built.
+    IdleSecondary,
+    /// It can be read.
+    ActiveSecondary,
+    /// It can be read and written; there is one at most.
+    Primary,
+}
+
+/// What [`Replica::run`] does in a transaction.
+pub type Work<'t, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 't>>;
+
+/// One partition's collections. Clones are the same replica.
+#[derive(Clone)]
+pub struct Replica {
+    home: Arc<Home>,
+}
+
+impl Replica {
+    /// The replica of a partition that is ours: reads its registry.
+    pub async fn primary(ledger: Ledger, options: Options) -> Result<Self> {
+        let source = Source::Primary(ledger);
+        let state = source.pin(0).await?;
+        let registry = Registry::load(&state).await?;
+        drop(state);
+        Ok(Self::new(source, registry, options))
+    }
+
+    /// A replica of a partition that somebody else owns.
+    pub fn secondary(engine: Arc<dyn Engine>, partition: Partition, options: Options) -> Self {
+        let source = Source::Secondary(engine, partition);
+        Self::new(source, Registry::default(), options)
+    }
+
+    fn new(source: Source, registry: Registry, options: Options) -> Self {
+        let home = Home::new(
+            source,
+            options.clock,
+            options.resident_bytes,
+            registry,
+            options.write_version,
+            options.is_volatile,
+        );
+        Self {
+            home: Arc::new(home),
+        }
+    }
+
+    /// The partition.
+    pub fn partition(&self) -> Partition {
+        self.home.partition()
+    }
+
+    /// Whether its state is lost with the process.
+    pub fn is_volatile(&self) -> bool {
+        self.home.is_volatile
+    }
+
+    /// The ledger underneath, on a primary.
+    pub fn ledger(&self) -> Result<&Ledger> {
+        self.home.source.ledger()
+    }
+
+    /// What this replica is now.
+    pub fn role(&self) -> Role {
+        match (self.home.check_open(), self.home.may_write()) {
+            (Err(_), _) => Role::None,
+            (Ok(()), true) => Role::Primary,
+            (Ok(()), false) => Role::ActiveSecondary,
+        }
+    }
+
+    /// The collections that belong to no service.
+    pub fn state(&self) -> State {
+        self.scope("")
+    }
+
+    /// The collections of one scope, for instance a service's slot.
+    pub fn scope(&self, scope: &str) -> State {
+        State::new(&self.home, scope)
+    }
+
+    /// Begins a transaction. This never fails: on a secondary its reads see a
+    /// snapshot, and its first write answers `NotPrimary`.
+    pub fn begin(&self) -> Tx<'_> {
+        Tx::begin(&self.home)
+    }
+
+    /// Runs `work` in a transaction and commits it; tries again, in a new one and
+    /// after a pause, when another try can help.
+    ///
+    /// A transaction that `work` has rolled back is not committed. The future is
+    /// boxed so that `run` can be spawned: `|tx| Box::pin(async move { .. })`.
+    pub async fn run<T, F>(&self, mut work: F) -> Result<T>
+    where
+        F: for<'t> FnMut(&'t mut Tx<'static>) -> Work<'t, T>,
+    {
+        let mut pause = limits::RUN_FIRST_PAUSE;
+        let mut attempt = 1;
+        loop {
+            let mut tx = Tx::begin(&self.home);
+            let error = match work(&mut tx).await {
+                Ok(answer) if tx.is_closed() => return Ok(answer),
+                Ok(answer) => match tx.commit().await {
+                    Ok(_) => return Ok(answer),
+                    Err(error) => error,
+                },
+                Err(error) => {
+                    tx.abort();
+                    error
+                }
+            };
+            if attempt >= limits::RUN_ATTEMPTS || error.retry() == Retry::No {
+                return Err(error);
+            }
+            attempt += 1;
+            if error.retry() == Retry::Later {
+                tokio::time::sleep(jittered(pause)).await;
+                pause = (pause * 2).min(limits::RUN_LONGEST_PAUSE);
+            }
+        }
+    }
+
+    /// Who waits for whom, at this moment.
+    pub fn waits(&self) -> Vec<Wait> {
+        self.home.locks.waits()
+    }
+
+    /// How many locks are held or waited for.
+    pub fn locks(&self) -> usize {
+        self.home.locks.busy()
+    }
+
+    /// How many rows are resident.
+    pub fn resident_rows(&self) -> usize {
+        self.home.locks.resident()
+    }
+
+    /// The last durable transaction.
+    pub fn lsn(&self) -> Lsn {
+        self.home.durable_lsn()
+    }
+
+    /// Which schema version is written; can be changed at any time.
+    pub fn write_version(&self) -> &WriteVersion {
+        &self.home.write_version
+    }
+
+    /// Revokes the write status: whatever is not committed yet is not written.
+    pub fn demote(&self) {
+        self.home.revoke();
+    }
+
+    /// Ends the replica: all its operations answer `Closed` from now on.
+    pub fn close(&self) {
+        self.home.close();
+    }
+
+    /// Follows creations and removals of collections.
+    pub fn state_notices(&self) -> StateNotices {
+        StateNotices {
+            listener: Listener::new(&self.home.state_feed),
+            home: Arc::clone(&self.home),
+        }
+    }
+
+    /// Follows commits.
+    pub fn transaction_notices(&self) -> TransactionNotices {
+        TransactionNotices {
+            listener: Listener::new(&self.home.transaction_feed),
+            home: Arc::clone(&self.home),
+        }
+    }
+}
+
+/// A subscription to creations and removals, in log order.
+pub struct StateNotices {
+    listener: Listener<StateNotice>,
+    home: Arc<Home>,
+}
+
+impl StateNotices {
+    /// The next notice; `None` when there will be no more.
+    pub async fn next(&mut self) -> Option<StateNotice> {
+        match self.listener.next().await {
+            Heard::Notice(notice) => Some(notice),
+            Heard::Rebuild => Some(StateNotice::Rebuild {
+                lsn: self.home.durable_lsn(),
+            }),
+            Heard::End => None,
+        }
+    }
+}
+
+/// A subscription to commits, in log order.
+pub struct TransactionNotices {
+    listener: Listener<TransactionNotice>,
+    home: Arc<Home>,
+}
+
+impl TransactionNotices {
+    /// The next notice; `None` when there will be no more.
+    pub async fn next(&mut self) -> Option<TransactionNotice> {
+        match self.listener.next().await {
+            Heard::Notice(notice) => Some(notice),
+            Heard::Rebuild => Some(TransactionNotice::Rebuild {
+                lsn: self.home.durable_lsn(),
+            }),
+            Heard::End => None,
+        }
+    }
+}
+
+/// Somewhere between half and all of a pause, so that rivals part.
+fn jittered(pause: Duration) -> Duration {
+    pause.mul_f64(0.5 + fastrand::f64() / 2.0)
+}

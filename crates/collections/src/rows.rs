@@ -1,0 +1,175 @@
+//! Typed rows under locks.
+//!
+//! A read looks at the transaction's own changes, then at the resident row, then
+//! at the ledger, and decodes a value at most once while it stays resident.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::collection::Collection;
+use crate::error::{Error, Kind, Result};
+use crate::lock::mode::Mode;
+use crate::lock::resident::{Cached, Value};
+use crate::options::Patience;
+use crate::schema::envelope::{decode_value, encode_value};
+use crate::schema::record::Record;
+use crate::stored::Stored;
+use crate::transaction::Tx;
+use crate::writeset::{Change, Written};
+
+/// Locks a row and reads it, own changes included.
+pub(crate) async fn read<V: Record>(
+    tx: &mut Tx<'_>,
+    collection: &Arc<Collection>,
+    key: &[u8],
+    mode: Mode,
+    patience: &mut Patience,
+) -> Result<Option<Stored<V>>> {
+    if tx.reads_snapshots() {
+        return read_snapshot(tx, collection, key, mode).await;
+    }
+    let cached = tx.lock_row(collection, key, mode, patience).await?;
+    if let Some(change) = tx.writes.find(collection.table, key) {
+        return own(collection, change);
+    }
+    match cached {
+        Cached::Absent => return Ok(None),
+        Cached::Present(value) => {
+            if let Ok(value) = Arc::downcast(value) {
+                return Ok(Some(Stored(value)));
+            }
+        }
+        Cached::Unknown => {}
+    }
+    let Some(bytes) = tx.load(collection.table, key).await? else {
+        tx.remember(collection, key, Cached::Absent, 0);
+        return Ok(None);
+    };
+    let value = Arc::new(decode::<V>(collection, &bytes)?);
+    let cached = Cached::Present(Arc::clone(&value) as Value);
+    tx.remember(collection, key, cached, bytes.len());
+    Ok(Some(Stored(value)))
+}
+
+/// Locks a row and tells whether it is there, own changes included.
+pub(crate) async fn exists(
+    tx: &mut Tx<'_>,
+    collection: &Arc<Collection>,
+    key: &[u8],
+    mode: Mode,
+    patience: &mut Patience,
+) -> Result<bool> {
+    if tx.reads_snapshots() {
+        refuse_locks(collection, mode)?;
+        return Ok(tx.snapshot_get(collection.table, key).await?.is_some());
+    }
+    let cached = tx.lock_row(collection, key, mode, patience).await?;
+    if let Some(change) = tx.writes.find(collection.table, key) {
+        return Ok(change.value.is_some());
+    }
+    match cached {
+        Cached::Absent => Ok(false),
+        Cached::Present(_) => Ok(true),
+        Cached::Unknown => {
+            let is_there = tx.load(collection.table, key).await?.is_some();
+            if !is_there {
+                tx.remember(collection, key, Cached::Absent, 0);
+            }
+            Ok(is_there)
+        }
+    }
+}
+
+/// Writes a row that is locked; answers the value as it is stored.
+pub(crate) fn write<V: Record>(
+    tx: &mut Tx<'_>,
+    collection: &Arc<Collection>,
+    key: &[u8],
+    value: V,
+    existed: bool,
+    counts: bool,
+) -> Result<Stored<V>> {
+    let version = tx.home.write_version.get();
+    let bytes = encode_value(&value, version);
+    let bytes = bytes.map_err(|error| Error::schema(error, &collection.name))?;
+    let value = Arc::new(value);
+    let written = Written {
+        bytes: bytes.into(),
+        value: Arc::clone(&value) as Value,
+    };
+    let change = Change {
+        value: Some(written),
+        existed,
+        counts,
+    };
+    tx.writes.change(collection, key, change)?;
+    Ok(Stored(value))
+}
+
+/// Removes a row that is locked and there.
+pub(crate) fn remove(
+    tx: &mut Tx<'_>,
+    collection: &Arc<Collection>,
+    key: &[u8],
+    counts: bool,
+) -> Result<()> {
+    let change = Change {
+        value: None,
+        existed: true,
+        counts,
+    };
+    tx.writes.change(collection, key, change)
+}
+
+/// Decodes a stored value.
+pub(crate) fn decode<V: Record>(collection: &Collection, bytes: &Bytes) -> Result<V> {
+    decode_value(bytes).map_err(|error| Error::schema(error, &collection.name))
+}
+
+/// The value that this transaction itself has written.
+pub(crate) fn own<V: Record>(
+    collection: &Collection,
+    change: &Change,
+) -> Result<Option<Stored<V>>> {
+    let Some(written) = &change.value else {
+        return Ok(None);
+    };
+    match Arc::downcast(Arc::clone(&written.value)) {
+        Ok(value) => Ok(Some(Stored(value))),
+        Err(_) => Ok(Some(Stored(Arc::new(decode(collection, &written.bytes)?)))),
+    }
+}
+
+/// A value of a notice, with its type.
+pub(crate) fn typed<V: Record>(collection: &Collection, value: Value) -> Result<Stored<V>> {
+    let wrong = |_| {
+        Error::new(Kind::TypeMismatch {
+            collection: collection.name.clone(),
+            found: collection.what.value_type.clone(),
+            asked: V::type_name(),
+        })
+    };
+    Arc::downcast(value).map(Stored).map_err(wrong)
+}
+
+/// On a replica that is no primary: no locks, the state that was pinned.
+async fn read_snapshot<V: Record>(
+    tx: &mut Tx<'_>,
+    collection: &Arc<Collection>,
+    key: &[u8],
+    mode: Mode,
+) -> Result<Option<Stored<V>>> {
+    refuse_locks(collection, mode)?;
+    let bytes = tx.snapshot_get(collection.table, key).await?;
+    let value = bytes.map(|bytes| decode(collection, &bytes)).transpose()?;
+    Ok(value.map(|value| Stored(Arc::new(value))))
+}
+
+fn refuse_locks(collection: &Collection, mode: Mode) -> Result<()> {
+    if mode == Mode::Shared {
+        return Ok(());
+    }
+    let what = format!("{} with an update lock", collection.name);
+    Err(Error::new(Kind::NotReadable { what }))
+}

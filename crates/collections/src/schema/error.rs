@@ -1,0 +1,189 @@
+//! What can go wrong between a value and its bytes.
+//!
+//! Every kind has a stable code and a page in `docs/errors/`. Errors are one
+//! pointer wide, because decoding returns one per field.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+
+use steadfast_core::error::Code;
+
+/// The result of everything here that can fail.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What happened, to what, and underneath it the cause.
+#[derive(Clone, Debug)]
+pub struct Error(Box<Inner>);
+
+#[derive(Clone, Debug)]
+struct Inner {
+    kind: Kind,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
+}
+
+/// The kinds of failure; each has its own code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// The bytes are not what the type expects.
+    Malformed { path: String, what: String },
+    /// A field that has no default is not in the bytes.
+    MissingField { path: String, field: &'static str },
+    /// A closed type met something that it does not know.
+    Closed { path: String, found: String },
+    /// The value has a format that this version does not know.
+    NewerFormat { found: u8, known: u8 },
+    /// The value is nested more deeply than a record may be.
+    TooDeep { limit: usize },
+    /// The key or value is over its limit.
+    TooLarge {
+        what: &'static str,
+        bytes: usize,
+        limit: usize,
+    },
+    /// Stored keys no longer sort or encode as they did when they were written.
+    KeyContractChanged { type_name: String, how: String },
+    /// The serde adaptor could not encode or decode.
+    Adaptor {
+        type_name: &'static str,
+        doing: &'static str,
+    },
+    /// The JSON cannot be a key.
+    JsonKey { what: String },
+}
+
+impl Error {
+    /// An error without a cause underneath.
+    #[cold]
+    pub fn new(kind: Kind) -> Self {
+        Self(Box::new(Inner { kind, source: None }))
+    }
+
+    /// An error caused by another.
+    #[cold]
+    pub fn caused(kind: Kind, source: impl StdError + Send + Sync + 'static) -> Self {
+        let source = Some(Arc::new(source) as Arc<dyn StdError + Send + Sync>);
+        Self(Box::new(Inner { kind, source }))
+    }
+
+    /// Bytes that are not what was expected.
+    #[cold]
+    pub fn malformed(what: impl Into<String>) -> Self {
+        Self::new(Kind::Malformed {
+            path: String::new(),
+            what: what.into(),
+        })
+    }
+
+    /// The same error, one step further out: in field `step` of what is read.
+    #[cold]
+    #[must_use]
+    pub fn within(mut self, step: &str) -> Self {
+        if let Kind::Malformed { path, .. }
+        | Kind::MissingField { path, .. }
+        | Kind::Closed { path, .. } = &mut self.0.kind
+        {
+            let inner = std::mem::take(path);
+            path.push_str(step);
+            if !inner.is_empty() {
+                path.push('.');
+                path.push_str(&inner);
+            }
+        }
+        self
+    }
+
+    /// What kind of failure this is.
+    pub fn kind(&self) -> &Kind {
+        &self.0.kind
+    }
+
+    /// The stable code, the name of its page in `docs/errors/`.
+    pub fn code(&self) -> Code {
+        Code(match self.0.kind {
+            Kind::Malformed { .. } => "STF-3040",
+            Kind::MissingField { .. } => "STF-3041",
+            Kind::Closed { .. } => "STF-3042",
+            Kind::NewerFormat { .. } => "STF-3043",
+            Kind::TooDeep { .. } => "STF-3044",
+            Kind::TooLarge { .. } => "STF-3045",
+            Kind::KeyContractChanged { .. } => "STF-3046",
+            Kind::Adaptor { .. } => "STF-3047",
+            Kind::JsonKey { .. } => "STF-3048",
+        })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code(), self.0.kind)?;
+        match &self.0.source {
+            Some(source) => write!(f, " ({source})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed { path, what } => {
+                write!(f, "stored bytes of {} cannot be read: {what}", Place(path))
+            }
+            Self::MissingField { path, field } => write!(
+                f,
+                "field `{field}` of {} is not in the stored bytes; a field added later must be an `Option` or have `#[record(default)]`",
+                Place(path)
+            ),
+            Self::Closed { path, found } => write!(
+                f,
+                "{} is closed and cannot keep {found}; run the version that wrote it, or give the type a place for what it does not know",
+                Place(path)
+            ),
+            Self::NewerFormat { found, known } => write!(
+                f,
+                "the value has format {found}, this version knows up to {known}; run a newer version"
+            ),
+            Self::TooDeep { limit } => {
+                write!(f, "the value is nested more than {limit} levels deep")
+            }
+            Self::TooLarge { what, bytes, limit } => {
+                write!(f, "the {what} has {bytes} bytes, the limit is {limit}")
+            }
+            Self::KeyContractChanged { type_name, how } => write!(
+                f,
+                "keys of type `{type_name}` changed their meaning: {how}; restore the former `Ord` and fields of the key type"
+            ),
+            Self::Adaptor { type_name, doing } => {
+                write!(f, "`{type_name}` failed while {doing} MessagePack")
+            }
+            Self::JsonKey { what } => write!(
+                f,
+                "{what} cannot be a key; use a string, an integer, a truth value, or a list of these"
+            ),
+        }
+    }
+}
+
+/// A path as a reader wants to see it; the value itself has none.
+struct Place<'a>(&'a str);
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            f.write_str("the value")
+        } else {
+            write!(f, "`{}`", self.0)
+        }
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0
+            .source
+            .as_ref()
+            .map(|source| source.as_ref() as &(dyn StdError + 'static))
+    }
+}

@@ -1,0 +1,317 @@
+//! A finished transaction on its way to the log.
+//!
+//! Sealing turns the changes into redo; from then on only the outcome of the
+//! append ends the transaction. When that is known, [`Sealed::finish`] shows the
+//! versions, sends the notices and releases the locks, in this order, so that
+//! nobody sees or locks a row between. A sealed transaction that is dropped was
+//! never handed to the log: it is aborted.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use steadfast_core::id::Lsn;
+use steadfast_storage::{Ledger, Writes};
+
+use crate::collection::{Collection, Life, Shape};
+use crate::error::{Error, Kind, Result};
+use crate::home::Home;
+use crate::items::Place;
+use crate::lock::latch::Parking;
+use crate::lock::name::{self, Name, Subject};
+use crate::lock::owner::{Owner, Phase};
+use crate::lock::resident::Cached;
+use crate::notice::{RowChange, RowNotice, StateNotice, TransactionNotice};
+use crate::registry;
+use crate::source::Stamp;
+use crate::transaction::Tx;
+use crate::writeset::{Change, WriteSet};
+
+/// A transaction that can only be committed or taken back.
+#[must_use = "a sealed transaction that is not finished is aborted"]
+pub struct Sealed {
+    home: Arc<Home>,
+    owner: Arc<Owner<Parking>>,
+    set: WriteSet,
+    enqueued: Vec<(Arc<Collection>, Place)>,
+    counts: Vec<(Arc<Collection>, i64)>,
+    writes: Option<Writes>,
+    /// Whether there is anything to show.
+    has_changes: bool,
+    is_over: bool,
+}
+
+impl<'p> Tx<'p> {
+    /// Commits and answers the transaction's place in the log, once it is durable.
+    /// The commit is under way when this returns: it goes on if the future is
+    /// dropped. Without changes nothing is written.
+    pub fn commit(self) -> impl Future<Output = Result<Lsn>> + Send + use<'p> {
+        let home = Arc::clone(&self.home);
+        let (reply, outcome) = tokio::sync::oneshot::channel();
+        let id = self.id();
+        match self.seal() {
+            Ok(mut sealed) => match (&home.committer, sealed.take_writes()) {
+                (Some(committer), Some(writes)) => {
+                    let finish = move |outcome| {
+                        // Nobody may wait for it any more.
+                        let _ = reply.send(sealed.finish(outcome));
+                    };
+                    committer.commit(writes, Box::new(finish));
+                }
+                _ => {
+                    let _ = reply.send(sealed.finish(Ok(home.durable_lsn())));
+                }
+            },
+            Err(error) => {
+                let _ = reply.send(Err(error));
+            }
+        }
+        async move {
+            let gone = |_| Error::new(Kind::OutcomeUnknown { transaction: id });
+            outcome.await.map_err(gone)?
+        }
+    }
+
+    /// Ends the part that the user sees: for whoever runs the log.
+    pub fn seal(mut self) -> Result<Sealed> {
+        self.check()?;
+        if !self.writes.is_empty() {
+            self.check_write()?;
+        }
+        if !self.owner.leave_active(Phase::Committing) {
+            return Err(self.ended(self.owner.phase()));
+        }
+        let mut sealed = Sealed {
+            home: Arc::clone(&self.home),
+            owner: Arc::clone(&self.owner),
+            set: std::mem::take(&mut self.writes),
+            enqueued: Vec::new(),
+            counts: Vec::new(),
+            writes: None,
+            has_changes: false,
+            is_over: false,
+        };
+        if !sealed.set.is_empty() {
+            sealed.has_changes = true;
+            let writes = sealed.redo()?;
+            sealed.writes = Some(writes.with_id(sealed.owner.id));
+        }
+        Ok(sealed)
+    }
+}
+
+impl Sealed {
+    /// What goes to the log, once; `None` if nothing does.
+    pub fn take_writes(&mut self) -> Option<Writes> {
+        self.writes.take()
+    }
+
+    /// Ends the transaction with the outcome of its append.
+    pub fn finish(mut self, outcome: steadfast_storage::Result<Lsn>) -> Result<Lsn> {
+        self.is_over = true;
+        match outcome {
+            Ok(lsn) => {
+                self.show(lsn);
+                self.release();
+                Ok(lsn)
+            }
+            Err(error) => {
+                let error = Error::storage(error, self.owner.id);
+                // Before anybody gets the locks and reads what is there.
+                self.home.note_failure(&error);
+                self.take_back();
+                Err(error)
+            }
+        }
+    }
+
+    /// The changes as redo.
+    fn redo(&mut self) -> Result<Writes> {
+        let mut writes = Writes::new();
+        let home = Arc::clone(&self.home);
+        let ledger = home.source.ledger()?;
+        for collection in self.set.removed.iter().chain(&self.set.cleared) {
+            writes.clear(collection.table);
+            registry::forget_count(&mut writes, collection.table);
+            if collection.what.shape == Shape::Log {
+                forget_log(ledger, collection, &mut writes)?;
+            }
+        }
+        for removed in &self.set.removed {
+            self.set.tables.remove(&removed.table);
+        }
+        self.registry(&mut writes);
+        self.rows(&mut writes);
+        self.items(&mut writes, ledger);
+        for (stream, appends) in std::mem::take(&mut self.set.appended) {
+            writes.publish(stream, appends.count, appends.bytes.into());
+        }
+        for (stream, first, offset) in &self.set.trims {
+            writes.trim(*stream, *first, *offset);
+        }
+        let stamp = Stamp {
+            lsn: home.durable_lsn(),
+            transaction: self.owner.id,
+            epoch: ledger.epoch().0,
+        };
+        stamp.write(&mut writes);
+        Ok(writes)
+    }
+
+    /// Registry rows; what was created and removed again leaves none.
+    fn registry(&mut self, writes: &mut Writes) {
+        let removed = &self.set.removed;
+        let stays = |c: &&Arc<Collection>| !removed.iter().any(|r| Arc::ptr_eq(r, c));
+        let created: Vec<_> = self.set.created.iter().filter(stays).cloned().collect();
+        self.home.registry.write(writes, &created, removed);
+    }
+
+    fn rows(&mut self, writes: &mut Writes) {
+        for changes in self.set.tables.values() {
+            let collection = &changes.collection;
+            let mut delta = 0;
+            for (key, change) in &changes.rows {
+                match &change.value {
+                    Some(written) => writes.put(collection.table, key, &written.bytes),
+                    None if change.existed => writes.delete(collection.table, key),
+                    None => {}
+                }
+                delta += counted(change);
+            }
+            if delta != 0 {
+                let count = collection.add_count(delta);
+                registry::write_count(writes, collection.table, count);
+                self.counts.push((Arc::clone(collection), delta));
+            }
+        }
+    }
+
+    fn items(&mut self, writes: &mut Writes, ledger: &Ledger) {
+        let epoch = ledger.epoch().0;
+        for (queue, bytes) in std::mem::take(&mut self.set.enqueued) {
+            let place = queue.items.next(epoch);
+            writes.put(queue.table, &place.key(), &bytes);
+            self.enqueued.push((queue, place));
+        }
+        for (queue, place) in &self.set.taken {
+            writes.delete(queue.table, &place.key());
+        }
+    }
+
+    /// Makes the changes visible. The transaction still holds its locks.
+    fn show(&mut self, lsn: Lsn) {
+        if !self.has_changes {
+            return;
+        }
+        for collection in self.set.cleared.iter().chain(&self.set.removed) {
+            collection.forget();
+            send(collection, lsn, || RowChange::Clear);
+        }
+        for removed in &self.set.removed {
+            self.home.registry.remove(removed);
+            let name = removed.name.clone();
+            self.home.state_feed.send(StateNotice::Remove { name, lsn });
+        }
+        for created in &self.set.created {
+            if created.life() != Life::Removed {
+                self.home.registry.add(created);
+                let name = created.name.clone();
+                self.home.state_feed.send(StateNotice::Add { name, lsn });
+            }
+        }
+        self.show_rows(lsn);
+        for (queue, place) in self.enqueued.drain(..) {
+            queue.items.put(place);
+        }
+        let transaction = self.owner.id;
+        let commit = TransactionNotice::Commit { transaction, lsn };
+        self.home.transaction_feed.send(commit);
+    }
+
+    fn show_rows(&self, lsn: Lsn) {
+        let mut name = Vec::new();
+        for changes in self.set.tables.values() {
+            let collection = &changes.collection;
+            for (key, change) in &changes.rows {
+                name::write(&mut name, Subject::Row, collection.table);
+                name.extend_from_slice(key);
+                let (cached, bytes) = match &change.value {
+                    Some(written) => (
+                        Cached::Present(Arc::clone(&written.value)),
+                        written.bytes.len(),
+                    ),
+                    None => (Cached::Absent, 0),
+                };
+                let version = collection.version();
+                let locks = &self.home.locks;
+                locks.remember(Name::new(&name), version, cached, bytes);
+                if change.counts && collection.what.shape == Shape::Dictionary {
+                    notify(collection, lsn, key, change);
+                }
+            }
+        }
+    }
+
+    fn release(&self) {
+        let locks = &self.home.locks;
+        locks.end(&self.owner, Phase::Committing, Phase::Closed);
+    }
+
+    /// Nothing was written: what was taken is given back.
+    fn take_back(&mut self) {
+        for (queue, place) in self.set.taken.drain(..) {
+            queue.items.put(place);
+        }
+        for (collection, delta) in self.counts.drain(..) {
+            collection.add_count(-delta);
+        }
+        for created in self.set.created.drain(..) {
+            created.set_life(Life::Removed);
+        }
+        self.release();
+    }
+}
+
+impl Drop for Sealed {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.take_back();
+        }
+    }
+}
+
+/// How a change moves the number of rows.
+fn counted(change: &Change) -> i64 {
+    match (change.counts, change.existed, change.value.is_some()) {
+        (true, false, true) => 1,
+        (true, true, false) => -1,
+        _ => 0,
+    }
+}
+
+fn notify(collection: &Collection, lsn: Lsn, key: &Bytes, change: &Change) {
+    let row = || match (&change.value, change.existed) {
+        (Some(written), true) => RowChange::Update(key.clone(), Arc::clone(&written.value)),
+        (Some(written), false) => RowChange::Add(key.clone(), Arc::clone(&written.value)),
+        (None, _) => RowChange::Remove(key.clone()),
+    };
+    if change.existed || change.value.is_some() {
+        send(collection, lsn, row);
+    }
+}
+
+fn send(collection: &Collection, lsn: Lsn, what: impl FnOnce() -> RowChange) {
+    if collection.feed.is_heard() {
+        let what = what();
+        collection.feed.send(RowNotice { lsn, what });
+    }
+}
+
+/// Trims a log to its end: nobody can append to it now.
+fn forget_log(ledger: &Ledger, collection: &Collection, writes: &mut Writes) -> Result<()> {
+    let stream = collection.stream();
+    let head = ledger.stream(stream);
+    if let Some(head) = head.map_err(|error| Error::storage(error, 0))? {
+        writes.trim(stream, head.next, head.end);
+    }
+    Ok(())
+}

@@ -1,0 +1,234 @@
+//! Services: a name, a scheme, durable or volatile, for ever.
+//!
+//! The definition is a durable row in the first slot's partition of the main space,
+//! also for a volatile service: so it can never be converted, and state that was
+//! lost with its process is noticed. A slot of a volatile service keeps, in its
+//! volatile partition, the number of its incarnation; the definition's partition
+//! keeps the same number durably. If they differ, the state is gone: the slot gets
+//! a new incarnation and its owner is told, before anybody sees it empty.
+
+use steadfast_core::codec::{Malformed, Reader, put_varint};
+use steadfast_core::limits;
+use steadfast_storage::{Ledger, View, Writes};
+
+use crate::error::{Error, Kind, Result};
+use crate::replica::{Replica, Role};
+use crate::scheme::{Scheme, SlotKey, partition_of};
+use crate::state::State;
+use crate::tables;
+
+/// What a service is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    pub name: String,
+    pub scheme: Scheme,
+    /// Lost with its process; without concurrent queues and backups.
+    pub is_volatile: bool,
+}
+
+/// What the owner of a slot is told in the course of its life.
+///
+/// The order is `open`, any number of `change_role`, then `close` or `abort`.
+pub trait Lifecycle: Send + Sync {
+    /// The slot is about to be used.
+    fn open(&self, _state: &State) -> impl Future<Output = Result<()>> + Send {
+        std::future::ready(Ok(()))
+    }
+
+    /// The replica has another role now. Writes were revoked before a demotion.
+    fn change_role(&self, _role: Role) -> impl Future<Output = Result<()>> + Send {
+        std::future::ready(Ok(()))
+    }
+
+    /// All state of the slot is gone; this is its new incarnation. Answers whether
+    /// it was restored.
+    fn on_data_loss(
+        &self,
+        _state: &State,
+        _incarnation: u64,
+    ) -> impl Future<Output = Result<bool>> + Send {
+        std::future::ready(Ok(false))
+    }
+
+    /// The slot is given up, in order.
+    fn close(&self) -> impl Future<Output = Result<()>> + Send {
+        std::future::ready(Ok(()))
+    }
+
+    /// The slot is given up at once.
+    fn abort(&self) {}
+}
+
+/// A slot that is open here.
+pub struct Slot {
+    pub state: State,
+    /// Changes whenever the slot's state was lost.
+    pub incarnation: u64,
+    /// Whether the state was lost since the slot was last open.
+    pub was_lost: bool,
+}
+
+/// The format of a definition.
+const FORMAT: u8 = 1;
+
+impl Service {
+    /// Creates the service, or finds it as it was created. `home` is the ledger of
+    /// the main partition of slot 0.
+    pub async fn create(home: &Ledger, service: Service) -> Result<Service> {
+        let name = &service.name;
+        let is_bad = name.is_empty() || name.contains(char::is_control);
+        if is_bad || name.len() > limits::NAME_BYTES {
+            return refuse(
+                name,
+                "its name is empty, too long or has control characters",
+            );
+        }
+        service.scheme.check(name)?;
+        match Self::find(home, name).await? {
+            None => {}
+            Some(known) if known == service => return Ok(known),
+            Some(known) if known.is_volatile != service.is_volatile => {
+                return refuse(
+                    name,
+                    "a durable service cannot become volatile, nor the other way round; \
+                     delete it and create it anew",
+                );
+            }
+            Some(_) => return refuse(name, "its scheme cannot be changed after its creation"),
+        }
+        let mut writes = Writes::new();
+        writes.put(tables::SERVICES, name.as_bytes(), &service.encode());
+        commit(home, writes).await?;
+        Ok(service)
+    }
+
+    /// The service of this name.
+    pub async fn find(home: &Ledger, name: &str) -> Result<Option<Service>> {
+        let row = home.get(tables::SERVICES, name.as_bytes(), View::Durable);
+        let row = row.await.map_err(|error| Error::storage(error, 0))?;
+        row.map(|row| {
+            Self::decode(name, Reader::new(row)).map_err(|error| {
+                let what = format!("the definition of service {name}");
+                Error::caused(Kind::Malformed { what }, error)
+            })
+        })
+        .transpose()
+    }
+
+    /// The slot that holds a key.
+    pub fn slot(&self, key: SlotKey<'_>) -> Result<u32> {
+        let slot = self.scheme.slot(key);
+        slot.ok_or_else(|| {
+            Error::new(Kind::InvalidService {
+                service: self.name.clone(),
+                why: format!("it has no slot for {key:?}; see its scheme"),
+            })
+        })
+    }
+
+    /// The index of the partition, of `partitions`, in which a slot lives.
+    pub fn partition(&self, slot: u32, partitions: u16) -> u16 {
+        partition_of(&self.name, slot, partitions)
+    }
+
+    /// Opens a slot for its owner: `replica` is that of the slot's partition, in the
+    /// volatile space if the service is volatile. Says whether state was lost, after
+    /// the owner has been told.
+    pub async fn open(
+        &self,
+        home: &Ledger,
+        replica: &Replica,
+        slot: u32,
+        life: &impl Lifecycle,
+    ) -> Result<Slot> {
+        let state = self.state(replica, slot)?;
+        let mut opened = Slot {
+            state,
+            incarnation: 0,
+            was_lost: false,
+        };
+        if self.is_volatile {
+            (opened.incarnation, opened.was_lost) = self.incarnate(home, replica, slot).await?;
+        }
+        if opened.was_lost {
+            life.on_data_loss(&opened.state, opened.incarnation).await?;
+        }
+        life.open(&opened.state).await?;
+        life.change_role(replica.role()).await?;
+        Ok(opened)
+    }
+
+    /// The collections of a slot, without any life: for reading elsewhere.
+    pub fn state(&self, replica: &Replica, slot: u32) -> Result<State> {
+        if slot >= self.scheme.slots() {
+            return refuse(&self.name, "it has no such slot");
+        }
+        if self.is_volatile != replica.is_volatile() {
+            return refuse(&self.name, "the replica is of the wrong space");
+        }
+        Ok(replica.scope(&self.scope(slot)))
+    }
+
+    /// Compares the incarnation here with the one that is known; a new one if the
+    /// state is not here any more.
+    async fn incarnate(&self, home: &Ledger, replica: &Replica, slot: u32) -> Result<(u64, bool)> {
+        let key = self.scope(slot);
+        let here = replica.ledger()?;
+        let (known, found) = (number(home, &key).await?, number(here, &key).await?);
+        if known != 0 && known == found {
+            return Ok((known, false));
+        }
+        // First where it is durable: a crash between the two is another loss.
+        let next = known + 1;
+        for ledger in [home, here] {
+            let mut writes = Writes::new();
+            let mut value = Vec::new();
+            put_varint(&mut value, next);
+            writes.put(tables::INCARNATIONS, key.as_bytes(), &value);
+            commit(ledger, writes).await?;
+        }
+        Ok((next, known != 0))
+    }
+
+    fn scope(&self, slot: u32) -> String {
+        format!("{}#{slot}", self.name)
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut out = vec![FORMAT, u8::from(self.is_volatile)];
+        self.scheme.encode(&mut out);
+        out
+    }
+
+    fn decode(name: &str, mut reader: Reader) -> std::result::Result<Self, Malformed> {
+        if reader.byte()? != FORMAT {
+            return Err(Malformed);
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            is_volatile: reader.byte()? != 0,
+            scheme: Scheme::decode(&mut reader)?,
+        })
+    }
+}
+
+async fn number(ledger: &Ledger, key: &str) -> Result<u64> {
+    let row = ledger.get(tables::INCARNATIONS, key.as_bytes(), View::Durable);
+    let row = row.await.map_err(|error| Error::storage(error, 0))?;
+    let number = row.map(|row| Reader::new(row).varint()).transpose();
+    let what = "an incarnation".to_owned();
+    let number = number.map_err(|error| Error::caused(Kind::Malformed { what }, error))?;
+    Ok(number.unwrap_or(0))
+}
+
+async fn commit(ledger: &Ledger, writes: Writes) -> Result<()> {
+    let done = ledger.commit(writes).await;
+    done.map(drop).map_err(|error| Error::storage(error, 0))
+}
+
+fn refuse<T>(service: &str, why: &str) -> Result<T> {
+    Err(Error::new(Kind::InvalidService {
+        service: service.to_owned(),
+        why: why.to_owned(),
+    }))
+}

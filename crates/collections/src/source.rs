@@ -1,0 +1,166 @@
+//! Where rows come from: a ledger, or tables.
+//!
+//! The owner reads its ledger: what is durable. Whoever does not own the partition reads what
+//! is flushed. Flushes move whole transactions, all at once, and each changes the
+//! stamp, so a reader that finds the same stamp before and after has seen one
+//! state. If a flush came between, the read answers `NotReadable`: try again.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use steadfast_core::codec::{Malformed, Reader, put_varint};
+use steadfast_core::id::{Lsn, Partition, Table};
+use steadfast_storage::engine::{Row, Scan};
+use steadfast_storage::{Engine, Ledger, Snapshot, View};
+
+use crate::error::{Error, Kind, Result};
+use crate::tables;
+
+/// What a replica reads from.
+pub(crate) enum Source {
+    /// We own the partition.
+    Primary(Ledger),
+    /// Somebody else does.
+    Secondary(Arc<dyn Engine>, Partition),
+}
+
+/// One state of the partition, for as long as it is held.
+pub(crate) enum Pinned {
+    Ledger(Snapshot),
+    Flushed(Flushed),
+}
+
+/// The tables between two flushes.
+pub(crate) struct Flushed {
+    engine: Arc<dyn Engine>,
+    partition: Partition,
+    stamp: Stamp,
+}
+
+/// What the last commit before a flush left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    /// Everything up to here was durable when the commit was written.
+    pub(crate) lsn: Lsn,
+    /// Makes it different from every other stamp of the partition.
+    pub(crate) transaction: u64,
+    pub(crate) epoch: u64,
+}
+
+const STAMP_KEY: &[u8] = b"stamp";
+
+impl Stamp {
+    pub(crate) fn write(self, writes: &mut steadfast_storage::Writes) {
+        let mut out = Vec::with_capacity(30);
+        put_varint(&mut out, self.lsn.0);
+        put_varint(&mut out, self.transaction);
+        put_varint(&mut out, self.epoch);
+        writes.put(tables::STAMP, STAMP_KEY, &out);
+    }
+
+    fn read(bytes: Bytes) -> std::result::Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes);
+        Ok(Self {
+            lsn: Lsn(reader.varint()?),
+            transaction: reader.varint()?,
+            epoch: reader.varint()?,
+        })
+    }
+}
+
+impl Source {
+    pub(crate) fn partition(&self) -> Partition {
+        match self {
+            Self::Primary(ledger) => ledger.partition(),
+            Self::Secondary(_, partition) => *partition,
+        }
+    }
+
+    /// The ledger, if we own the partition.
+    pub(crate) fn ledger(&self) -> Result<&Ledger> {
+        match self {
+            Self::Primary(ledger) => Ok(ledger),
+            Self::Secondary(_, partition) => Err(Error::new(Kind::NotPrimary {
+                partition: *partition,
+                hint: None,
+            })),
+        }
+    }
+
+    /// The durable value of a row that the caller has locked.
+    pub(crate) async fn get(&self, table: Table, key: &[u8], tx: u64) -> Result<Option<Bytes>> {
+        let read = self.ledger()?.get(table, key, View::Durable).await;
+        read.map_err(|error| Error::storage(error, tx))
+    }
+
+    /// Pins the state as it is now.
+    pub(crate) async fn pin(&self, tx: u64) -> Result<Pinned> {
+        match self {
+            Self::Primary(ledger) => {
+                let snapshot = ledger.snapshot();
+                let snapshot = snapshot.map_err(|error| Error::storage(error, tx))?;
+                Ok(Pinned::Ledger(snapshot))
+            }
+            Self::Secondary(engine, partition) => Ok(Pinned::Flushed(Flushed {
+                engine: Arc::clone(engine),
+                partition: *partition,
+                stamp: stamp(engine.as_ref(), *partition, tx).await?,
+            })),
+        }
+    }
+}
+
+impl Pinned {
+    /// The last transaction that is in this state for certain.
+    pub(crate) fn lsn(&self) -> Lsn {
+        match self {
+            Self::Ledger(snapshot) => snapshot.lsn(),
+            Self::Flushed(flushed) => flushed.stamp.lsn,
+        }
+    }
+
+    pub(crate) async fn get(&self, table: Table, key: &[u8], tx: u64) -> Result<Option<Bytes>> {
+        let read = match self {
+            Self::Ledger(snapshot) => snapshot.get(table, key).await,
+            Self::Flushed(flushed) => flushed.engine.get(flushed.partition, table, key).await,
+        };
+        let value = read.map_err(|error| Error::storage(error, tx))?;
+        self.check(tx).await?;
+        Ok(value)
+    }
+
+    pub(crate) async fn scan(&self, table: Table, range: Scan, tx: u64) -> Result<Vec<Row>> {
+        let read = match self {
+            Self::Ledger(snapshot) => snapshot.scan(table, range).await,
+            Self::Flushed(flushed) => flushed.engine.scan(flushed.partition, table, range).await,
+        };
+        let rows = read.map_err(|error| Error::storage(error, tx))?;
+        self.check(tx).await?;
+        Ok(rows)
+    }
+
+    /// Refuses to mix two states.
+    async fn check(&self, tx: u64) -> Result<()> {
+        let Self::Flushed(flushed) = self else {
+            return Ok(());
+        };
+        let now = stamp(flushed.engine.as_ref(), flushed.partition, tx).await?;
+        if now == flushed.stamp {
+            return Ok(());
+        }
+        let what = format!("partition {} as it was", flushed.partition);
+        Err(Error::new(Kind::NotReadable { what }))
+    }
+}
+
+async fn stamp(engine: &dyn Engine, partition: Partition, tx: u64) -> Result<Stamp> {
+    let row = engine.get(partition, tables::STAMP, STAMP_KEY).await;
+    let row = row.map_err(|error| Error::storage(error, tx))?;
+    let stamp = row.map(Stamp::read).transpose();
+    let what = || Kind::Malformed {
+        what: format!("the stamp of partition {partition}"),
+    };
+    Ok(stamp
+        .map_err(|error| Error::caused(what(), error))?
+        .unwrap_or_default())
+}

@@ -1,0 +1,166 @@
+//! The collections of a replica, by name.
+//!
+//! Creating and removing are part of a transaction like any other change: others
+//! see them after the commit, and an abort undoes them. Until then a collection
+//! can be used by the transaction that creates it, and only by that.
+
+use std::sync::Arc;
+
+use crate::collection::{Collection, Life, Shape};
+use crate::error::{Error, Kind, Result};
+use crate::home::Home;
+use crate::lock::mode::Mode;
+use crate::open::{Handle, Part};
+use crate::options::{Opt, Patience};
+use crate::registry;
+use crate::source::Source;
+use crate::transaction::Tx;
+
+/// The collections of one scope.
+#[derive(Clone)]
+pub struct State {
+    home: Arc<Home>,
+    scope: String,
+}
+
+impl State {
+    pub(crate) fn new(home: &Arc<Home>, scope: &str) -> Self {
+        Self {
+            home: Arc::clone(home),
+            scope: scope.to_owned(),
+        }
+    }
+
+    /// The collection of this name; created and committed if there is none.
+    pub async fn get_or_add<H: Handle>(&self, name: &str) -> Result<H> {
+        if let Some(found) = self.try_get(name).await? {
+            return Ok(found);
+        }
+        let mut tx = Tx::begin(&self.home);
+        let handle = self.get_or_add_in(&mut tx, name).await?;
+        tx.commit().await?;
+        Ok(handle)
+    }
+
+    /// The collection of this name; created with the transaction if there is none.
+    pub async fn get_or_add_in<H: Handle>(&self, tx: &mut Tx<'_>, name: &str) -> Result<H> {
+        let name = registry::normal(name)?;
+        self.check(tx, &name)?;
+        if let Some(found) = self.visible(tx, &name) {
+            return self.open(found).await;
+        }
+        tx.check_write()?;
+        self.check_supported::<H>()?;
+        self.lock(tx, &name).await?;
+        // Somebody may have created it while we waited.
+        if let Some(found) = self.visible(tx, &name) {
+            return self.open(found).await;
+        }
+        let what = H::description();
+        let table = self.home.registry.next_table();
+        let life = Life::Creating(tx.id());
+        let made = Collection::new(table, &self.scope, &name, what, life, 0);
+        if H::description().shape == Shape::ConcurrentQueue {
+            made.items.load([]);
+        }
+        let made = Arc::new(made);
+        tx.writes.created.push(Arc::clone(&made));
+        self.open(made).await
+    }
+
+    /// The committed collection of this name.
+    pub async fn try_get<H: Handle>(&self, name: &str) -> Result<Option<H>> {
+        self.home.check_open()?;
+        let name = registry::normal(name)?;
+        let found = match &self.home.source {
+            Source::Primary(_) => self.home.registry.find(&self.scope, &name),
+            Source::Secondary(..) => {
+                let state = self.home.source.pin(0).await?;
+                let found = registry::look_up(&state, &self.scope, &name).await?;
+                found.map(Arc::new)
+            }
+        };
+        match found {
+            Some(found) => self.open(found).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Removes a collection and all it holds, with the transaction. Waits for every
+    /// transaction that has used it.
+    pub async fn remove(&self, tx: &mut Tx<'_>, name: &str) -> Result<()> {
+        let name = registry::normal(name)?;
+        self.check(tx, &name)?;
+        tx.check_write()?;
+        self.lock(tx, &name).await?;
+        let Some(found) = self.visible(tx, &name) else {
+            return Err(Error::new(Kind::NotFound { collection: name }));
+        };
+        let mut patience = Patience::new(Opt::default().timeout);
+        tx.enter(&found, Mode::Exclusive, &mut patience).await?;
+        tx.writes.removed.push(found);
+        Ok(())
+    }
+
+    /// Committed names, in order.
+    pub fn list(&self) -> Vec<String> {
+        let all = self.home.registry.list(&self.scope);
+        all.iter().map(|found| found.name.clone()).collect()
+    }
+
+    /// What the transaction sees under a name.
+    fn visible(&self, tx: &Tx<'_>, name: &str) -> Option<Arc<Collection>> {
+        let is_it = |c: &&Arc<Collection>| c.scope == self.scope && c.name == name;
+        let is_gone = |c: &Arc<Collection>| tx.writes.removed.iter().any(|r| Arc::ptr_eq(r, c));
+        let created = tx.writes.created.iter().rev().find(is_it);
+        let created = created.filter(|made| !is_gone(made)).cloned();
+        created.or_else(|| {
+            let known = self.home.registry.find(&self.scope, name);
+            known.filter(|known| !is_gone(known))
+        })
+    }
+
+    async fn lock(&self, tx: &mut Tx<'_>, name: &str) -> Result<()> {
+        let key = registry::key(&self.scope, name);
+        let mut patience = Patience::new(Opt::default().timeout);
+        tx.lock_name(&key, Mode::Exclusive, &mut patience).await
+    }
+
+    async fn open<H: Handle>(&self, collection: Arc<Collection>) -> Result<H> {
+        let asked = H::description();
+        if collection.what != asked {
+            return Err(Error::new(Kind::TypeMismatch {
+                collection: collection.name.clone(),
+                found: collection.what.to_string(),
+                asked: asked.to_string(),
+            }));
+        }
+        self.check_supported::<H>()?;
+        let part = Part {
+            home: Arc::clone(&self.home),
+            collection,
+        };
+        H::check_stored(&part).await?;
+        Ok(H::attach(part))
+    }
+
+    fn check(&self, tx: &Tx<'_>, name: &str) -> Result<()> {
+        tx.check()?;
+        if Arc::ptr_eq(&self.home, &tx.home) {
+            return Ok(());
+        }
+        Err(Error::new(Kind::ForeignTransaction {
+            transaction: tx.id(),
+            collection: name.to_owned(),
+        }))
+    }
+
+    fn check_supported<H: Handle>(&self) -> Result<()> {
+        let shape = H::description().shape;
+        if self.home.is_volatile && shape == Shape::ConcurrentQueue {
+            let what = "a concurrent queue in a volatile service".to_owned();
+            return Err(Error::new(Kind::Unsupported { what }));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,401 @@
+//! A transaction over the collections of one partition.
+//!
+//! One operation at a time: every operation borrows it mutably, and ending it
+//! consumes it, so the compiler refuses what other systems call undefined. Locks
+//! are kept until the commit is durable or the transaction has ended. Dropping it
+//! aborts: nothing was written anywhere, so that costs nothing.
+//!
+//! A transaction that is open for longer than 30 seconds is faulted. Nobody looks
+//! for it: whoever wants one of its locks, or its own next operation, finds it.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use steadfast_core::id::{Lsn, Table};
+use steadfast_core::limits;
+use steadfast_storage::engine::{Row, Scan};
+use tokio::time::Instant;
+
+use crate::collection::{Collection, Life};
+use crate::error::{Error, Kind, Result};
+use crate::home::Home;
+use crate::lock::latch::Parking;
+use crate::lock::mode::Mode;
+use crate::lock::name::{self, Name, Subject, describe};
+use crate::lock::owner::{Owner, Phase};
+use crate::lock::resident::Cached;
+use crate::lock::table::{Attempt, Blocker, Waiting};
+use crate::options::Patience;
+use crate::source::Pinned;
+use crate::writeset::WriteSet;
+
+/// A transaction. Dropping it without a commit aborts it.
+#[must_use = "a transaction that is not committed changes nothing"]
+pub struct Tx<'p> {
+    pub(crate) home: Arc<Home>,
+    pub(crate) owner: Arc<Owner<Parking>>,
+    pub(crate) writes: WriteSet,
+    /// Collections that it has entered.
+    entered: Vec<Table>,
+    pinned: Option<Pinned>,
+    /// Fixed when it began: reads on a replica that was no primary never lock.
+    is_primary: bool,
+    /// Where lock names and keys are put together, so that a read allocates nothing.
+    name: Vec<u8>,
+    pub(crate) key: Vec<u8>,
+    of: PhantomData<&'p ()>,
+}
+
+/// Why a transaction is ended by the system.
+const TOO_OLD: &str = "it was open for more than 30 seconds";
+const PANICKED: &str = "a closure that it was given panicked";
+
+/// How often a waiter looks whether a holder has become too old.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+impl Tx<'_> {
+    /// Begins a transaction; this never fails.
+    pub(crate) fn begin(home: &Arc<Home>) -> Self {
+        let owner = Owner::new(home.next_transaction(), home.locks.now_us());
+        Self {
+            home: Arc::clone(home),
+            owner,
+            writes: WriteSet::default(),
+            entered: Vec::new(),
+            pinned: None,
+            is_primary: home.may_write(),
+            name: Vec::new(),
+            key: Vec::new(),
+            of: PhantomData,
+        }
+    }
+
+    /// Names the transaction for as long as its replica lives.
+    pub fn id(&self) -> u64 {
+        self.owner.id
+    }
+
+    /// The last transaction that its snapshot reads see for certain; `None` before
+    /// the first of them.
+    pub fn snapshot_lsn(&self) -> Option<Lsn> {
+        self.pinned.as_ref().map(Pinned::lsn)
+    }
+
+    /// Forgets everything and gives the locks back.
+    pub fn abort(self) {
+        drop(self);
+    }
+
+    /// Ends it in place: what it wrote is forgotten, and whatever comes next
+    /// answers `TransactionClosed`.
+    pub fn roll_back(&mut self) {
+        self.end(Phase::Closed);
+    }
+
+    /// Whether its user has ended it.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.owner.phase() == Phase::Closed
+    }
+
+    /// Whether it reads without locks, because its replica was no primary.
+    pub(crate) fn reads_snapshots(&self) -> bool {
+        !self.is_primary
+    }
+
+    /// Refuses an operation on a transaction that has ended or is too old.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.home.check_open()?;
+        self.home.check_owned()?;
+        match self.owner.phase() {
+            Phase::Active if !self.is_too_old() => Ok(()),
+            Phase::Active => {
+                self.home
+                    .locks
+                    .end(&self.owner, Phase::Active, Phase::Faulted(TOO_OLD));
+                Err(self.ended(Phase::Faulted(TOO_OLD)))
+            }
+            phase => Err(self.ended(phase)),
+        }
+    }
+
+    /// Refuses a write where the partition is not owned.
+    pub(crate) fn check_write(&self) -> Result<()> {
+        self.check()?;
+        match self.is_primary && self.home.may_write() {
+            true => Ok(()),
+            false => Err(self.home.not_primary()),
+        }
+    }
+
+    /// Enters a collection: it stays as it is until this transaction ends.
+    pub(crate) async fn enter(
+        &mut self,
+        collection: &Arc<Collection>,
+        mode: Mode,
+        patience: &mut Patience,
+    ) -> Result<()> {
+        let table = collection.table;
+        let is_inside = self.entered.contains(&table) && self.writes.removed.is_empty();
+        if mode == Mode::Shared && is_inside {
+            return self.check();
+        }
+        self.check_visible(collection)?;
+        self.check()?;
+        if self.is_primary {
+            name::write(&mut self.name, Subject::Collection, table);
+            self.acquire(mode, 0, patience).await?;
+            // It may have been removed while we waited.
+            self.check_visible(collection)?;
+        }
+        if !self.entered.contains(&table) {
+            self.entered.push(table);
+        }
+        Ok(())
+    }
+
+    /// Locks a row and answers what memory knows of it.
+    pub(crate) async fn lock_row(
+        &mut self,
+        collection: &Collection,
+        key: &[u8],
+        mode: Mode,
+        patience: &mut Patience,
+    ) -> Result<Cached> {
+        name::write(&mut self.name, Subject::Row, collection.table);
+        self.name.extend_from_slice(key);
+        self.acquire(mode, collection.version(), patience).await
+    }
+
+    /// Locks a name of the registry.
+    pub(crate) async fn lock_name(
+        &mut self,
+        key: &[u8],
+        mode: Mode,
+        patience: &mut Patience,
+    ) -> Result<()> {
+        name::write(&mut self.name, Subject::Name, Table(0));
+        self.name.extend_from_slice(key);
+        self.acquire(mode, 0, patience).await.map(drop)
+    }
+
+    /// Remembers what was read of the row that was locked last.
+    pub(crate) fn remember(&self, collection: &Collection, key: &[u8], cached: Cached, len: usize) {
+        let mut bytes = Vec::new();
+        name::write(&mut bytes, Subject::Row, collection.table);
+        bytes.extend_from_slice(key);
+        let version = collection.version();
+        let name = Name::new(&bytes);
+        self.home.locks.remember(name, version, cached, len);
+    }
+
+    /// The durable bytes of a row; the caller has locked it.
+    pub(crate) async fn load(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>> {
+        let read = self.home.source.get(table, key, self.id()).await;
+        read.map_err(|error| self.noted(error))
+    }
+
+    /// A row in the snapshot, without this transaction's own changes.
+    pub(crate) async fn snapshot_get(&mut self, table: Table, key: &[u8]) -> Result<Option<Bytes>> {
+        let id = self.id();
+        let read = self.pin().await?.get(table, key, id).await;
+        read.map_err(|error| self.noted(error))
+    }
+
+    /// Rows in the snapshot, without this transaction's own changes.
+    pub(crate) async fn snapshot_scan(&mut self, table: Table, range: Scan) -> Result<Vec<Row>> {
+        let id = self.id();
+        let read = self.pin().await?.scan(table, range, id).await;
+        read.map_err(|error| self.noted(error))
+    }
+
+    /// Runs a closure of the user's; a panic in it faults the transaction.
+    pub(crate) fn guarded<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        let mut guard = FaultOnPanic(Some(self));
+        let done = work();
+        guard.0 = None;
+        done
+    }
+
+    /// The state that all snapshot reads see, pinned by the first of them.
+    async fn pin(&mut self) -> Result<&Pinned> {
+        self.check()?;
+        if self.pinned.is_none() {
+            self.pinned = Some(self.home.source.pin(self.id()).await?);
+        }
+        Ok(self.pinned.as_ref().expect("pinned just now"))
+    }
+
+    /// Gets the lock that `self.name` names.
+    async fn acquire(
+        &mut self,
+        mode: Mode,
+        version: u64,
+        patience: &mut Patience,
+    ) -> Result<Cached> {
+        let waits = patience.waits();
+        let name = Name::new(&self.name);
+        let mut tried = 0;
+        loop {
+            let locks = &self.home.locks;
+            match locks.acquire(&self.owner, name, mode, version, waits) {
+                Attempt::Granted(cached) => return Ok(cached),
+                Attempt::Ended(phase) => return Err(self.ended(phase)),
+                // Somebody too old may stand in the way: then try once more.
+                Attempt::Refused(blocker) if tried == 0 && self.fault(name, &blocker) => tried += 1,
+                Attempt::Refused(blocker) => return Err(timeout(name, &blocker)),
+                Attempt::Busy(waiting) => {
+                    self.wait(waiting, name, patience).await?;
+                    return Ok(locks.peek(name, version));
+                }
+            }
+        }
+    }
+
+    /// Waits for a lock until it is granted or the operation's patience ends.
+    async fn wait(
+        &self,
+        mut waiting: Waiting<Parking>,
+        name: Name<'_>,
+        patience: &mut Patience,
+    ) -> Result<()> {
+        let deadline = patience.deadline();
+        loop {
+            let blocker = self.home.locks.blocker(&self.owner, name);
+            let until = Instant::now() + self.pause(blocker.as_ref());
+            let until = deadline.map_or(until, |deadline| deadline.min(until));
+            match tokio::time::timeout_at(until, &mut waiting).await {
+                Ok(true) => return Ok(()),
+                Ok(false) => return Err(self.ended(self.owner.phase())),
+                Err(_) => self.check()?,
+            }
+            let blocker = self.home.locks.blocker(&self.owner, name);
+            if let Some(blocker) = &blocker
+                && self.fault(name, blocker)
+            {
+                continue;
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                if waiting.give_up() {
+                    return Ok(());
+                }
+                let blocker = blocker.unwrap_or_else(|| self.myself());
+                return Err(timeout(name, &blocker));
+            }
+        }
+    }
+
+    /// How long to wait before looking at the holder again.
+    fn pause(&self, blocker: Option<&Blocker>) -> Duration {
+        let age = |started_us: u64| self.home.locks.now_us().saturating_sub(started_us);
+        let left = |started_us| {
+            let age = Duration::from_micros(age(started_us));
+            limits::TRANSACTION_AGE.saturating_sub(age)
+        };
+        let left = blocker.map_or(LOOK_AGAIN, |blocker| left(blocker.started_us));
+        // A millisecond more, so that it is too old and not just about to be.
+        let left = left + Duration::from_millis(1);
+        left.min(LOOK_AGAIN)
+    }
+
+    /// Ends a holder that is too old; false if it is not, or commits.
+    fn fault(&self, name: Name<'_>, blocker: &Blocker) -> bool {
+        if !is_too_old(self.home.locks.now_us(), blocker.started_us) {
+            return false;
+        }
+        let Some(holder) = self.home.locks.holder(name, blocker.transaction) else {
+            return false;
+        };
+        self.home
+            .locks
+            .end(&holder, Phase::Active, Phase::Faulted(TOO_OLD))
+    }
+
+    fn myself(&self) -> Blocker {
+        Blocker {
+            transaction: self.id(),
+            since: self.home.clock.now(),
+            started_us: self.owner.started_us,
+        }
+    }
+
+    fn is_too_old(&self) -> bool {
+        is_too_old(self.home.locks.now_us(), self.owner.started_us)
+    }
+
+    /// Refuses a collection that this transaction cannot see.
+    pub(crate) fn check_visible(&self, collection: &Arc<Collection>) -> Result<()> {
+        let name = || collection.name.clone();
+        let is_mine = |other: &Arc<Collection>| Arc::ptr_eq(other, collection);
+        if self.writes.removed.iter().any(is_mine) {
+            return Err(Error::new(Kind::NotFound { collection: name() }));
+        }
+        match collection.life() {
+            Life::Live => Ok(()),
+            Life::Creating(id) if id == self.id() => Ok(()),
+            Life::Creating(_) => Err(Error::new(Kind::NotVisible { collection: name() })),
+            Life::Removed => Err(Error::new(Kind::NotFound { collection: name() })),
+        }
+    }
+
+    /// Notes that the system has ended this transaction, if it has.
+    fn noted(&self, error: Error) -> Error {
+        if let Kind::TransactionFaulted { why, .. } = error.kind() {
+            self.home
+                .locks
+                .end(&self.owner, Phase::Active, Phase::Faulted(why));
+        }
+        error
+    }
+
+    pub(crate) fn ended(&self, phase: Phase) -> Error {
+        let transaction = self.id();
+        Error::new(match phase {
+            Phase::Faulted(why) => Kind::TransactionFaulted { transaction, why },
+            _ => Kind::TransactionClosed { transaction },
+        })
+    }
+
+    /// Gives back what it took and releases its locks.
+    fn end(&mut self, to: Phase) {
+        for (queue, place) in self.writes.taken.drain(..) {
+            queue.items.put(place);
+        }
+        for collection in self.writes.created.drain(..) {
+            collection.set_life(Life::Removed);
+        }
+        self.writes = WriteSet::default();
+        self.pinned = None;
+        self.home.locks.end(&self.owner, Phase::Active, to);
+    }
+}
+
+impl Drop for Tx<'_> {
+    fn drop(&mut self) {
+        self.end(Phase::Closed);
+    }
+}
+
+struct FaultOnPanic<'a, 'p>(Option<&'a mut Tx<'p>>);
+
+impl Drop for FaultOnPanic<'_, '_> {
+    fn drop(&mut self) {
+        if let Some(tx) = self.0.take() {
+            tx.end(Phase::Faulted(PANICKED));
+        }
+    }
+}
+
+fn is_too_old(now_us: u64, started_us: u64) -> bool {
+    Duration::from_micros(now_us.saturating_sub(started_us)) > limits::TRANSACTION_AGE
+}
+
+#[cold]
+fn timeout(name: Name<'_>, blocker: &Blocker) -> Error {
+    Error::new(Kind::LockTimeout {
+        lock: describe(name.bytes),
+        holder: blocker.transaction,
+        since: blocker.since,
+    })
+}

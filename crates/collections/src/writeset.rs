@@ -1,0 +1,167 @@
+//! What a transaction has changed so far, known to it alone.
+//!
+//! Nothing here leaves the transaction before its commit, so an abort forgets it.
+//! The last change of a row wins. The set is bounded by the limit of a public
+//! transaction: a change that would pass it is refused and changes nothing.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use steadfast_core::id::{Offset, Sequence, Stream, Table};
+use steadfast_core::limits;
+
+use crate::collection::Collection;
+use crate::error::{Error, Kind, Result};
+use crate::items::Place;
+use crate::lock::resident::Value;
+
+/// The changes of one transaction.
+#[derive(Default)]
+pub(crate) struct WriteSet {
+    pub(crate) tables: BTreeMap<Table, Changes>,
+    pub(crate) created: Vec<Arc<Collection>>,
+    pub(crate) removed: Vec<Arc<Collection>>,
+    pub(crate) cleared: Option<Arc<Collection>>,
+    pub(crate) enqueued: Vec<(Arc<Collection>, Vec<u8>)>,
+    pub(crate) taken: Vec<(Arc<Collection>, Place)>,
+    pub(crate) appended: BTreeMap<Stream, Appends>,
+    pub(crate) trims: Vec<(Stream, Sequence, Offset)>,
+    bytes: usize,
+}
+
+/// Changed rows of one collection.
+pub(crate) struct Changes {
+    pub(crate) collection: Arc<Collection>,
+    pub(crate) rows: BTreeMap<Bytes, Change>,
+}
+
+/// One changed row.
+#[derive(Clone)]
+pub(crate) struct Change {
+    /// `None`: it was removed.
+    pub(crate) value: Option<Written>,
+    /// Whether it was there before the transaction.
+    pub(crate) existed: bool,
+    /// Whether it counts as a row of the collection.
+    pub(crate) counts: bool,
+}
+
+/// A value in both its forms.
+#[derive(Clone)]
+pub(crate) struct Written {
+    pub(crate) bytes: Bytes,
+    pub(crate) value: Value,
+}
+
+/// Events for one log.
+#[derive(Default)]
+pub(crate) struct Appends {
+    pub(crate) count: u32,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// What a row, an event or an item costs beside its bytes.
+const OVERHEAD: usize = 16;
+
+impl WriteSet {
+    /// Whether a commit would write nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tables.values().all(|changes| changes.rows.is_empty())
+            && self.created.is_empty()
+            && self.removed.is_empty()
+            && self.cleared.is_none()
+            && self.enqueued.is_empty()
+            && self.taken.is_empty()
+            && self.appended.is_empty()
+            && self.trims.is_empty()
+    }
+
+    /// The change of a row.
+    pub(crate) fn find(&self, table: Table, key: &[u8]) -> Option<&Change> {
+        if self.tables.is_empty() {
+            return None;
+        }
+        self.tables.get(&table)?.rows.get(key)
+    }
+
+    /// Changed rows in a range of keys.
+    pub(crate) fn range(
+        &self,
+        table: Table,
+        range: (Bound<Bytes>, Bound<Bytes>),
+    ) -> impl Iterator<Item = (&Bytes, &Change)> {
+        let changes = self.tables.get(&table);
+        changes
+            .into_iter()
+            .flat_map(move |changes| changes.rows.range(range.clone()))
+    }
+
+    /// Puts or removes a row.
+    pub(crate) fn change(
+        &mut self,
+        collection: &Arc<Collection>,
+        key: &[u8],
+        change: Change,
+    ) -> Result<()> {
+        let length = |change: &Change| change.value.as_ref().map_or(0, |w| w.bytes.len());
+        let before = self.find(collection.table, key);
+        let old = before.map_or(0, |before| OVERHEAD + key.len() + length(before));
+        let new = OVERHEAD + key.len() + length(&change);
+        let existed = before.map(|before| before.existed);
+        self.bytes = within(self.bytes - old, new)?;
+        let changes = self.tables.entry(collection.table);
+        let changes = changes.or_insert_with(|| Changes {
+            collection: Arc::clone(collection),
+            rows: BTreeMap::new(),
+        });
+        let change = Change {
+            existed: existed.unwrap_or(change.existed),
+            ..change
+        };
+        match changes.rows.get_mut(key) {
+            Some(known) => *known = change,
+            None => {
+                changes.rows.insert(Bytes::copy_from_slice(key), change);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds an item to a concurrent queue.
+    pub(crate) fn enqueue(&mut self, queue: &Arc<Collection>, bytes: Vec<u8>) -> Result<()> {
+        self.bytes = within(self.bytes, OVERHEAD + 16 + bytes.len())?;
+        self.enqueued.push((Arc::clone(queue), bytes));
+        Ok(())
+    }
+
+    /// Takes an item from a concurrent queue.
+    pub(crate) fn take(&mut self, queue: &Arc<Collection>, place: Place) -> Result<()> {
+        self.bytes = within(self.bytes, OVERHEAD + 16)?;
+        self.taken.push((Arc::clone(queue), place));
+        Ok(())
+    }
+
+    /// Appends an event to a log.
+    pub(crate) fn append(&mut self, stream: Stream, event: &[u8]) -> Result<()> {
+        self.bytes = within(self.bytes, OVERHEAD + event.len())?;
+        let appends = self.appended.entry(stream).or_default();
+        appends.count += 1;
+        steadfast_core::codec::put_bytes(&mut appends.bytes, event);
+        Ok(())
+    }
+}
+
+/// The new total, unless it passes the limit.
+fn within(before: usize, more: usize) -> Result<usize> {
+    let bytes = before + more;
+    if bytes <= limits::PUBLIC_TRANSACTION_BYTES {
+        return Ok(bytes);
+    }
+    Err(Error::new(Kind::TooLarge {
+        what: "the transaction",
+        bytes,
+        limit: limits::PUBLIC_TRANSACTION_BYTES,
+    }))
+}

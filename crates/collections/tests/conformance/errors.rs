@@ -1,0 +1,149 @@
+//! Wrong use gets the right error and changes nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use steadfast_collections::{Opt, Query, Replica, Retry};
+
+use crate::site::{PARTITION, Site, Words, code, key, options_with};
+
+#[tokio::test]
+async fn a_key_that_is_too_long_is_refused() {
+    let site = Site::new().await;
+    let words = site.words().await;
+    let mut tx = site.replica.begin();
+    let long = "k".repeat(5_000);
+    assert_eq!(code(words.set(&mut tx, long.clone(), 1).await), "STF-3011");
+    assert_eq!(code(words.get(&mut tx, &long).await), "STF-3011");
+    words.set(&mut tx, key("k"), 1).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(site.committed(&words, "k").await, Some(1));
+}
+
+#[tokio::test]
+async fn an_ended_transaction_refuses_everything() {
+    let site = Site::new().await;
+    let words = site.words().await;
+    let mut tx = site.replica.begin();
+    words.set(&mut tx, key("k"), 1).await.unwrap();
+    tx.roll_back();
+    assert_eq!(site.replica.locks(), 0);
+    assert_eq!(code(words.get(&mut tx, &key("k")).await), "STF-3005");
+    assert_eq!(code(words.count(&mut tx).await), "STF-3005");
+    assert_eq!(code(tx.commit().await), "STF-3005");
+    assert_eq!(site.committed(&words, "k").await, None);
+}
+
+#[tokio::test]
+async fn a_transaction_of_another_replica_is_refused() {
+    let site = Site::new().await;
+    let words = site.words().await;
+    let engine = Arc::clone(&site.engine);
+    let other = Replica::secondary(engine, PARTITION, options_with(&site.clock));
+    let mut tx = other.begin();
+    assert_eq!(code(words.get(&mut tx, &key("k")).await), "STF-3018");
+    let query = words.entries(&mut tx, Query::all()).await;
+    assert_eq!(code(query), "STF-3018");
+    let created = site.state().get_or_add_in::<Words>(&mut tx, "x").await;
+    assert_eq!(code(created), "STF-3018");
+}
+
+#[tokio::test]
+async fn a_closed_replica_refuses_everything() {
+    let site = Site::new().await;
+    let words = site.words().await;
+    let mut tx = site.replica.begin();
+    site.replica.close();
+    assert_eq!(code(words.get(&mut tx, &key("k")).await), "STF-3010");
+    assert_eq!(
+        code(site.state().get_or_add::<Words>("x").await),
+        "STF-3010"
+    );
+}
+
+#[tokio::test]
+async fn a_stale_owner_answers_not_primary() {
+    let site = Site::new().await;
+    let words = site.words_with(&[("k", 1)]).await;
+    let rival = steadfast_storage::Options::new(steadfast_core::id::Owner {
+        node: 2,
+        incarnation: 9,
+    });
+    let rival = steadfast_storage::Store::start(Arc::clone(&site.engine), rival);
+    let ledger = rival.acquire(PARTITION).await.unwrap();
+    let mut tx = site.replica.begin();
+    words.set(&mut tx, key("k"), 2).await.unwrap();
+    let mut reader = site.replica.begin();
+    assert_eq!(code(tx.commit().await), "STF-3002");
+    assert_eq!(site.replica.locks(), 0);
+    // What it has in memory may be old: it does not answer from there.
+    assert_eq!(code(words.get(&mut reader, &key("k")).await), "STF-3002");
+    let mut later = site.replica.begin();
+    assert_eq!(code(words.get(&mut later, &key("k")).await), "STF-3002");
+    let replica = Replica::primary(ledger, options_with(&site.clock)).await;
+    let replica = replica.unwrap();
+    let words: Words = replica.state().get_or_add("words").await.unwrap();
+    let mut tx = replica.begin();
+    assert_eq!(*words.get(&mut tx, &key("k")).await.unwrap().unwrap(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_tries_again_and_gives_up() {
+    let site = Site::new().await;
+    let words = site.words_with(&[("k", 1)]).await;
+    let mut holder = site.replica.begin();
+    words.set(&mut holder, key("k"), 2).await.unwrap();
+    let adding = site.replica.run(|tx| {
+        let words = words.clone();
+        Box::pin(async move {
+            let soon = Opt::default().timeout(Duration::from_millis(10));
+            words.with(soon).update(tx, &key("k"), |v| v + 10).await
+        })
+    });
+    let (done, ()) = tokio::join!(adding, async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        holder.commit().await.unwrap();
+    });
+    assert!(done.unwrap());
+    assert_eq!(site.committed(&words, "k").await, Some(12));
+    // What cannot get better is not tried again.
+    let mut tries = 0;
+    let failed: steadfast_collections::Result<()> = site
+        .replica
+        .run(|tx| {
+            tries += 1;
+            let words = words.clone();
+            Box::pin(async move { words.add(tx, key("k"), 0).await })
+        })
+        .await;
+    let error = failed.unwrap_err();
+    assert_eq!((error.retry(), tries), (Retry::No, 1));
+}
+
+#[tokio::test]
+async fn waits_name_waiter_and_holder() {
+    let site = Site::new().await;
+    let words = site.words_with(&[("k", 1)]).await;
+    let mut holder = site.replica.begin();
+    words.set(&mut holder, key("k"), 2).await.unwrap();
+    let mut waiter = site.replica.begin();
+    let (holds, waits) = (holder.id(), waiter.id());
+    let reading = {
+        let (replica, words) = (site.replica.clone(), words.clone());
+        async move {
+            words.get(&mut waiter, &key("k")).await.unwrap();
+            drop(replica);
+        }
+    };
+    let looking = async {
+        while site.replica.waits().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let seen = site.replica.waits();
+        assert_eq!(seen.len(), 1);
+        assert_eq!((seen[0].waiter, seen[0].holder), (waits, holds));
+        drop(holder);
+    };
+    tokio::join!(reading, looking);
+    assert!(site.replica.waits().is_empty());
+}

@@ -1,0 +1,225 @@
+//! Services, schemes, volatile state and secondaries; C66.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use steadfast_collections::{
+    Dictionary, Lifecycle, Options, Query, Replica, Result, Role, Scheme, Service, SlotKey, State,
+};
+use steadfast_core::id::{Owner, Partition};
+use steadfast_storage::Store;
+use steadfast_storage::engine::Engine;
+use steadfast_storage::memory::Memory;
+
+use crate::site::{PARTITION, Site, Words, code, key, options_with};
+
+/// The volatile space of one process.
+struct Volatile {
+    _store: Store,
+    replica: Replica,
+}
+
+async fn volatile() -> Volatile {
+    let engine: Arc<dyn Engine> = Arc::new(Memory::new());
+    let owner = Owner {
+        node: 1,
+        incarnation: 1,
+    };
+    let store = Store::start(engine, steadfast_storage::Options::new(owner));
+    let ledger = store.acquire(Partition::new(1, 0)).await.unwrap();
+    let options = Options {
+        is_volatile: true,
+        ..Options::default()
+    };
+    let replica = Replica::primary(ledger, options).await.unwrap();
+    Volatile {
+        _store: store,
+        replica,
+    }
+}
+
+/// Writes down what it is told.
+#[derive(Default)]
+struct Diary(Mutex<Vec<String>>);
+
+impl Lifecycle for Diary {
+    async fn open(&self, state: &State) -> Result<()> {
+        self.0.lock().push(format!("open {:?}", state.list()));
+        Ok(())
+    }
+
+    async fn change_role(&self, role: Role) -> Result<()> {
+        self.0.lock().push(format!("{role:?}"));
+        Ok(())
+    }
+
+    async fn on_data_loss(&self, state: &State, incarnation: u64) -> Result<bool> {
+        let seen = state.list();
+        self.0.lock().push(format!("lost {incarnation} {seen:?}"));
+        Ok(false)
+    }
+}
+
+fn cache(is_volatile: bool) -> Service {
+    Service {
+        name: "cache".to_owned(),
+        scheme: Scheme::Singleton,
+        is_volatile,
+    }
+}
+
+#[tokio::test]
+async fn c66_lost_volatile_state_is_told_and_has_a_new_incarnation() {
+    let site = Site::new().await;
+    let service = Service::create(&site.ledger, cache(true)).await.unwrap();
+    let first = volatile().await;
+    let diary = Diary::default();
+    let slot = service.open(&site.ledger, &first.replica, 0, &diary);
+    let slot = slot.await.unwrap();
+    assert_eq!((slot.incarnation, slot.was_lost), (1, false));
+    let words: Words = slot.state.get_or_add("words").await.unwrap();
+    let mut tx = first.replica.begin();
+    words.set(&mut tx, key("k"), 1).await.unwrap();
+    tx.commit().await.unwrap();
+    // Opened again in the same process: nothing is lost.
+    let again = service.open(&site.ledger, &first.replica, 0, &diary);
+    let again = again.await.unwrap();
+    assert_eq!((again.incarnation, again.was_lost), (1, false));
+    assert!(
+        again
+            .state
+            .try_get::<Words>("words")
+            .await
+            .unwrap()
+            .is_some()
+    );
+    // The process is gone, and its memory with it.
+    drop((first, words));
+    let site = site.restart().await;
+    let second = volatile().await;
+    let service = Service::find(&site.ledger, "cache").await.unwrap().unwrap();
+    let slot = service.open(&site.ledger, &second.replica, 0, &diary);
+    let slot = slot.await.unwrap();
+    assert_eq!((slot.incarnation, slot.was_lost), (2, true));
+    let told = diary.0.into_inner();
+    let expected = [
+        "open []",
+        "Primary",
+        "open [\"urn:words\"]",
+        "Primary",
+        "lost 2 []",
+        "open []",
+        "Primary",
+    ];
+    assert_eq!(told, expected, "told before it was opened");
+}
+
+#[tokio::test]
+async fn a_service_is_never_converted() {
+    let site = Site::new().await;
+    Service::create(&site.ledger, cache(false)).await.unwrap();
+    let same = Service::create(&site.ledger, cache(false)).await;
+    assert!(same.is_ok(), "created twice is found");
+    let converted = Service::create(&site.ledger, cache(true)).await;
+    assert_eq!(code(converted), "STF-3019");
+    let mut resized = cache(false);
+    resized.scheme = Scheme::Named(vec![key("a")]);
+    let resized = Service::create(&site.ledger, resized).await;
+    assert_eq!(code(resized), "STF-3019");
+    let site = site.restart().await;
+    let converted = Service::create(&site.ledger, cache(true)).await;
+    assert_eq!(code(converted), "STF-3019", "also after a restart");
+    let space = volatile().await;
+    let wrong = cache(false).state(&space.replica, 0);
+    assert_eq!(code(wrong), "STF-3019", "the wrong space");
+}
+
+#[tokio::test]
+async fn slots_keep_their_names_apart() {
+    let site = Site::new().await;
+    let service = Service {
+        name: key("houses"),
+        scheme: Scheme::Int64Range {
+            low: 0,
+            high: 99,
+            count: 4,
+        },
+        is_volatile: false,
+    };
+    let service = Service::create(&site.ledger, service).await.unwrap();
+    let slot = service.slot(SlotKey::Number(30)).unwrap();
+    assert_eq!(slot, 1);
+    assert_eq!(code(service.slot(SlotKey::Number(100))), "STF-3019");
+    assert_eq!(code(service.state(&site.replica, 4)), "STF-3019");
+    // Slots 0 and 1 would share a partition if there were only one.
+    let left: Words = service
+        .state(&site.replica, 0)
+        .unwrap()
+        .get_or_add("words")
+        .await
+        .unwrap();
+    let right: Words = service
+        .state(&site.replica, 1)
+        .unwrap()
+        .get_or_add("words")
+        .await
+        .unwrap();
+    let mut tx = site.replica.begin();
+    left.set(&mut tx, key("k"), 1).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(site.committed(&left, "k").await, Some(1));
+    assert_eq!(site.committed(&right, "k").await, None);
+}
+
+#[tokio::test]
+async fn bad_schemes_are_refused() {
+    let site = Site::new().await;
+    let range = |low, high, count| Scheme::Int64Range { low, high, count };
+    let named = |names: &[&str]| Scheme::Named(names.iter().map(|n| key(n)).collect());
+    let bad = [
+        range(1, 0, 1),
+        range(0, 9, 0),
+        range(0, 9, 11),
+        range(i64::MIN, i64::MAX, 65_537),
+        named(&[]),
+        named(&["a", "a"]),
+    ];
+    for scheme in bad {
+        let service = Service {
+            scheme: scheme.clone(),
+            ..cache(false)
+        };
+        let refused = Service::create(&site.ledger, service).await;
+        assert_eq!(code(refused), "STF-3019", "{scheme:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_secondary_reads_whole_flushed_states() {
+    let site = Site::new().await;
+    let words = site.words_with(&[("a", 1), ("b", 1)]).await;
+    site.store.flush().await.unwrap();
+    let engine = Arc::clone(&site.engine);
+    let secondary = Replica::secondary(engine, PARTITION, options_with(&site.clock));
+    assert_eq!(secondary.role(), Role::ActiveSecondary);
+    let there: Dictionary<String, u64> = secondary.state().try_get("words").await.unwrap().unwrap();
+    let set = async |value| {
+        let mut tx = site.replica.begin();
+        words.set(&mut tx, key("a"), value).await.unwrap();
+        words.set(&mut tx, key("b"), value).await.unwrap();
+        tx.commit().await.unwrap();
+    };
+    set(2).await;
+    let mut tx = secondary.begin();
+    let seen = there.entries(&mut tx, Query::all()).await.unwrap();
+    assert!(seen.iter().all(|(_, value)| *value == 1), "not flushed yet");
+    let before = tx.snapshot_lsn().unwrap();
+    site.store.flush().await.unwrap();
+    // Half of an old state and half of a new one is never shown.
+    let torn = there.get(&mut tx, &key("b")).await;
+    assert_eq!(code(torn), "STF-3003");
+    let mut tx = secondary.begin();
+    let seen = there.entries(&mut tx, Query::all()).await.unwrap();
+    assert!(seen.iter().all(|(_, value)| *value == 2));
+    assert!(tx.snapshot_lsn().unwrap() > before);
+}

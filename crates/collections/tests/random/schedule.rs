@@ -1,0 +1,161 @@
+//! The lock table under many schedules.
+//!
+//! Shuttle runs the tasks one step at a time in random orders; its mutex stands
+//! under the table, so it can switch wherever two threads could meet.
+
+use std::sync::Arc;
+
+use shuttle::sync::Mutex;
+use shuttle::{future, thread};
+use steadfast_collections::lock::latch::{Guarded, Latch};
+use steadfast_collections::lock::name::{Name, Subject, write};
+use steadfast_collections::lock::owner::{Owner, Phase};
+use steadfast_collections::lock::{Attempt, Mode, Table};
+use steadfast_core::clock::VirtualClock;
+use steadfast_core::id;
+
+const SCHEDULES: usize = 2_000;
+
+/// The checker's mutex.
+struct Checked;
+
+struct CheckedMutex<T>(Mutex<T>);
+
+impl Latch for Checked {
+    type Of<T: Send + 'static> = CheckedMutex<T>;
+}
+
+impl<T: Send + 'static> Guarded<T> for CheckedMutex<T> {
+    fn new(value: T) -> Self {
+        Self(Mutex::new(value))
+    }
+
+    fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+        work(&mut self.0.lock().unwrap())
+    }
+}
+
+type Locks = Arc<Table<Checked>>;
+
+fn locks() -> Locks {
+    Table::new(Arc::new(VirtualClock::default()), 1 << 20)
+}
+
+fn name(key: u8) -> Vec<u8> {
+    let mut name = Vec::new();
+    write(&mut name, Subject::Row, id::Table(70_000));
+    name.push(key);
+    name
+}
+
+async fn lock(locks: &Locks, owner: &Arc<Owner<Checked>>, key: u8, mode: Mode) -> bool {
+    match locks.acquire(owner, Name::new(&name(key)), mode, 0, true) {
+        Attempt::Granted(_) => true,
+        Attempt::Busy(waiting) => waiting.await,
+        Attempt::Ended(_) | Attempt::Refused(_) => false,
+    }
+}
+
+/// Who is inside, by mode.
+#[derive(Default)]
+struct Inside {
+    readers: usize,
+    writers: usize,
+}
+
+#[test]
+fn an_exclusive_lock_is_held_alone_and_everybody_gets_in() {
+    shuttle::check_random(
+        || {
+            let locks = locks();
+            let inside = Arc::new(Mutex::new(Inside::default()));
+            let mut threads = Vec::new();
+            for task in 0..4u64 {
+                let (locks, inside) = (Arc::clone(&locks), Arc::clone(&inside));
+                threads.push(thread::spawn(move || {
+                    future::block_on(visit(&locks, &inside, task));
+                }));
+            }
+            for thread in threads {
+                thread.join().unwrap();
+            }
+            assert_eq!(locks.busy(), 0, "a lock is left");
+        },
+        SCHEDULES,
+    );
+}
+
+async fn visit(locks: &Locks, inside: &Mutex<Inside>, task: u64) {
+    let owner = Owner::new(task, 0);
+    let writes = task.is_multiple_of(2);
+    // An updater upgrades; two of them must not block each other.
+    let first = if writes { Mode::Update } else { Mode::Shared };
+    assert!(lock(locks, &owner, 0, first).await);
+    if writes {
+        assert!(lock(locks, &owner, 0, Mode::Exclusive).await);
+    }
+    {
+        let mut inside = inside.lock().unwrap();
+        assert_eq!(inside.writers, 0, "beside a writer");
+        assert!(!writes || inside.readers == 0, "a writer beside readers");
+        *if writes {
+            &mut inside.writers
+        } else {
+            &mut inside.readers
+        } += 1;
+    }
+    thread::yield_now();
+    {
+        let mut inside = inside.lock().unwrap();
+        *if writes {
+            &mut inside.writers
+        } else {
+            &mut inside.readers
+        } -= 1;
+    }
+    assert!(locks.end(&owner, Phase::Active, Phase::Closed));
+}
+
+#[test]
+fn cancelled_waiters_and_faulted_holders_leave_nothing() {
+    shuttle::check_random(
+        || {
+            let locks = locks();
+            let holder = Owner::new(1, 0);
+            future::block_on(lock(&locks, &holder, 0, Mode::Exclusive));
+            let canceller = {
+                let locks = Arc::clone(&locks);
+                thread::spawn(move || {
+                    let owner = Owner::new(2, 0);
+                    let attempt =
+                        locks.acquire(&owner, Name::new(&name(0)), Mode::Exclusive, 0, true);
+                    thread::yield_now();
+                    drop(attempt);
+                    locks.end(&owner, Phase::Active, Phase::Closed);
+                })
+            };
+            let waiter = {
+                let locks = Arc::clone(&locks);
+                thread::spawn(move || {
+                    let owner = Owner::new(3, 0);
+                    let granted = future::block_on(lock(&locks, &owner, 0, Mode::Shared));
+                    assert!(granted, "somebody swallowed the wake-up");
+                    locks.end(&owner, Phase::Active, Phase::Closed);
+                })
+            };
+            let faulter = {
+                let (locks, holder) = (Arc::clone(&locks), Arc::clone(&holder));
+                thread::spawn(move || locks.end(&holder, Phase::Active, Phase::Faulted("old")))
+            };
+            // The holder goes on meanwhile: either it is ended or it gets the lock.
+            future::block_on(lock(&locks, &holder, 1, Mode::Exclusive));
+            for thread in [canceller, waiter] {
+                thread.join().unwrap();
+            }
+            assert!(faulter.join().unwrap());
+            assert_eq!(locks.busy(), 0, "a lock is left");
+            assert_eq!(holder.held(), 0);
+        },
+        SCHEDULES,
+    );
+}
