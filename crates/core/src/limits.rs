@@ -43,3 +43,19 @@ pub const SCAN_ROWS: usize = 10_000;
 
 /// Event bytes of one stream in one group from which they bypass the log.
 pub const INLINE_EVENT_BYTES: usize = 64 * 1024;
+
+/// What a block of a backup's file holds before the next one is begun.
+pub const BACKUP_BLOCK_BYTES: usize = 256 * 1024;
+
+/// Rows that a backup reads in one go.
+pub const BACKUP_PAGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// Committed bytes that may wait for a backup before it gives up: writers never
+/// wait for it.
+pub const BACKUP_TAP_BYTES: usize = 64 * 1024 * 1024;
+
+/// Changed rows that a backup keeps in memory before it writes them to a file.
+pub const BACKUP_DELTA_BYTES: usize = 64 * 1024 * 1024;
+
+/// Rows or events that a restore brings into the tables in one go.
+pub const RESTORE_FLUSH_BYTES: usize = 32 * 1024 * 1024;
