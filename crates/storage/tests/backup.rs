@@ -66,7 +66,8 @@ fn start(engine: Arc<dyn Engine>) -> Store {
 }
 
 async fn back_up(store: &Store, to: &Path, extent: Extent) -> Result<Manifest, Error> {
-    take(store, &Order::new(to, extent), &progress()).await
+    let taken = take(store, &Order::new(to, extent), &progress()).await;
+    taken.map(|taken| taken.manifest)
 }
 
 async fn bring_back(from: &Path, data: &Path, policy: Policy) -> Result<Restored, Error> {
@@ -726,10 +727,11 @@ async fn an_old_folder_is_backed_up_while_it_is_stopped() {
     let frozen = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/format-1");
     copy(&frozen, &places.data);
     let order = Order::new(&places.backups, FULL);
-    let manifest = take_folder(&places.data, &order, &progress())
+    let taken = take_folder(&places.data, &order, &progress())
         .await
         .unwrap();
     // 60 rows without 6, and the 19 after the clear; 50 batches of 2.
+    let manifest = taken.manifest;
     assert_eq!((manifest.rows(), manifest.events), (54 + 19, 100));
     bring_back(&places.backups, &places.restored, Policy::Safe)
         .await

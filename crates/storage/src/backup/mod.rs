@@ -46,4 +46,4 @@ pub use manifest::{Extent, Manifest, Saved};
 pub use offline::{Policy, Restore, restore_folder, take_folder};
 pub use progress::{Phase, Progress};
 pub use restore::{Restored, restore};
-pub use take::{Order, take};
+pub use take::{Order, Taken, take};

@@ -15,7 +15,7 @@ use super::identity;
 use super::manifest::Manifest;
 use super::progress::Progress;
 use super::restore::{Restored, restore};
-use super::take::{Order, take};
+use super::take::{Order, Taken, take};
 use crate::body::Body;
 use crate::engine::Engine;
 use crate::error::{Error, Kind, Result};
@@ -48,7 +48,7 @@ pub async fn take_folder(
     data: &Path,
     order: &Order,
     progress: &watch::Sender<Progress>,
-) -> Result<Manifest> {
+) -> Result<Taken> {
     if !is_data_folder(data) {
         let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
         return Err(Error::io(data, "find the data folder", missing));
@@ -70,8 +70,7 @@ pub async fn restore_folder(
     order: &Restore,
     progress: &watch::Sender<Progress>,
 ) -> Result<Restored> {
-    let chain = Chain::open(&order.from)?;
-    chain.verify(progress)?;
+    let chain = verified(order.from.clone(), progress.clone()).await?;
     clean(&order.data)?;
     if order.policy == Policy::Safe && is_data_folder(&order.data) {
         check_newer(&order.data, chain.last()).await?;
@@ -87,6 +86,17 @@ pub async fn restore_folder(
     drop(engine);
     replacement.finish()?;
     Ok(restored)
+}
+
+/// A chain of which every byte was read.
+async fn verified(from: PathBuf, progress: watch::Sender<Progress>) -> Result<Chain> {
+    let work = move || {
+        let chain = Chain::open(&from)?;
+        chain.verify(&progress)?;
+        Ok(chain)
+    };
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| Error::caused(Kind::Closed, error))?
 }
 
 /// Refuses a backup that is not ahead of what the folder holds.

@@ -55,13 +55,22 @@ impl Order {
     }
 }
 
+/// A backup that was taken.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    /// Where it is.
+    pub folder: PathBuf,
+    /// What it holds.
+    pub manifest: Manifest,
+}
+
 /// Backs up all partitions that the store owns, with the cluster records. If the
 /// future is dropped the backup ends soon and leaves nothing behind.
 pub async fn take(
     store: &Store,
     order: &Order,
     progress: &watch::Sender<Progress>,
-) -> Result<Manifest> {
+) -> Result<Taken> {
     let job = Job {
         busy: Busy::begin(&store.node, order)?,
         ledgers: store.owned(),
@@ -122,7 +131,7 @@ struct Reading<'a> {
 }
 
 impl Job {
-    async fn run(&self, is_stopped: &dyn Fn() -> bool) -> Result<Manifest> {
+    async fn run(&self, is_stopped: &dyn Fn() -> bool) -> Result<Taken> {
         let engine = self.busy.0.engine.as_ref();
         let shelf = Shelf::open(&self.order.to)?;
         let life = identity::find_or_draw(engine).await?;
@@ -176,7 +185,8 @@ impl Job {
             files,
             digest: String::new(),
         };
-        draft.finish(manifest)
+        let (folder, manifest) = draft.finish(manifest)?;
+        Ok(Taken { folder, manifest })
     }
 
     /// The chain that an incremental backup builds on.

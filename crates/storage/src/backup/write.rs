@@ -66,7 +66,7 @@ impl Shelf {
 
 impl Draft<'_> {
     /// Makes it a backup, durably, by writing its manifest and giving it its name.
-    pub(super) fn finish(mut self, manifest: Manifest) -> Result<Manifest> {
+    pub(super) fn finish(mut self, manifest: Manifest) -> Result<(PathBuf, Manifest)> {
         let manifest = manifest.write(&self.folder)?;
         let path = self.shelf.path.join(&self.name);
         let rename = || -> std::io::Result<()> {
@@ -75,7 +75,7 @@ impl Draft<'_> {
         };
         rename().map_err(|e| Error::io(&path, "name", e))?;
         self.is_done = true;
-        Ok(manifest)
+        Ok((path, manifest))
     }
 }
 
