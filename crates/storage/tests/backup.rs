@@ -28,6 +28,7 @@ use steadfast_storage::backup::{
     take, take_folder,
 };
 use steadfast_storage::engine::{Engine, Scan, Start, Swap};
+use steadfast_storage::hostile::{Faults, Hostile};
 use steadfast_storage::local::{self, Local};
 use steadfast_storage::memory::Memory;
 use steadfast_storage::{Error, Ledger, Options, Store, View, Writes};
@@ -243,7 +244,25 @@ async fn balances(ledger: &Ledger) -> Vec<i64> {
 async fn writers_go_on_and_the_total_stays() {
     let places = places();
     let store = open(&places.data);
-    let ledgers = acquire_all(&store, 3).await;
+    money_changes_hands(&places, &store).await;
+}
+
+/// The same where nobody can be sure what was committed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn doubtful_commits_are_in_the_backup_once_they_are_certain() {
+    let places = places();
+    let faults = Faults {
+        delay: 20,
+        unknown_applied: 3,
+        unknown_dropped: 3,
+        ..Faults::default()
+    };
+    let engine = Hostile::new(Arc::new(Memory::new()), faults, 5);
+    money_changes_hands(&places, &start(Arc::new(engine))).await;
+}
+
+async fn money_changes_hands(places: &Places, store: &Store) {
+    let ledgers = acquire_all(store, 3).await;
     let stop = Arc::new(AtomicBool::new(false));
     let mut writers = Vec::new();
     let mut done: Vec<Transfers> = Vec::new();
@@ -265,7 +284,7 @@ async fn writers_go_on_and_the_total_stays() {
     let mut manifests = Vec::new();
     for extent in [FULL, INCREMENTAL, INCREMENTAL] {
         let before: Vec<Lsn> = ledgers.iter().map(durable).collect();
-        let manifest = back_up(&store, &places.backups, extent).await.unwrap();
+        let manifest = back_up(store, &places.backups, extent).await.unwrap();
         let went_on = manifest.partitions.iter().zip(&before);
         let went_on = went_on
             .filter(|(saved, before)| saved.lsn > before.0)
@@ -687,6 +706,35 @@ async fn one_backup_at_a_time() {
     assert_eq!(code(locked), "STF-2050");
     drop(lock);
     back_up(&store, &places.backups, INCREMENTAL).await.unwrap();
+}
+
+/// Dropping the future is enough.
+#[tokio::test]
+async fn a_backup_that_nobody_waits_for_ends_and_leaves_nothing() {
+    let places = places();
+    let store = start(Arc::new(Memory::new()));
+    let ledger = store.acquire(Partition(0)).await.unwrap();
+    let mut writes = Writes::new();
+    for number in 0..50_000u32 {
+        writes.put(Table(1), &number.to_be_bytes(), &[1; 100]);
+    }
+    ledger.commit(writes).await.unwrap();
+    let (progress, mut watching) = watch::channel(Progress::default());
+    let order = Order::new(&places.backups, FULL);
+    tokio::select! {
+        done = take(&store, &order, &progress) => panic!("too quick to be dropped: {done:?}"),
+        _ = watching.wait_for(|progress| progress.rows > 0) => {}
+    }
+    // It ends when it looks up next; until then it is under way.
+    loop {
+        match back_up(&store, &places.backups, FULL).await {
+            Ok(_) => break,
+            Err(error) => assert_eq!(error.code().0, "STF-2050"),
+        }
+        tokio::task::yield_now().await;
+    }
+    let names: Vec<_> = fs::read_dir(&places.backups).unwrap().collect();
+    assert_eq!(names.len(), 2, "one backup and the lock: {names:?}");
 }
 
 /// A backup that cannot keep up fails; its store does not notice.

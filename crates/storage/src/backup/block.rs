@@ -62,6 +62,13 @@ impl BlockWriter {
     /// Adds one item; `put` appends it to the block that it is given.
     pub(super) fn put(&mut self, put: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         put(&mut self.block);
+        if self.block.len() > MAX_BLOCK_BYTES {
+            return Err(Error::new(Kind::TooLarge {
+                what: "an item of a backup",
+                bytes: self.block.len(),
+                limit: MAX_BLOCK_BYTES,
+            }));
+        }
         if self.block.len() >= limits::BACKUP_BLOCK_BYTES {
             self.end_block()?;
         }

@@ -30,7 +30,8 @@ impl Ledger {
         Ok(tables.into_iter().collect())
     }
 
-    /// Says which tables have flushed rows, from whoever knows.
+    /// Says which tables have flushed rows, from whoever knows; not while the
+    /// partition is being flushed.
     pub(crate) fn set_tables(&self, flushed: Vec<Table>) {
         self.shared.write().tables = Some(flushed.into_iter().collect());
     }

@@ -159,23 +159,25 @@ impl Target<'_> {
                 value: Some(Bytes::copy_from_slice(&value)),
             });
             if bytes >= limits::RESTORE_FLUSH_BYTES {
-                self.flush(std::mem::take(&mut rows), Bytes::new()).await?;
-                self.note(digest.rows, bytes);
+                self.put(std::mem::take(&mut rows), bytes).await?;
                 bytes = 0;
             }
         }
-        if !rows.is_empty() {
-            self.flush(rows, Bytes::new()).await?;
-            self.note(digest.rows, bytes);
-        }
+        self.put(rows, bytes).await?;
         self.check_rows(&digest, saved, "the chain")
     }
 
-    fn note(&self, rows: u64, bytes: usize) {
+    async fn put(&self, rows: Vec<Change>, bytes: usize) -> Result<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let count = rows.len() as u64;
+        self.flush(rows, Bytes::new()).await?;
         self.progress.send_modify(|progress| {
-            progress.rows = progress.rows.max(rows);
+            progress.rows += count;
             progress.bytes += bytes as u64;
         });
+        Ok(())
     }
 
     fn check_rows(&self, digest: &RowDigest, saved: &Saved, whose: &str) -> Result<()> {

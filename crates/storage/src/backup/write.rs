@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::manifest::{Extent, Manifest};
 use crate::error::{Error, Kind, Result};
+use crate::local::create_folder;
 
 const LOCK_FILE: &str = "LOCK";
 const UNFINISHED: &str = ".unfinished";
@@ -31,7 +32,7 @@ pub(super) struct Draft<'a> {
 impl Shelf {
     /// Opens a folder of backups, creating it if need be.
     pub(super) fn open(path: &Path) -> Result<Self> {
-        fs::create_dir_all(path).map_err(|e| Error::io(path, "create", e))?;
+        create_folder(path)?;
         let lock = lock(path)?;
         let mut next = 1;
         for (name, folder) in list(path)? {

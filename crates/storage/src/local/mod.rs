@@ -28,4 +28,5 @@ mod tables;
 
 pub use engine::{Local, Options};
 pub(crate) use folder::is_data_folder;
+pub(crate) use place::create_folder;
 pub(crate) use replace::{Replacement, clean};

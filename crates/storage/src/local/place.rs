@@ -16,7 +16,7 @@ pub(super) fn sync_folder(path: &Path) -> Result<()> {
 }
 
 /// Creates a folder and those above it, durably.
-pub(super) fn create_folder(path: &Path) -> Result<()> {
+pub(crate) fn create_folder(path: &Path) -> Result<()> {
     if path.is_dir() {
         return Ok(());
     }
