@@ -205,6 +205,64 @@ proptest! {
     }
 }
 
+/// Everything that a transaction can do is done while a chain is taken: clears and
+/// trims, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn random_work_goes_on_and_each_point_is_exact() {
+    let seed = std::env::var("STEADFAST_SEED").ok();
+    let seed: u64 = seed
+        .and_then(|s| s.parse().ok())
+        .unwrap_or_else(|| fastrand::u64(..));
+    println!("again: STEADFAST_SEED={seed} cargo test -p steadfast-storage --test backup random");
+    let places = places();
+    let store = open(&places.data);
+    let ledgers = acquire_all(&store, 2).await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut writers = Vec::new();
+    for (index, ledger) in ledgers.iter().cloned().enumerate() {
+        let stop = Arc::clone(&stop);
+        let mut rng = Rng::with_seed(seed ^ index as u64);
+        writers.push(tokio::spawn(async move {
+            let mut model = Model::default();
+            while !stop.load(Ordering::Relaxed) {
+                let ops = model.random(&mut rng, 20_000);
+                let staged = ledger.commit(writes(&ops)).await.unwrap();
+                model.push(ops);
+                assert_eq!(staged.lsn.0, model.transactions.len() as u64);
+            }
+            model
+        }));
+    }
+    let mut manifests = Vec::new();
+    for extent in [FULL, INCREMENTAL, FULL, INCREMENTAL, INCREMENTAL] {
+        manifests.push(back_up(&store, &places.backups, extent).await.unwrap());
+    }
+    stop.store(true, Ordering::Relaxed);
+    let mut models = Vec::new();
+    for writer in writers {
+        models.push(writer.await.unwrap());
+    }
+    let mut rng = Rng::with_seed(seed);
+    for (number, manifest) in manifests.iter().enumerate() {
+        let word = match manifest.extent {
+            FULL => "full",
+            INCREMENTAL => "incremental",
+        };
+        let from = places.backups.join(format!("{:06}-{word}", number + 1));
+        let memory = Arc::new(Memory::new());
+        let chain = Chain::open(&from).unwrap();
+        let done = restore(memory.as_ref(), owner(), &chain, &progress()).await;
+        done.unwrap();
+        let mut models = models.clone();
+        let mut lsns = Vec::new();
+        for (model, saved) in models.iter_mut().zip(&manifest.partitions) {
+            model.truncate(saved.lsn as usize);
+            lsns.push(Lsn(saved.lsn));
+        }
+        check(&start(memory), &models, &lsns, &mut rng).await;
+    }
+}
+
 /// Accounts of one partition, and what was done to them.
 type Transfers = Arc<Mutex<BTreeMap<Lsn, (u8, u8, i64)>>>;
 
@@ -322,19 +380,21 @@ async fn money_changes_hands(places: &Places, store: &Store) {
     }
 }
 
+/// Partitions of which each waits for the one before it.
+const CHAIN: usize = 32;
+
 /// Whatever one partition did because of another is there only with its cause.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_effect_is_never_there_without_its_cause() {
     let places = places();
     let store = start(Arc::new(Memory::new()));
-    let ledgers = acquire_all(&store, 8).await;
+    let ledgers = acquire_all(&store, CHAIN).await;
     let stop = Arc::new(AtomicBool::new(false));
     let chain = ledgers.clone();
     let stopped = Arc::clone(&stop);
     let writer = tokio::spawn(async move {
         for round in 0u64.. {
-            // From the last to the first, because they are noted the other way.
-            for ledger in chain.iter().rev() {
+            for ledger in &chain {
                 put(ledger, b"round", &round.to_be_bytes()).await;
             }
             if stopped.load(Ordering::Relaxed) {
@@ -342,7 +402,7 @@ async fn an_effect_is_never_there_without_its_cause() {
             }
         }
     });
-    for _ in 0..20 {
+    for _ in 0..8 {
         back_up(&store, &places.backups, FULL).await.unwrap();
         let memory = Arc::new(Memory::new());
         let chain = Chain::open(&places.backups).unwrap();
@@ -350,7 +410,7 @@ async fn an_effect_is_never_there_without_its_cause() {
         done.unwrap();
         let restored = start(memory);
         let mut rounds = Vec::new();
-        for ledger in acquire_all(&restored, 8).await.iter().rev() {
+        for ledger in acquire_all(&restored, CHAIN).await {
             let row = ledger.get(Table(1), b"round", View::Durable).await.unwrap();
             rounds.push(row.map_or(0, |row| u64::from_be_bytes(row[..].try_into().unwrap()) + 1));
         }

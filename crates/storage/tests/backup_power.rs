@@ -31,7 +31,7 @@ fn each_seed(name: &str, run: impl Fn(&FakeDisk, u64)) {
     let read = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let seeds = match read("STEADFAST_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..read("STEADFAST_SEEDS").unwrap_or(40),
+        None => 0..read("STEADFAST_SEEDS").unwrap_or(20),
     };
     let disk = FakeDisk::mount().unwrap();
     for seed in seeds {
@@ -55,14 +55,18 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
     runtime.block_on(work)
 }
 
-fn open(folder: &Path) -> Result<Store, Error> {
+fn open_engine(folder: &Path) -> Result<Local, Error> {
     let options = local::Options {
         log_file_bytes: 64 * 1024,
         event_file_bytes: 4 * 1024,
         inline_event_bytes: 1000,
         ..local::Options::default()
     };
-    let engine = Local::open(folder, &options)?;
+    Local::open(folder, &options)
+}
+
+fn open(folder: &Path) -> Result<Store, Error> {
+    let engine = open_engine(folder)?;
     let owner = Owner {
         node: 1,
         incarnation: fastrand::u128(..),
@@ -151,11 +155,81 @@ async fn restore(disk: &FakeDisk, seed: u64) {
         Err(error) => {
             assert_eq!(error.code().0, "STF-2056", "{error}");
             assert!(done.is_err(), "a restore that was done is unfinished");
+            // Whoever does not want it any more has what was there before.
+            if rng.bool() {
+                fs::remove_dir_all(data.join("restoring")).unwrap();
+                let found = count(&data, models, &mut rng).await.unwrap();
+                assert_eq!(found, old.transactions.len());
+            }
         }
     }
     restore_folder(&order, &progress()).await.unwrap();
     let found = count(&data, models, &mut rng).await.unwrap();
     assert_eq!(found, new.transactions.len());
+}
+
+/// The power goes at every step of the way, and again at another one.
+#[test]
+fn a_complete_restore_takes_its_place_whatever_happens() {
+    let mut rng = Rng::with_seed(1);
+    let real = tempfile::tempdir().unwrap();
+    let (old, new) = (real.path().join("old"), real.path().join("new"));
+    let models = [(&old, 20), (&new, 60)].map(|(path, n)| block_on(fill(path, n, &mut rng)));
+    let disk = FakeDisk::mount().unwrap();
+    let data = disk.path().join("data");
+    for operations in 0.. {
+        disk.reset();
+        copy(&old, &data);
+        copy(&new, &data.join("restoring"));
+        write_synced(&data.join("restoring/COMPLETE"), b"");
+        sync(disk.path());
+        disk.cut_after(operations, rng.u64(..));
+        drop(open_engine(&data));
+        let was_long_enough = !disk.is_cut();
+        for _ in 0..2 {
+            if !disk.is_cut() {
+                disk.cut_now(rng.u64(..));
+            }
+            disk.restart();
+            disk.cut_after(rng.u64(0..30), rng.u64(..));
+            drop(open_engine(&data));
+        }
+        if !disk.is_cut() {
+            disk.cut_now(rng.u64(..));
+        }
+        disk.restart();
+        let found = block_on(count(&data, [&models[0], &models[1]], &mut rng));
+        assert_eq!(found.unwrap(), 60, "after {operations} operations");
+        assert!(!data.join("restoring").exists());
+        if was_long_enough {
+            println!("{operations} operations");
+            return;
+        }
+    }
+}
+
+fn write_synced(path: &Path, bytes: &[u8]) {
+    fs::write(path, bytes).unwrap();
+    fs::File::open(path).unwrap().sync_all().unwrap();
+    sync(path.parent().unwrap());
+}
+
+fn sync(folder: &Path) {
+    fs::File::open(folder).unwrap().sync_all().unwrap();
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    sync(to.parent().unwrap());
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &target),
+            false => write_synced(&target, &fs::read(entry.path()).unwrap()),
+        }
+    }
+    sync(to);
 }
 
 #[test]
