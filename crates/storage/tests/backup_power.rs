@@ -131,6 +131,9 @@ async fn restore(disk: &FakeDisk, seed: u64) {
         data: disk.path().join("rehearsal"),
         ..order.clone()
     };
+    if has_old {
+        copy(&data, &rehearsal.data);
+    }
     let before = disk.operations();
     restore_folder(&rehearsal, &progress()).await.unwrap();
     let whole = disk.operations() - before;
@@ -138,7 +141,7 @@ async fn restore(disk: &FakeDisk, seed: u64) {
     // Often near the end, where the new state takes the place of the old one.
     let operations = match rng.bool() {
         true => rng.u64(0..whole),
-        false => whole.saturating_sub(rng.u64(0..60)),
+        false => whole.saturating_sub(rng.u64(0..40)),
     };
     disk.cut_after(operations, rng.u64(..));
     let done = restore_folder(&order, &progress()).await;
