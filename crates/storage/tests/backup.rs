@@ -340,16 +340,15 @@ async fn money_changes_hands(places: &Places, store: &Store) {
         tokio::task::yield_now().await;
     }
     let mut manifests = Vec::new();
+    let mut went_on = 0;
     for extent in [FULL, INCREMENTAL, INCREMENTAL] {
         let before: Vec<Lsn> = ledgers.iter().map(durable).collect();
         let manifest = back_up(store, &places.backups, extent).await.unwrap();
-        let went_on = manifest.partitions.iter().zip(&before);
-        let went_on = went_on
-            .filter(|(saved, before)| saved.lsn > before.0)
-            .count();
-        assert!(went_on > 0, "nothing was written during the backup");
+        let moved = manifest.partitions.iter().zip(&before);
+        went_on += moved.filter(|(saved, before)| saved.lsn > before.0).count();
         manifests.push(manifest);
     }
+    assert!(went_on > 0, "nothing was written during the backups");
     stop.store(true, Ordering::Relaxed);
     for writer in writers {
         writer.await.unwrap();
@@ -818,14 +817,21 @@ async fn writers_never_wait_for_a_backup() {
             put(&busy, b"busy", b"v").await;
         }
     });
-    let failed = take(&store, &order, &progress()).await;
+    // On a busy machine the writer may have slept through a whole backup.
+    let mut taken = 0;
+    let failed = loop {
+        match take(&store, &order, &progress()).await {
+            Ok(_) if taken < 100 => taken += 1,
+            done => break done,
+        }
+    };
     stop.store(true, Ordering::Relaxed);
     writer.await.unwrap();
     assert_eq!(code(failed), "STF-2058");
     put(&ledger, b"still", b"here").await;
     back_up(&store, &places.backups, FULL).await.unwrap();
     let names: Vec<_> = fs::read_dir(&places.backups).unwrap().collect();
-    assert_eq!(names.len(), 2, "one backup and the lock: {names:?}");
+    assert_eq!(names.len(), taken + 2, "backups and the lock: {names:?}");
 }
 
 /// A folder from before there was a list of tables.
