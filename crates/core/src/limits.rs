@@ -107,3 +107,18 @@ pub const RUN_LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Slots that a service may have.
 pub const SERVICE_SLOTS: u32 = 65_536;
+/// What a block of a backup's file holds before the next one is begun.
+pub const BACKUP_BLOCK_BYTES: usize = 256 * 1024;
+
+/// Rows that a backup reads in one go.
+pub const BACKUP_PAGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// Committed bytes that may wait for a backup before it gives up: writers never
+/// wait for it.
+pub const BACKUP_TAP_BYTES: usize = 64 * 1024 * 1024;
+
+/// Changed rows that a backup keeps in memory before it writes them to a file.
+pub const BACKUP_DELTA_BYTES: usize = 64 * 1024 * 1024;
+
+/// Rows or events that a restore brings into the tables in one go.
+pub const RESTORE_FLUSH_BYTES: usize = 32 * 1024 * 1024;

@@ -8,7 +8,9 @@
     reason = "a command-line tool"
 )]
 
+mod backup;
 mod bench;
+mod progress;
 
 use std::process::ExitCode;
 
@@ -24,6 +26,16 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Back a data folder up, in full or what has changed
+    ///
+    /// A backup is a folder inside DIR, and an incremental one builds on the newest
+    /// that is there. Nobody else may have the data folder open.
+    Backup(backup::Backup),
+    /// Bring a backup back into a data folder
+    ///
+    /// Everything is verified before anything is written, and compared after it. An
+    /// unfinished restore cannot be opened: run it again.
+    Restore(backup::Restore),
     /// Measure this machine, a peer and Steadfast side by side
     #[command(subcommand)]
     Bench(bench::Area),
@@ -32,6 +44,8 @@ enum Command {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match arguments.command {
+        Command::Backup(arguments) => backup::run(&arguments),
+        Command::Restore(arguments) => backup::run_restore(&arguments),
         Command::Bench(area) => bench::run(&area),
     };
     match done {

@@ -74,6 +74,30 @@ pub enum Kind {
     TakenBack { partition: Partition },
     /// A trim goes behind the end of its stream.
     TrimPastEnd { stream: Stream, first: Sequence },
+    /// Another backup of this store, or to this folder, is under way.
+    BackupInProgress { path: PathBuf },
+    /// There is no full backup that could be built on.
+    MissingFullBackup { path: PathBuf, why: String },
+    /// Backups do not follow one another.
+    BrokenChain { path: PathBuf, what: String },
+    /// A file of a backup is missing, altered or cut off.
+    DamagedBackup { file: PathBuf, what: String },
+    /// The backup was written by a newer version.
+    NewerBackup {
+        path: PathBuf,
+        found: u32,
+        known: u32,
+    },
+    /// The state that is there is not older than the backup.
+    NotNewer { path: PathBuf, what: String },
+    /// A restore into the folder was begun and not finished.
+    RestoreUnfinished { path: PathBuf },
+    /// What was restored is not what was backed up.
+    RestoreDiffers { partition: Partition, what: String },
+    /// Writers were so far ahead that the backup gave up.
+    BackupOverrun { waiting: usize, limit: usize },
+    /// It is not known which tables the partition has.
+    TablesUnknown { partition: Partition },
 }
 
 impl Error {
@@ -138,6 +162,16 @@ impl Error {
             Kind::Lost { .. } => "STF-2016",
             Kind::TakenBack { .. } => "STF-2017",
             Kind::TrimPastEnd { .. } => "STF-2018",
+            Kind::BackupInProgress { .. } => "STF-2050",
+            Kind::MissingFullBackup { .. } => "STF-2051",
+            Kind::BrokenChain { .. } => "STF-2052",
+            Kind::DamagedBackup { .. } => "STF-2053",
+            Kind::NewerBackup { .. } => "STF-2054",
+            Kind::NotNewer { .. } => "STF-2055",
+            Kind::RestoreUnfinished { .. } => "STF-2056",
+            Kind::RestoreDiffers { .. } => "STF-2057",
+            Kind::BackupOverrun { .. } => "STF-2058",
+            Kind::TablesUnknown { .. } => "STF-2059",
         })
     }
 }
@@ -228,6 +262,53 @@ impl fmt::Display for Kind {
                 f,
                 "stream {} ends before event {first}; trim up to its end at most",
                 stream.0
+            ),
+            Self::BackupInProgress { path } => write!(
+                f,
+                "a backup to {} is under way; wait until it is done",
+                path.display()
+            ),
+            Self::MissingFullBackup { path, why } => write!(
+                f,
+                "{} has no full backup to build on: {why}; take a full one",
+                path.display()
+            ),
+            Self::BrokenChain { path, what } => write!(
+                f,
+                "the chain of {} is broken: {what}; bring the backup back or use another one",
+                path.display()
+            ),
+            Self::DamagedBackup { file, what } => write!(
+                f,
+                "{} is damaged: {what}; use another copy or an earlier backup",
+                file.display()
+            ),
+            Self::NewerBackup { path, found, known } => write!(
+                f,
+                "{} has format {found}, this version knows up to {known}; use a newer steadfast",
+                path.display()
+            ),
+            Self::NotNewer { path, what } => write!(
+                f,
+                "{} has state that the backup would not bring forward: {what}; use an empty folder, or force it",
+                path.display()
+            ),
+            Self::RestoreUnfinished { path } => write!(
+                f,
+                "a restore into {} was not finished; run it again",
+                path.display()
+            ),
+            Self::RestoreDiffers { partition, what } => write!(
+                f,
+                "partition {partition} does not come back as it was: {what}; check the disk and restore again"
+            ),
+            Self::BackupOverrun { waiting, limit } => write!(
+                f,
+                "{waiting} committed bytes wait for the backup, the limit is {limit}; use a faster disk or a quieter time"
+            ),
+            Self::TablesUnknown { partition } => write!(
+                f,
+                "partition {partition} was flushed by a version that kept no list of its tables; back its folder up once while it is stopped"
             ),
         }
     }

@@ -4,26 +4,24 @@
 //! the oldest entries, several at once, until half the target is left. So an idle
 //! node does no work, and a busy one never keeps more log than its budget.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
-use steadfast_core::clock::Timestamp;
-use steadfast_core::codec::{Malformed, Reader, put_varint};
-use steadfast_core::id::{Lsn, Partition, Stream};
+use steadfast_core::id::{Partition, Table};
 
-use crate::engine::Flush;
+use crate::engine::{Change, Flush};
 use crate::error::{Error, Kind, Result};
 use crate::ledger::Ledger;
+use crate::meta;
 use crate::node::Node;
 use crate::overlay::Generation;
 use crate::shared::Shared;
 use crate::snapshot;
 use crate::state::State;
-use crate::streams::{Head, decode_heads, encode_heads};
 
 /// The partitions that a node owns, whether somebody has a handle or not: until
 /// they are released or taken, they have to be flushed, or they hold up the log.
@@ -124,25 +122,35 @@ async fn flush(ledger: &Arc<Shared>) -> Result<bool> {
     let Some(generation) = next_generation(ledger).await? else {
         return Ok(false);
     };
-    let (epoch, meta) = {
-        let state = ledger.alive()?;
-        (state.epoch, encode_meta(&state))
-    };
     let partition = ledger.partition;
     let folded = Arc::clone(&generation);
-    let flush = ledger.node.behind.run(move || {
+    let fold = ledger.node.behind.run(move || {
         let (clears, rows, trims) = folded.fold();
-        Flush {
-            partition,
-            epoch,
-            up_to: folded.up_to,
-            clears,
-            rows,
-            trims,
-            meta,
-        }
+        let tables = tables_of(&rows);
+        (clears, rows, trims, tables)
     });
-    match ledger.node.engine.flush(flush.await?).await {
+    let (clears, rows, trims, tables) = fold.await?;
+    let (epoch, meta) = {
+        let mut state = ledger.write();
+        if let Some(error) = &state.failed {
+            return Err(error.clone());
+        }
+        if let Some(known) = &mut state.tables {
+            known.retain(|table| !clears.contains(table));
+            known.extend(tables);
+        }
+        (state.epoch, encode_meta(&state))
+    };
+    let flush = Flush {
+        partition,
+        epoch,
+        up_to: generation.up_to,
+        clears,
+        rows,
+        trims,
+        meta,
+    };
+    match ledger.node.engine.flush(flush).await {
         Ok(()) => {}
         // The committer has acquired anew to resolve a doubt: again in that epoch.
         Err(error) if is_fenced(&error) && ledger.alive()?.epoch != epoch => return Ok(false),
@@ -207,37 +215,13 @@ async fn retire(ledger: &Arc<Shared>, generation: Arc<Generation>) -> Result<()>
     ledger.node.behind.run(move || drop(generation)).await
 }
 
-/// The version of [`encode_meta`].
-const META_FORMAT: u8 = 1;
+/// The tables of rows that a flush brings.
+fn tables_of(rows: &[Change]) -> BTreeSet<Table> {
+    let live = rows.iter().filter(|change| change.value.is_some());
+    live.map(|change| change.table).collect()
+}
 
-/// What the next owner must know that is in no row.
 fn encode_meta(state: &State) -> Bytes {
-    let mut out = vec![META_FORMAT];
-    put_varint(&mut out, state.durable_lsn.0);
-    put_varint(&mut out, state.time.0.max(0) as u64);
-    encode_heads(&mut out, state.streams.heads());
-    out.into()
-}
-
-/// Last LSN, last time and heads, as the last flush left them.
-#[derive(Default)]
-pub(crate) struct Meta {
-    pub(crate) lsn: Lsn,
-    pub(crate) time: Timestamp,
-    pub(crate) heads: BTreeMap<Stream, Head>,
-}
-
-pub(crate) fn decode_meta(bytes: Bytes) -> std::result::Result<Meta, Malformed> {
-    if bytes.is_empty() {
-        return Ok(Meta::default());
-    }
-    let mut reader = Reader::new(bytes);
-    if reader.byte()? != META_FORMAT {
-        return Err(Malformed);
-    }
-    Ok(Meta {
-        lsn: Lsn(reader.varint()?),
-        time: Timestamp(i64::try_from(reader.varint()?).map_err(|_| Malformed)?),
-        heads: decode_heads(&mut reader)?,
-    })
+    let tables = state.tables.as_ref();
+    meta::encode(state.durable_lsn, state.time, state.streams.heads(), tables)
 }

@@ -5,6 +5,7 @@
 //! and one [`Ledger`] per owned partition with its overlay, snapshots and event
 //! streams. Only this crate names a database.
 
+pub mod backup;
 mod behind;
 mod body;
 mod budget;
@@ -18,6 +19,7 @@ mod leases;
 mod ledger;
 pub mod local;
 pub mod memory;
+mod meta;
 mod node;
 mod overlay;
 mod queue;

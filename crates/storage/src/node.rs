@@ -1,6 +1,7 @@
 //! What all partitions of one node share.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use steadfast_core::clock::Clock;
 use steadfast_core::id::Owner;
@@ -20,4 +21,6 @@ pub(crate) struct Node {
     pub(crate) cache: Arc<RowCache>,
     pub(crate) tails: Arc<TailBudget>,
     pub(crate) behind: Behind,
+    /// One backup at a time.
+    pub(crate) backing_up: AtomicBool,
 }

@@ -7,7 +7,7 @@
 //! overlay up to an LSN is the state at that LSN. Versions die with their
 //! generation, when the flush that carried them is done.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -175,6 +175,15 @@ impl Overlay {
         self.drops += 1;
     }
 
+    /// Tables that some generation has rows of.
+    pub(crate) fn tables(&self) -> BTreeSet<Table> {
+        let mut tables = BTreeSet::new();
+        for generation in self.newest_first() {
+            generation.collect_tables(&mut tables);
+        }
+        tables
+    }
+
     /// Log bytes of all generations.
     pub(crate) fn bytes(&self) -> u64 {
         self.active.bytes + self.sealed.iter().map(|g| g.bytes).sum::<u64>()
@@ -227,6 +236,21 @@ impl Generation {
             let lives = cleared.is_none_or(|lsn| versions.newest.lsn >= lsn);
             lives.then_some((row.row(), versions.newest.value.as_ref()))
         })
+    }
+
+    /// Adds the tables of its rows, from one to the next without the rows between.
+    fn collect_tables(&self, tables: &mut BTreeSet<Table>) {
+        let mut from = Some(Table(0));
+        while let Some(table) = from {
+            let start = Bytes::copy_from_slice(&table.0.to_be_bytes());
+            let mut rows = self.rows.range(SortedKey::new(start)..);
+            let Some((row, _)) = rows.next() else {
+                break;
+            };
+            let found = table_of(row.row());
+            tables.insert(found);
+            from = found.0.checked_add(1).map(Table);
+        }
     }
 
     /// Whether a whole table was emptied here.

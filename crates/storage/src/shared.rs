@@ -217,6 +217,9 @@ impl Shared {
         let mut state = self.state.write();
         state.epoch = epoch;
         state.durable_lsn = closed.last_lsn;
+        if let Some(tap) = &state.tap {
+            tap.push(&closed.entry);
+        }
         state.in_flight = state.in_flight.filter(|lsn| *lsn > closed.last_lsn);
         for batch in closed.entry.batches {
             state.streams.committed(batch);

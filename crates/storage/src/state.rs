@@ -4,16 +4,17 @@
 //! and who waits. Replaying an entry and staging a transaction bring the same
 //! changes into the overlay, so a loaded partition is like one that was never gone.
 
-use std::collections::VecDeque;
-use std::sync::Weak;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use steadfast_core::clock::Timestamp;
-use steadfast_core::id::{EntryNumber, Epoch, Lsn, Offset, Sequence, Stream};
+use steadfast_core::id::{EntryNumber, Epoch, Lsn, Offset, Sequence, Stream, Table};
 use tokio::sync::oneshot;
 
+use crate::backup::tap::Tap;
 use crate::body::{Body, Operation, Transaction, operations};
 use crate::engine::EventBatch;
 use crate::error::{Error, Result};
@@ -29,6 +30,11 @@ pub(crate) struct State {
     pub(crate) time: Timestamp,
     pub(crate) overlay: Overlay,
     pub(crate) streams: Streams,
+    /// Tables that may have rows in the engine's tables; `None` if an older version
+    /// has flushed the partition and kept no list.
+    pub(crate) tables: Option<BTreeSet<Table>>,
+    /// A backup that wants every entry from now on.
+    pub(crate) tap: Option<Arc<Tap>>,
     pub(crate) pins: Pins,
     /// Cached rows of older versions are never found again.
     pub(crate) cache_version: u64,
@@ -100,6 +106,8 @@ impl State {
             time,
             overlay: Overlay::default(),
             streams,
+            tables: Some(BTreeSet::new()),
+            tap: None,
             pins: Pins::new(),
             cache_version,
             pending: VecDeque::new(),

@@ -4,6 +4,7 @@
 //! in shared groups, flushes behind them, and gives them up in order.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition};
@@ -17,8 +18,9 @@ use crate::cache::RowCache;
 use crate::commit;
 use crate::engine::{Acquired, Engine, Entry, Tenure};
 use crate::error::{Error, Kind, Result};
-use crate::flush::{self, Owned, decode_meta};
+use crate::flush::{self, Owned};
 use crate::ledger::Ledger;
+use crate::meta;
 use crate::node::Node;
 use crate::queue::Queue;
 use crate::shared::Shared;
@@ -62,7 +64,7 @@ impl Options {
 
 /// Partitions on one engine, committed in shared groups.
 pub struct Store {
-    node: Arc<Node>,
+    pub(crate) node: Arc<Node>,
     ready: Arc<Queue<Arc<Shared>>>,
     owned: Arc<Owned>,
     tasks: Vec<JoinHandle<()>>,
@@ -82,6 +84,7 @@ impl Store {
             cache: Arc::new(RowCache::new(options.row_cache)),
             tails: Arc::new(TailBudget::new(options.event_tail)),
             behind: Behind::start(options.background),
+            backing_up: AtomicBool::new(false),
         });
         let ready = Arc::new(Queue::new());
         let owned = Arc::new(Owned::default());
@@ -100,6 +103,17 @@ impl Store {
     /// The engine underneath.
     pub fn engine(&self) -> &Arc<dyn Engine> {
         &self.node.engine
+    }
+
+    /// The partitions that the store has, in order; those that it has lost are left
+    /// out.
+    pub fn owned(&self) -> Vec<Ledger> {
+        let owned = self.owned.lock();
+        let alive = owned.values().filter(|shared| shared.alive().is_ok());
+        let ledger = |shared: &Arc<Shared>| Ledger {
+            shared: Arc::clone(shared),
+        };
+        alive.map(ledger).collect()
     }
 
     /// Log bytes that are committed but not yet flushed.
@@ -186,7 +200,7 @@ impl Store {
             Error::new(Kind::Lost { partition, what })
         };
         let meta =
-            decode_meta(tenure.meta).map_err(|_| damaged("the flushed meta is malformed"))?;
+            meta::decode(tenure.meta).map_err(|_| damaged("the flushed meta is malformed"))?;
         let mut state = State::new(
             tenure.epoch,
             tenure.flushed,
@@ -195,6 +209,7 @@ impl Store {
             Streams::new(meta.heads, Arc::clone(&node.tails)),
             node.cache.new_version(),
         );
+        state.tables = meta.tables;
         while state.last < tenure.last {
             let from = state.last.next();
             let entries = node.engine.replay(partition, from, REPLAY_BYTES).await?;

@@ -28,7 +28,7 @@ use super::spare::Spares;
 use super::tables::{self, Tables};
 use crate::behind::lower_priority;
 use crate::engine::{
-    Acquired, Engine, Entry, EventBatch, Flush, Outcome, Record, Row, Scan, Start, Swap,
+    Acquired, Engine, Entry, EventBatch, Flush, Outcome, Record, Row, Scan, Start, Swap, Tenure,
 };
 use crate::error::{Error, Kind, Result};
 
@@ -126,6 +126,21 @@ impl Local {
         };
         local.start(log, options)?;
         Ok(local)
+    }
+
+    /// Partitions that have ever had an owner, in order.
+    pub fn partitions(&self) -> Vec<Partition> {
+        self.control.lock().partitions.keys().copied().collect()
+    }
+
+    /// Tables of a partition that have flushed rows, in order.
+    pub fn tables(&self, partition: Partition) -> Result<Vec<Table>> {
+        self.tables.tables(partition)
+    }
+
+    /// Where a new owner would find a partition, without one.
+    pub(crate) fn tenure(&self, partition: Partition) -> Tenure {
+        self.control.lock().fence(partition).tenure()
     }
 
     fn start(&mut self, log: Log, options: &Options) -> Result<()> {

@@ -33,7 +33,7 @@ use quick_cache::sync::Cache;
 use steadfast_core::clock::Timestamp;
 use steadfast_core::id::{Offset, Partition, Sequence, Stream};
 
-use super::folder::sync_folder;
+use super::place::sync_folder;
 use super::record::LoggedBatch;
 use crate::engine::{BATCH_HEADER_BYTES, EventBatch};
 use crate::error::{Error, Result};

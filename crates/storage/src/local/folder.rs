@@ -5,17 +5,18 @@
 //! every log record repeats. It is the first thing written, so a folder without it
 //! was never ours.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use super::place::{LOCK_FILE, create_folder, lock, sync_folder};
+use super::replace::settle;
 use crate::error::{Error, Kind, Result};
 
 /// The newest format that this version reads and the one that it writes.
 pub(super) const FORMAT: u32 = 1;
 
 const FORMAT_FILE: &str = "FORMAT";
-const LOCK_FILE: &str = "LOCK";
 const DRAFT_FILE: &str = "FORMAT.new";
 
 /// An open data folder.
@@ -33,6 +34,7 @@ impl Folder {
         create_folder(root)?;
         let root = fs::canonicalize(root).map_err(|e| Error::io(root, "open", e))?;
         let lock = lock(&root)?;
+        settle(&root)?;
         let salt = match read_format(&root)? {
             Some(salt) => salt,
             None => create(&root)?,
@@ -52,43 +54,9 @@ impl Folder {
     }
 }
 
-/// Makes the names in a folder durable.
-pub(super) fn sync_folder(path: &Path) -> Result<()> {
-    File::open(path)
-        .and_then(|folder| folder.sync_all())
-        .map_err(|e| Error::io(path, "sync", e))
-}
-
-/// Creates a folder and those above it, durably.
-fn create_folder(path: &Path) -> Result<()> {
-    if path.is_dir() {
-        return Ok(());
-    }
-    let parent = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    if let Some(parent) = parent {
-        create_folder(parent)?;
-    }
-    fs::create_dir_all(path).map_err(|e| Error::io(path, "create", e))?;
-    sync_folder(parent.unwrap_or(Path::new(".")))
-}
-
-fn lock(root: &Path) -> Result<File> {
-    let path = root.join(LOCK_FILE);
-    let file = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&path)
-        .map_err(|e| Error::io(&path, "open", e))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(Error::new(Kind::FolderInUse {
-            path: root.to_path_buf(),
-        })),
-        Err(TryLockError::Error(e)) => Err(Error::io(&path, "lock", e)),
-    }
+/// Whether there is a data folder, whole or not.
+pub(crate) fn is_data_folder(root: &Path) -> bool {
+    root.join(FORMAT_FILE).exists()
 }
 
 fn read_format(root: &Path) -> Result<Option<u64>> {

@@ -8,6 +8,7 @@
 //! log/000000.log    the commit log: zero-filled once, recycled
 //! tables/           rows and control state
 //! events/P-S/       one folder per stream, one file per segment
+//! restoring/        what a restore is building, until it takes its place
 //! ```
 
 mod control;
@@ -16,11 +17,16 @@ mod events;
 mod fold;
 mod folder;
 mod log;
+mod place;
 mod read;
 mod record;
 mod recover;
+mod replace;
 mod segment;
 mod spare;
 mod tables;
 
 pub use engine::{Local, Options};
+pub(crate) use folder::is_data_folder;
+pub(crate) use place::create_folder;
+pub(crate) use replace::{Replacement, clean};

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::folder::sync_folder;
+use super::place::sync_folder;
 use crate::error::{Error, Result};
 
 /// A log file that is ready to be written.

@@ -106,6 +106,27 @@ impl Tables {
         Ok(rows)
     }
 
+    /// Tables of a partition that have rows, found without reading the rows.
+    pub(super) fn tables(&self, partition: Partition) -> Result<Vec<Table>> {
+        let mut found = Vec::new();
+        let mut from = Some(Table(0));
+        while let Some(table) = from {
+            let start = row_prefix(partition, table).to_vec();
+            let behind = after(&row_prefix(partition, Table(0))[..5]);
+            let mut rows = self.tree.range(start..behind, SeqNo::MAX, None);
+            let Some(row) = rows.next() else {
+                break;
+            };
+            let key = row.key().map_err(|e| failed(&self.path, "read", e))?;
+            let damaged = || Error::corrupt(&self.path, 0, "a row has a malformed key");
+            let number = key.get(5..).and_then(<[u8]>::first_chunk);
+            let number = u32::from_be_bytes(*number.ok_or_else(damaged)?);
+            found.push(Table(number));
+            from = number.checked_add(1).map(Table);
+        }
+        Ok(found)
+    }
+
     /// The full keys of all rows of one table.
     pub(super) fn keys(&self, partition: Partition, table: Table) -> Result<Vec<Bytes>> {
         let prefix = row_prefix(partition, table);

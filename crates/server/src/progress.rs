@@ -1,0 +1,69 @@
+//! Progress of long work, for whoever watches.
+//!
+//! Shown on standard error, and only if that is a terminal: what is written to
+//! files and pipes is the result alone.
+
+use std::future::Future;
+use std::io::{IsTerminal, Write};
+use std::pin::pin;
+use std::time::Duration;
+
+use steadfast::storage::backup::{Phase, Progress};
+use tokio::sync::watch;
+
+const INTERVAL: Duration = Duration::from_millis(200);
+
+/// Shows the progress of some work until it is done.
+pub(crate) async fn show<T>(
+    progress: &watch::Sender<Progress>,
+    work: impl Future<Output = T>,
+) -> T {
+    if !std::io::stderr().is_terminal() {
+        return work.await;
+    }
+    let mut work = pin!(work);
+    let mut ticks = tokio::time::interval(INTERVAL);
+    loop {
+        tokio::select! {
+            done = &mut work => {
+                // Clears the line.
+                draw("");
+                return done;
+            }
+            _ = ticks.tick() => draw(&line(&progress.borrow())),
+        }
+    }
+}
+
+fn draw(line: &str) {
+    let mut terminal = std::io::stderr();
+    // A terminal that has gone away needs no progress.
+    let _ = write!(terminal, "\r\x1b[2K{line}");
+    let _ = terminal.flush();
+}
+
+fn line(progress: &Progress) -> String {
+    let phase = match progress.phase {
+        Phase::Starting => "starting",
+        Phase::Checking => "checking the chain",
+        Phase::Reading => "reading",
+        Phase::Digesting => "reading back",
+        Phase::Writing => "writing",
+        Phase::Comparing => "comparing",
+    };
+    let Progress {
+        done,
+        partitions,
+        rows,
+        events,
+        ..
+    } = progress;
+    let megabytes = progress.bytes / 1_000_000;
+    match progress.phase {
+        Phase::Starting => phase.to_string(),
+        Phase::Checking => format!("{phase}: {megabytes} MB"),
+        _ => format!(
+            "{phase}: {done} of {partitions} partitions, {rows} rows, {events} events, {megabytes} MB"
+        ),
+    }
+}

@@ -1,0 +1,70 @@
+//! What differs between rows and the chain below them.
+//!
+//! Both come in order, so one pass over both finds it: rows that are new or have
+//! another value, and rows that are gone.
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+
+use super::merge::Merge;
+use super::run::RunWriter;
+use super::saved::{Content, SavedFile};
+use crate::body::RowKey;
+use crate::error::Result;
+
+/// Rows that differ from those below.
+pub(super) struct Changes {
+    path: PathBuf,
+    /// Made with the first change.
+    run: Option<RunWriter>,
+    below: Merge,
+}
+
+impl Changes {
+    pub(super) fn new(path: PathBuf, below: Merge) -> Self {
+        Self {
+            path,
+            run: None,
+            below,
+        }
+    }
+
+    /// Deletes what is below before a row, or all that is left, but not too many at
+    /// once: answers whether there may be more.
+    pub(super) fn delete_before(&mut self, row: Option<&RowKey>, limit: u64) -> Result<bool> {
+        for _ in 0..limit {
+            let is_before = |(found, _): &&(RowKey, Bytes)| row.is_none_or(|row| found < row);
+            let Some((gone, _)) = self.below.peek().filter(is_before).cloned() else {
+                return Ok(false);
+            };
+            self.below.next()?;
+            self.run()?.row(&gone, None)?;
+        }
+        Ok(true)
+    }
+
+    /// Writes a row, unless it is below just so.
+    pub(super) fn put(&mut self, row: &RowKey, value: &Bytes) -> Result<()> {
+        if let Some((found, _)) = self.below.peek()
+            && found == row
+            && let Some((_, known)) = self.below.next()?
+            && known == *value
+        {
+            return Ok(());
+        }
+        self.run()?.row(row, Some(value))
+    }
+
+    /// The file, if anything differs.
+    pub(super) fn finish(self, partition: u32) -> Result<Option<SavedFile>> {
+        self.run.map(|run| run.finish(partition)).transpose()
+    }
+
+    fn run(&mut self) -> Result<&mut RunWriter> {
+        if self.run.is_none() {
+            self.run = Some(RunWriter::create(&self.path, Content::Rows)?);
+        }
+        Ok(self.run.as_mut().expect("made above"))
+    }
+}

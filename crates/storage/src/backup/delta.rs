@@ -1,0 +1,215 @@
+//! What is committed while a backup reads.
+//!
+//! Changed rows are folded in memory, per partition; when they are too many, those
+//! of the largest partition go to a sorted run of their own, newer than all before
+//! it. Event batches go to a file at once. So memory is bounded however long the
+//! backup takes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use steadfast_core::id::{Partition, Table};
+use steadfast_core::limits;
+
+use super::events::EventWriter;
+use super::run::RunWriter;
+use super::saved::{Content, SavedFile};
+use super::tap::Tapped;
+use crate::body::{Body, Operation, RowKey, operations, row_key, table_of};
+use crate::error::Result;
+
+/// Changes of all partitions since the tap was opened.
+pub(super) struct Deltas {
+    folder: PathBuf,
+    /// Changed bytes at which the largest partition is written out.
+    limit: usize,
+    bytes: usize,
+    changed: BTreeMap<Partition, Delta>,
+    /// How many runs each partition has by now.
+    runs: BTreeMap<Partition, u32>,
+    tails: BTreeMap<Partition, EventWriter>,
+    files: Vec<SavedFile>,
+}
+
+/// Changes of one partition, the last one of each row.
+#[derive(Default)]
+struct Delta {
+    rows: BTreeMap<RowKey, Option<Bytes>>,
+    clears: BTreeSet<Table>,
+    /// Bytes that the rows keep in memory.
+    bytes: usize,
+}
+
+impl Deltas {
+    pub(super) fn new(folder: &Path) -> Self {
+        Self {
+            folder: folder.to_path_buf(),
+            limit: limits::BACKUP_DELTA_BYTES,
+            bytes: 0,
+            changed: BTreeMap::new(),
+            runs: BTreeMap::new(),
+            tails: BTreeMap::new(),
+            files: Vec::new(),
+        }
+    }
+
+    /// Folds an entry in.
+    pub(super) fn absorb(&mut self, tapped: Tapped) -> Result<()> {
+        let partition = tapped.partition;
+        if !tapped.batches.is_empty() {
+            let path = self.folder.join(format!("{:08x}.tail", partition.0));
+            let tail = self.tails.entry(partition);
+            let tail = tail.or_insert_with(|| EventWriter::new(path, Content::Tail));
+            for batch in &tapped.batches {
+                tail.batch(batch)?;
+            }
+        }
+        let body = Body::decode(tapped.body).expect("encoded by the ledger that committed it");
+        let delta = self.changed.entry(partition).or_default();
+        for transaction in body.transactions {
+            self.bytes += transaction.operations.len();
+            delta.apply(transaction.operations);
+        }
+        if self.bytes > self.limit {
+            self.write_largest()?;
+        }
+        Ok(())
+    }
+
+    /// Writes everything out; answers the files and how many events they hold.
+    pub(super) fn finish(mut self) -> Result<(Vec<SavedFile>, u64)> {
+        while !self.changed.is_empty() {
+            self.write_largest()?;
+        }
+        let mut events = 0;
+        for (partition, tail) in std::mem::take(&mut self.tails) {
+            events += tail.events;
+            self.files.extend(tail.finish(partition.0)?);
+        }
+        Ok((self.files, events))
+    }
+
+    fn write_largest(&mut self) -> Result<()> {
+        let largest = self.changed.iter().max_by_key(|(_, delta)| delta.bytes);
+        let Some(partition) = largest.map(|(partition, _)| *partition) else {
+            return Ok(());
+        };
+        let Some(delta) = self.changed.remove(&partition) else {
+            return Ok(());
+        };
+        self.bytes -= delta.bytes;
+        if delta.is_empty() {
+            return Ok(());
+        }
+        let number = self.runs.entry(partition).or_default();
+        let name = format!("{:08x}.{number}.delta", partition.0);
+        *number += 1;
+        let run = RunWriter::create(&self.folder.join(name), Content::Delta)?;
+        self.files.push(delta.write(run, partition)?);
+        Ok(())
+    }
+}
+
+impl Delta {
+    fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.clears.is_empty()
+    }
+
+    fn apply(&mut self, bytes: Bytes) {
+        self.bytes += bytes.len();
+        for operation in operations(bytes) {
+            match operation.expect("checked when the body was decoded") {
+                Operation::Put(row, value) => drop(self.rows.insert(row, Some(value))),
+                Operation::Delete(row) => drop(self.rows.insert(row, None)),
+                Operation::Clear(table) => self.clear(table),
+                // Where streams begin is noted when the tap is closed.
+                Operation::Trim(..) => {}
+            }
+        }
+    }
+
+    fn clear(&mut self, table: Table) {
+        let mut later = self.rows.split_off(&row_key(table, &[]));
+        if let Some(next) = table.0.checked_add(1).map(Table) {
+            self.rows.append(&mut later.split_off(&row_key(next, &[])));
+        }
+        self.clears.insert(table);
+    }
+
+    fn write(self, mut run: RunWriter, partition: Partition) -> Result<SavedFile> {
+        let mut clears = self.clears.into_iter().peekable();
+        for (row, value) in &self.rows {
+            while let Some(table) = clears.next_if(|table| *table <= table_of(row)) {
+                run.clear(table)?;
+            }
+            run.row(row, value.as_ref())?;
+        }
+        for table in clears {
+            run.clear(table)?;
+        }
+        run.finish(partition.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Writes;
+    use crate::backup::merge::Merge;
+    use crate::backup::run::RunReader;
+    use crate::body::Transaction;
+    use steadfast_core::id::Lsn;
+
+    fn entry(writes: Writes) -> Tapped {
+        let transaction = Transaction {
+            id: 0,
+            operations: writes.operations.into(),
+        };
+        let body = Body {
+            first_lsn: Lsn(1),
+            transactions: vec![transaction],
+            ..Body::default()
+        };
+        Tapped {
+            partition: Partition(1),
+            body: body.encode(),
+            batches: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn small_runs_one_after_the_other_hold_the_last_state() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut deltas = Deltas::new(folder.path());
+        deltas.limit = 100;
+        let mut expected = BTreeMap::new();
+        for number in 0..200u32 {
+            let mut writes = Writes::new();
+            let table = Table(number % 3);
+            if number.is_multiple_of(50) {
+                writes.clear(table);
+                expected.retain(|row, _| table_of(row) != table);
+            }
+            let (key, value) = ([number as u8 % 17], number.to_le_bytes());
+            writes.put(table, &key, &value);
+            let value = Bytes::copy_from_slice(&value);
+            expected.insert(row_key(table, &key), value);
+            let gone = [(number % 13) as u8];
+            writes.delete(Table(1), &gone);
+            expected.remove(&row_key(Table(1), &gone));
+            deltas.absorb(entry(writes)).unwrap();
+        }
+        let (files, _) = deltas.finish().unwrap();
+        assert!(files.len() > 10, "{} runs", files.len());
+        let open = |file: &SavedFile| {
+            RunReader::open(&folder.path().join(&file.name), Content::Delta).unwrap()
+        };
+        let mut merge = Merge::new(files.iter().rev().map(open).collect()).unwrap();
+        let mut found = BTreeMap::new();
+        while let Some((row, value)) = merge.next().unwrap() {
+            found.insert(row, value);
+        }
+        assert_eq!(found, expected);
+    }
+}

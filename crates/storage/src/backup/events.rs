@@ -1,0 +1,137 @@
+//! Event batches in a backup's files.
+//!
+//! The batches of one stream stand in their order, those of different streams as
+//! they come. Each keeps its numbers, offset and time, and its own checksum.
+
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use steadfast_core::clock::Timestamp;
+use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
+use steadfast_core::id::{Offset, Sequence, Stream};
+
+use super::block::{BlockReader, BlockWriter};
+use super::saved::{Content, SavedFile};
+use crate::engine::EventBatch;
+use crate::error::Result;
+
+/// Writes batches; the file is made with the first one.
+pub(super) struct EventWriter {
+    path: PathBuf,
+    content: Content,
+    blocks: Option<BlockWriter>,
+    pub(super) events: u64,
+}
+
+impl EventWriter {
+    pub(super) fn new(path: PathBuf, content: Content) -> Self {
+        Self {
+            path,
+            content,
+            blocks: None,
+            events: 0,
+        }
+    }
+
+    /// Adds a batch.
+    pub(super) fn batch(&mut self, batch: &EventBatch) -> Result<()> {
+        self.events += u64::from(batch.count);
+        let blocks = match &mut self.blocks {
+            Some(blocks) => blocks,
+            None => {
+                let blocks = BlockWriter::create(&self.path, self.content)?;
+                self.blocks.insert(blocks)
+            }
+        };
+        blocks.put(|block| {
+            put_varint(block, u64::from(batch.stream.0));
+            put_varint(block, batch.first.0);
+            put_varint(block, batch.offset.0);
+            put_varint(block, u64::from(batch.count));
+            put_varint(block, batch.time.0.max(0) as u64);
+            block.extend_from_slice(&batch.checksum().to_le_bytes());
+            put_bytes(block, &batch.bytes);
+        })
+    }
+
+    /// The file, if there was a batch.
+    pub(super) fn finish(self, partition: u32) -> Result<Option<SavedFile>> {
+        let content = self.content;
+        let blocks = self.blocks;
+        blocks
+            .map(|blocks| blocks.finish(content, Some(partition)))
+            .transpose()
+    }
+}
+
+/// Reads batches from one file after the other.
+pub(super) struct EventReader {
+    /// Files that are not open yet, the next one last.
+    files: Vec<(PathBuf, Content)>,
+    blocks: Option<BlockReader>,
+    block: Reader,
+}
+
+impl EventReader {
+    /// Reads files in this order.
+    pub(super) fn new(mut files: Vec<(PathBuf, Content)>) -> Self {
+        files.reverse();
+        Self {
+            files,
+            blocks: None,
+            block: Reader::new(Bytes::new()),
+        }
+    }
+
+    /// The next batch; `None` at the end of the last file.
+    pub(super) fn next(&mut self) -> Result<Option<EventBatch>> {
+        loop {
+            if !self.block.is_empty() {
+                return self.batch().map(Some);
+            }
+            let block = match &mut self.blocks {
+                Some(blocks) => blocks.next()?,
+                None => None,
+            };
+            match (block, self.files.pop()) {
+                (Some(block), next) => {
+                    self.block = Reader::new(block);
+                    self.files.extend(next);
+                }
+                (None, Some((path, content))) => self.blocks = Some(open(&path, content)?),
+                (None, None) => return Ok(None),
+            }
+        }
+    }
+
+    fn batch(&mut self) -> Result<EventBatch> {
+        let batch = decode(&mut self.block);
+        let blocks = self.blocks.as_ref().expect("a block was read from it");
+        batch.map_err(|_| blocks.damaged("an event batch is malformed"))
+    }
+}
+
+fn open(path: &Path, content: Content) -> Result<BlockReader> {
+    BlockReader::open(path, content)
+}
+
+fn decode(block: &mut Reader) -> std::result::Result<EventBatch, Malformed> {
+    let stream = Stream(block.varint_u32()?);
+    let first = Sequence(block.varint()?);
+    let offset = Offset(block.varint()?);
+    let count = block.varint_u32()?;
+    let time = Timestamp(i64::try_from(block.varint()?).map_err(|_| Malformed)?);
+    let checksum = block.u32_le()?;
+    let batch = EventBatch {
+        stream,
+        first,
+        offset,
+        count,
+        time,
+        bytes: block.bytes()?,
+    };
+    match batch.checksum() == checksum {
+        true => Ok(batch),
+        false => Err(Malformed),
+    }
+}

@@ -1,0 +1,44 @@
+//! Which life of a store this is.
+//!
+//! A store gets a random number with its first backup and another one with every
+//! restore. After a restore the same LSNs and sequence numbers are given again to
+//! other writes, so only backups of one life may build on one another.
+
+use bytes::Bytes;
+
+use crate::engine::{Engine, Record, Swap};
+use crate::error::Result;
+
+/// The cluster record that holds it.
+pub(super) const RECORD: &str = "store/life";
+
+/// The life that an engine is in; drawn now if it has none yet.
+pub(super) async fn find_or_draw(engine: &dyn Engine) -> Result<String> {
+    if let Some(life) = find(engine).await? {
+        return Ok(life);
+    }
+    let life = random();
+    match engine.cas(RECORD, 0, life.clone().into()).await? {
+        Swap::Done(_) => Ok(life),
+        Swap::Conflict { value, .. } => Ok(value.map_or(life, |value| text(&value))),
+    }
+}
+
+/// The life that an engine is in, if it has been backed up or restored.
+pub(super) async fn find(engine: &dyn Engine) -> Result<Option<String>> {
+    let records = engine.list(RECORD).await?;
+    let own = |record: &Record| record.key == RECORD;
+    Ok(records
+        .into_iter()
+        .find(own)
+        .map(|record| text(&record.value)))
+}
+
+/// A number that nobody else has.
+pub(super) fn random() -> String {
+    format!("{:032x}", fastrand::u128(..))
+}
+
+fn text(value: &Bytes) -> String {
+    String::from_utf8_lossy(value).into_owned()
+}

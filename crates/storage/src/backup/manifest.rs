@@ -1,0 +1,148 @@
+//! The manifest: what a backup holds, written last.
+//!
+//! A backup without a valid manifest does not exist. It names every file with its
+//! length and digest, says which backup it builds on, and carries a digest of
+//! itself, so that no line of it changes unnoticed.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use steadfast_core::id::Partition;
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::saved::{Content, FORMAT, SavedFile, damaged, unreadable};
+use crate::error::{Error, Kind, Result};
+
+pub(super) const MANIFEST_FILE: &str = "manifest.json";
+const DRAFT_FILE: &str = "manifest.json.new";
+
+/// Whether a backup stands alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Extent {
+    /// Everything.
+    Full,
+    /// What has changed since its parent.
+    Incremental,
+}
+
+/// What a backup is and holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The version of the format.
+    pub format: u32,
+    /// Drawn for this backup.
+    pub id: String,
+    /// The backup that it builds on.
+    pub parent: Option<String>,
+    /// Whether it stands alone.
+    pub extent: Extent,
+    /// When it was finished, in milliseconds since 1970.
+    pub time_ms: i64,
+    /// The life of the store that it was taken of; a restore begins a new one.
+    pub store: String,
+    /// The version that wrote it.
+    pub version: String,
+    /// The state that it brings back, per partition.
+    pub partitions: Vec<Saved>,
+    /// Events that are in this very backup.
+    pub events: u64,
+    pub(super) files: Vec<SavedFile>,
+    /// Of all the above.
+    pub(super) digest: String,
+}
+
+/// A partition as a backup brings it back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Saved {
+    /// The partition's number.
+    pub partition: u32,
+    /// The last transaction that the backup holds.
+    pub lsn: u64,
+    /// The owner's time then, in milliseconds since 1970.
+    pub time_ms: i64,
+    /// How many rows it has with the backups below it.
+    pub rows: u64,
+    pub(super) rows_digest: String,
+}
+
+impl Manifest {
+    /// Bytes of all its files.
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes).sum()
+    }
+
+    /// Rows of all partitions.
+    pub fn rows(&self) -> u64 {
+        self.partitions.iter().map(|saved| saved.rows).sum()
+    }
+
+    pub(super) fn saved(&self, partition: Partition) -> Option<&Saved> {
+        let number = partition.0;
+        self.partitions.iter().find(|s| s.partition == number)
+    }
+
+    /// Files of one kind and partition, in the order in which they were written.
+    pub(super) fn files_of(
+        &self,
+        partition: Partition,
+        content: Content,
+    ) -> impl Iterator<Item = &SavedFile> {
+        let own = move |file: &&SavedFile| file.partition == Some(partition.0);
+        let files = self.files.iter().filter(own);
+        files.filter(move |file| file.content == content)
+    }
+
+    /// Writes the manifest durably; its folder's name is not yet.
+    pub(super) fn write(mut self, folder: &Path) -> Result<Self> {
+        self.digest = self.own_digest();
+        let path = folder.join(MANIFEST_FILE);
+        let draft = folder.join(DRAFT_FILE);
+        let text = serde_json::to_string_pretty(&self).expect("plain data is JSON");
+        let write = || -> std::io::Result<()> {
+            let mut file = File::create(&draft)?;
+            writeln!(file, "{text}")?;
+            file.sync_all()?;
+            fs::rename(&draft, &path)?;
+            File::open(folder)?.sync_all()
+        };
+        write().map_err(|e| Error::io(&path, "write", e))?;
+        Ok(self)
+    }
+
+    /// Reads the manifest of a backup.
+    pub(super) fn read(folder: &Path) -> Result<Self> {
+        let path = folder.join(MANIFEST_FILE);
+        let text = fs::read_to_string(&path).map_err(|e| match e.kind() {
+            std::io::ErrorKind::InvalidData => damaged(&path, "it is no text"),
+            _ => unreadable(&path, e),
+        })?;
+        let malformed = |_| damaged(&path, "it is no manifest");
+        let any: serde_json::Value = serde_json::from_str(&text).map_err(malformed)?;
+        let found = any.get("format").and_then(serde_json::Value::as_u64);
+        let found = found.and_then(|found| u32::try_from(found).ok());
+        if let Some(found) = found.filter(|found| *found > FORMAT) {
+            return Err(Error::new(Kind::NewerBackup {
+                path: folder.to_path_buf(),
+                found,
+                known: FORMAT,
+            }));
+        }
+        let manifest: Self = serde_json::from_value(any).map_err(malformed)?;
+        match manifest.own_digest() == manifest.digest {
+            true => Ok(manifest),
+            false => Err(damaged(&path, "it does not have its digest")),
+        }
+    }
+
+    fn own_digest(&self) -> String {
+        let blank = Self {
+            digest: String::new(),
+            ..self.clone()
+        };
+        let text = serde_json::to_vec(&blank).expect("plain data is JSON");
+        format!("{:032x}", xxh3_128(&text))
+    }
+}

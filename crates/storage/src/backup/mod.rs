@@ -1,0 +1,49 @@
+//! Backup and restore of a store, whatever its engine.
+//!
+//! A backup is fuzzy: every partition is scanned in pages, each a short snapshot of
+//! its own, while a tap collects all that is committed meanwhile. Redo is absolute,
+//! so the scan with the collected changes over it is exactly the state at the
+//! moment in which the tap was closed. That moment is one for all partitions.
+//!
+//! An incremental backup reads everything again and keeps what differs from the
+//! chain below it, and only the events behind those that the chain has. So it asks
+//! nothing of the log, and no retention.
+//!
+//! ```text
+//! 000001-full/manifest.json     written last; without it there is no backup
+//! 000001-full/00000003.rows     rows of partition 3, sorted
+//! 000001-full/00000003.0.delta  rows changed meanwhile, sorted, newer than those above
+//! 000001-full/00000003.events   event batches up to the begin of the backup
+//! 000001-full/00000003.tail     event batches appended meanwhile
+//! 000001-full/state, records    stream heads; cluster records
+//! 000002-incremental/..         the same, as differences
+//! LOCK                          held while a backup is written
+//! ```
+
+mod block;
+mod chain;
+mod changes;
+mod cut;
+mod delta;
+mod digest;
+mod events;
+mod identity;
+mod manifest;
+mod merge;
+mod offline;
+mod pages;
+mod progress;
+mod restore;
+mod run;
+mod saved;
+mod sheet;
+mod take;
+pub(crate) mod tap;
+mod write;
+
+pub use chain::Chain;
+pub use manifest::{Extent, Manifest, Saved};
+pub use offline::{Policy, Restore, restore_folder, take_folder};
+pub use progress::{Phase, Progress};
+pub use restore::{Restored, restore};
+pub use take::{Order, Taken, take};

@@ -1,0 +1,161 @@
+//! Backup and restore of a data folder that nobody has open.
+//!
+//! A restore is built beside what the folder holds and takes its place in one
+//! step, after it was read back and compared. Until then nothing of the old state
+//! is touched, and the folder cannot be opened by mistake.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use steadfast_core::id::{Lsn, Owner, Partition};
+use tokio::sync::watch;
+
+use super::chain::Chain;
+use super::identity;
+use super::manifest::Manifest;
+use super::progress::Progress;
+use super::restore::{Restored, restore};
+use super::take::{Order, Taken, take};
+use crate::body::Body;
+use crate::engine::Engine;
+use crate::error::{Error, Kind, Result};
+use crate::local::{Local, Options as LocalOptions, Replacement, clean, is_data_folder};
+use crate::meta;
+use crate::store::{Options, Store};
+
+/// Which restores are allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// Into an empty folder, or over an older state of the same store.
+    Safe,
+    /// Over any state.
+    Force,
+}
+
+/// What to restore, and where to.
+#[derive(Clone, Debug)]
+pub struct Restore {
+    /// A backup, or a folder of backups: then the newest one.
+    pub from: PathBuf,
+    /// The data folder.
+    pub data: PathBuf,
+    /// What to do if it holds something.
+    pub policy: Policy,
+}
+
+/// Backs up a data folder that nobody has open.
+pub async fn take_folder(
+    data: &Path,
+    order: &Order,
+    progress: &watch::Sender<Progress>,
+) -> Result<Taken> {
+    if !is_data_folder(data) {
+        let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
+        return Err(Error::io(data, "find the data folder", missing));
+    }
+    let engine = Arc::new(Local::open(data, &LocalOptions::default())?);
+    let mut options = Options::new(owner());
+    // Nothing is written, so nothing need be flushed, and the tables stand still.
+    options.log_target = u64::MAX;
+    let store = Store::start(Arc::clone(&engine) as _, options);
+    for partition in engine.partitions() {
+        let ledger = store.acquire(partition).await?;
+        // The tables themselves know better than any list of them.
+        ledger.set_tables(engine.tables(partition)?);
+    }
+    let done = take(&store, order, progress).await;
+    store.close().await;
+    done
+}
+
+/// Restores a data folder. The chain is verified before anything is written.
+pub async fn restore_folder(
+    order: &Restore,
+    progress: &watch::Sender<Progress>,
+) -> Result<Restored> {
+    let chain = verified(order.from.clone(), progress.clone()).await?;
+    clean(&order.data)?;
+    if order.policy == Policy::Safe && is_data_folder(&order.data) {
+        check_newer(&order.data, chain.last()).await?;
+    }
+    let replacement = Replacement::begin(&order.data)?;
+    let options = LocalOptions {
+        // Nobody else needs the disk.
+        flush_rate_bytes: u64::MAX,
+        ..LocalOptions::default()
+    };
+    let engine = Local::open(replacement.folder(), &options)?;
+    let restored = restore(&engine, owner(), &chain, progress).await?;
+    drop(engine);
+    replacement.finish()?;
+    Ok(restored)
+}
+
+/// A chain of which every byte was read.
+async fn verified(from: PathBuf, progress: watch::Sender<Progress>) -> Result<Chain> {
+    let work = move || {
+        let chain = Chain::open(&from)?;
+        chain.verify(&progress)?;
+        Ok(chain)
+    };
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| Error::caused(Kind::Closed, error))?
+}
+
+/// Refuses a backup that is not ahead of what the folder holds.
+async fn check_newer(data: &Path, backup: &Manifest) -> Result<()> {
+    let refused = |what: String| {
+        let path = data.to_path_buf();
+        Err(Error::new(Kind::NotNewer { path, what }))
+    };
+    let engine = Local::open(data, &LocalOptions::default())?;
+    let current = standing(&engine).await?;
+    let life = identity::find(&engine).await?;
+    drop(engine);
+    if current.iter().all(|(_, lsn)| lsn.0 == 0) {
+        return Ok(());
+    }
+    if life.as_deref() != Some(backup.store.as_str()) {
+        return refused("it is of another store, so nobody can tell which is newer".into());
+    }
+    let mut is_newer = false;
+    for (partition, lsn) in current {
+        let saved = backup.saved(partition).map_or(0, |saved| saved.lsn);
+        if saved < lsn.0 {
+            return refused(format!(
+                "partition {partition} is at LSN {lsn}, the backup at {saved}"
+            ));
+        }
+        is_newer |= saved > lsn.0;
+    }
+    match is_newer {
+        true => Ok(()),
+        false => refused("it has everything that the backup has".into()),
+    }
+}
+
+/// The last LSN of every partition of a folder.
+async fn standing(engine: &Local) -> Result<Vec<(Partition, Lsn)>> {
+    let mut found = Vec::new();
+    for partition in engine.partitions() {
+        let tenure = engine.tenure(partition);
+        let damaged = |_| {
+            let what = "its meta or last entry is malformed".to_string();
+            Error::new(Kind::Lost { partition, what })
+        };
+        let mut lsn = meta::decode(tenure.meta).map_err(damaged)?.lsn;
+        for entry in engine.replay(partition, tenure.last, 1).await? {
+            let body = Body::decode(entry.body).map_err(damaged)?;
+            lsn = lsn.max(body.last_lsn());
+        }
+        found.push((partition, lsn));
+    }
+    Ok(found)
+}
+
+fn owner() -> Owner {
+    Owner {
+        node: 0,
+        incarnation: fastrand::u128(..),
+    }
+}

@@ -1,0 +1,360 @@
+//! Bringing a chain back into an empty engine.
+//!
+//! Rows go straight into the tables, merged from all links, so each is written
+//! once. Events are appended with the numbers, offsets and times that they had.
+//! Then everything is read back from the engine and compared. LSNs, times and
+//! sequence numbers go on where the backup ended; the store begins a new life.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::path::Path;
+
+use bytes::Bytes;
+use steadfast_core::clock::Timestamp;
+use steadfast_core::id::{
+    EntryNumber, Epoch, Lsn, Offset, Owner, Partition, Sequence, Stream, Table,
+};
+use steadfast_core::limits;
+use tokio::sync::watch;
+
+use super::chain::Chain;
+use super::digest::{EventDigest, RowDigest};
+use super::identity;
+use super::manifest::Saved;
+use super::progress::{Phase, Progress};
+use super::sheet;
+use crate::body::{Body, row_key, split_row_key};
+use crate::engine::{
+    Acquired, Change, Engine, Entry, EventBatch, Flush, Outcome, Row, Scan, Start, Swap,
+};
+use crate::error::{Error, Kind, Result};
+use crate::meta;
+use crate::streams::Head;
+
+/// What a restore brought back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// Partitions.
+    pub partitions: usize,
+    /// Rows.
+    pub rows: u64,
+    /// Events.
+    pub events: u64,
+    /// Bytes of rows and events.
+    pub bytes: u64,
+}
+
+/// Brings a chain back into an engine that has none of its partitions yet. Verify
+/// the chain before. If this fails the engine holds some part of it: start again
+/// with an empty one.
+pub async fn restore(
+    engine: &dyn Engine,
+    owner: Owner,
+    chain: &Chain,
+    progress: &watch::Sender<Progress>,
+) -> Result<Restored> {
+    let manifest = chain.last();
+    let mut heads = sheet::read_heads(chain.folder())?;
+    progress.send_replace(Progress {
+        phase: Phase::Writing,
+        partitions: manifest.partitions.len(),
+        ..Progress::default()
+    });
+    let mut restored = Restored::default();
+    for saved in &manifest.partitions {
+        let partition = Partition(saved.partition);
+        let mut target = Target {
+            engine,
+            partition,
+            epoch: acquire(engine, owner, partition).await?,
+            last: EntryNumber(0),
+            heads: heads.remove(&partition).unwrap_or_default(),
+            tables: BTreeSet::new(),
+            digest: EventDigest::default(),
+            progress,
+        };
+        target.rows(chain, saved).await?;
+        target.events(chain).await?;
+        target.finish(saved).await?;
+        progress.send_modify(|progress| progress.phase = Phase::Comparing);
+        restored.bytes += target.compare(saved).await?;
+        restored.rows += saved.rows;
+        restored.events += target.digest.events;
+        restored.partitions += 1;
+        engine.release(partition, target.epoch).await?;
+        progress.send_modify(|progress| {
+            progress.phase = Phase::Writing;
+            progress.done += 1;
+        });
+    }
+    records(engine, chain.folder()).await?;
+    Ok(restored)
+}
+
+/// Brings the cluster records back. Their versions are counted anew: whoever knew
+/// an old one knew it of another life of the store.
+async fn records(engine: &dyn Engine, folder: &Path) -> Result<()> {
+    let life = (identity::RECORD.to_string(), identity::random().into());
+    let records = sheet::read_records(folder)?.into_iter();
+    let records = records.map(|record| (record.key, record.value));
+    for (key, value) in records.chain([life]) {
+        let value: Bytes = value;
+        let mut version = 0;
+        while let Swap::Conflict { version: found, .. } =
+            engine.cas(&key, version, value.clone()).await?
+        {
+            version = found;
+        }
+    }
+    Ok(())
+}
+
+/// Takes a partition that nobody has written to yet.
+async fn acquire(engine: &dyn Engine, owner: Owner, partition: Partition) -> Result<Epoch> {
+    let mut expect = Epoch(0);
+    loop {
+        match engine.acquire(partition, owner, expect).await? {
+            Acquired::Granted(tenure) if tenure.last.0 == 0 && tenure.meta.is_empty() => {
+                return Ok(tenure.epoch);
+            }
+            Acquired::Granted(_) => {
+                let what = "it has been written to".into();
+                return Err(Error::new(Kind::RestoreDiffers { partition, what }));
+            }
+            Acquired::Refused {
+                epoch,
+                owner: Some(owner),
+            } if epoch == expect => return Err(Error::new(Kind::Held { partition, owner })),
+            Acquired::Refused { epoch, .. } => expect = epoch,
+        }
+    }
+}
+
+/// A partition that is being written.
+struct Target<'a> {
+    engine: &'a dyn Engine,
+    partition: Partition,
+    epoch: Epoch,
+    last: EntryNumber,
+    heads: BTreeMap<Stream, Head>,
+    tables: BTreeSet<Table>,
+    digest: EventDigest,
+    progress: &'a watch::Sender<Progress>,
+}
+
+impl Target<'_> {
+    async fn rows(&mut self, chain: &Chain, saved: &Saved) -> Result<()> {
+        let mut merge = chain.rows(self.partition)?;
+        let mut digest = RowDigest::new();
+        let (mut rows, mut bytes) = (Vec::new(), 0);
+        while let Some((row, value)) = merge.next()? {
+            digest.add(&row, &value);
+            let (table, key) = split_row_key(&row);
+            self.tables.insert(table);
+            bytes += row.len() + value.len();
+            // Rows are slices of a block: copies let go of it.
+            rows.push(Change {
+                table,
+                key: Bytes::copy_from_slice(&key),
+                value: Some(Bytes::copy_from_slice(&value)),
+            });
+            if bytes >= limits::RESTORE_FLUSH_BYTES {
+                self.put(std::mem::take(&mut rows), bytes).await?;
+                bytes = 0;
+            }
+        }
+        self.put(rows, bytes).await?;
+        self.check_rows(&digest, saved, "the chain")
+    }
+
+    async fn put(&self, rows: Vec<Change>, bytes: usize) -> Result<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let count = rows.len() as u64;
+        self.flush(rows, Bytes::new()).await?;
+        self.progress.send_modify(|progress| {
+            progress.rows += count;
+            progress.bytes += bytes as u64;
+        });
+        Ok(())
+    }
+
+    fn check_rows(&self, digest: &RowDigest, saved: &Saved, whose: &str) -> Result<()> {
+        if digest.rows == saved.rows && digest.text() == saved.rows_digest {
+            return Ok(());
+        }
+        Err(self.differs(format!(
+            "{whose} has {} rows that are not the {} rows of the manifest",
+            digest.rows, saved.rows
+        )))
+    }
+
+    /// Appends the events that are left at the end of the chain. They must be dense,
+    /// from where their stream begins to where it ends.
+    async fn events(&mut self, chain: &Chain) -> Result<()> {
+        let mut reader = chain.events(self.partition);
+        let mut ends: BTreeMap<Stream, (Sequence, Offset)> = BTreeMap::new();
+        let (mut batches, mut bytes, mut unflushed) = (Vec::new(), 0, 0);
+        while let Some(batch) = reader.next()? {
+            let head = self.heads.get(&batch.stream).copied().unwrap_or_default();
+            if batch.next() <= head.first {
+                continue;
+            }
+            let end = ends.get(&batch.stream).copied();
+            let follows = match end {
+                Some(end) => end == (batch.first, batch.offset),
+                None => batch.first <= head.first,
+            };
+            if !follows || batch.next() > head.next {
+                return Err(self.gap(batch.stream, end.map_or(head.first, |end| end.0)));
+            }
+            ends.insert(batch.stream, (batch.next(), batch.end()));
+            self.digest.add(&batch);
+            bytes += batch.weight();
+            batches.push(batch);
+            if bytes >= limits::GROUP_BYTES {
+                self.append(std::mem::take(&mut batches), bytes).await?;
+                unflushed += std::mem::take(&mut bytes);
+            }
+            if unflushed >= limits::RESTORE_FLUSH_BYTES {
+                self.flush(Vec::new(), Bytes::new()).await?;
+                unflushed = 0;
+            }
+        }
+        if !batches.is_empty() {
+            self.append(batches, bytes).await?;
+        }
+        for (stream, head) in &self.heads {
+            let end = ends.get(stream).copied();
+            let is_whole = match end {
+                Some(end) => end == (head.next, head.end),
+                None => head.first == head.next,
+            };
+            if !is_whole {
+                return Err(self.gap(*stream, end.map_or(head.first, |end| end.0)));
+            }
+        }
+        Ok(())
+    }
+
+    fn gap(&self, stream: Stream, from: Sequence) -> Error {
+        self.differs(format!(
+            "stream {} of the chain does not go on at event {from}",
+            stream.0
+        ))
+    }
+
+    async fn append(&mut self, batches: Vec<EventBatch>, bytes: usize) -> Result<()> {
+        let events = batches
+            .iter()
+            .map(|batch| u64::from(batch.count))
+            .sum::<u64>();
+        let number = self.last.next();
+        let entry = Entry {
+            partition: self.partition,
+            epoch: self.epoch,
+            number,
+            // The events are not a transaction of this life.
+            body: Body::default().encode(),
+            batches,
+        };
+        let outcomes = self.engine.append(&[entry]).await?;
+        if outcomes != [Outcome::Committed] {
+            return Err(self.differs("its events were refused".into()));
+        }
+        self.last = number;
+        self.progress.send_modify(|progress| {
+            progress.events += events;
+            progress.bytes += bytes as u64;
+        });
+        Ok(())
+    }
+
+    async fn flush(&self, rows: Vec<Change>, meta: Bytes) -> Result<()> {
+        let trims = self
+            .heads
+            .iter()
+            .map(|(stream, head)| (*stream, head.first));
+        let flush = Flush {
+            partition: self.partition,
+            epoch: self.epoch,
+            up_to: self.last,
+            clears: Vec::new(),
+            rows,
+            trims: trims.collect(),
+            meta,
+        };
+        self.engine.flush(flush).await
+    }
+
+    /// Leaves what the next owner must know.
+    async fn finish(&self, saved: &Saved) -> Result<()> {
+        let (lsn, time) = (Lsn(saved.lsn), Timestamp(saved.time_ms));
+        let meta = meta::encode(lsn, time, &self.heads, Some(&self.tables));
+        self.flush(Vec::new(), meta).await
+    }
+
+    /// Reads everything back; answers how many bytes it has.
+    async fn compare(&self, saved: &Saved) -> Result<u64> {
+        let mut bytes = 0;
+        let mut digest = RowDigest::new();
+        for table in &self.tables {
+            let mut from = Bound::Unbounded;
+            loop {
+                let page = self.scan(*table, from).await?;
+                for row in &page {
+                    bytes += (row.key.len() + row.value.len()) as u64;
+                    digest.add(&row_key(*table, &row.key), &row.value);
+                }
+                match page.last() {
+                    Some(last) => from = Bound::Excluded(last.key.clone()),
+                    None => break,
+                }
+            }
+        }
+        self.check_rows(&digest, saved, "the engine")?;
+        let mut found = EventDigest::default();
+        for (stream, head) in &self.heads {
+            let mut next = head.first;
+            while next < head.next {
+                let page = self.read(*stream, next).await?;
+                let Some(last) = page.last() else {
+                    break;
+                };
+                next = last.next();
+                for batch in &page {
+                    bytes += batch.weight() as u64;
+                    found.add(batch);
+                }
+            }
+        }
+        match found == self.digest {
+            true => Ok(bytes),
+            false => Err(self.differs("its events are not those of the backup".into())),
+        }
+    }
+
+    async fn scan(&self, table: Table, from: Bound<Bytes>) -> Result<Vec<Row>> {
+        // Rows may be large, so a page is small.
+        let range = Scan {
+            from,
+            to: Bound::Unbounded,
+            limit: 256,
+        };
+        self.engine.scan(self.partition, table, range).await
+    }
+
+    async fn read(&self, stream: Stream, from: Sequence) -> Result<Vec<EventBatch>> {
+        let (from, max_bytes) = (Start::Sequence(from), limits::BACKUP_PAGE_BYTES);
+        let read = self
+            .engine
+            .read_events(self.partition, stream, from, max_bytes);
+        read.await
+    }
+
+    fn differs(&self, what: String) -> Error {
+        let partition = self.partition;
+        Error::new(Kind::RestoreDiffers { partition, what })
+    }
+}

@@ -1,0 +1,110 @@
+//! Sorted runs of changed rows.
+//!
+//! A run is strictly ascending by table and key. A cleared table comes first in its
+//! table and hides all its rows in older runs; a deleted row hides its older self.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use steadfast_core::codec::{Malformed, Reader, put_bytes};
+use steadfast_core::id::Table;
+
+use super::block::{BlockReader, BlockWriter};
+use super::saved::{Content, SavedFile};
+use crate::body::{RowKey, table_of};
+use crate::error::Result;
+
+const PUT: u8 = 1;
+const DELETE: u8 = 2;
+const CLEAR: u8 = 3;
+
+/// One change of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// A row, or that there is none.
+    Row(RowKey, Option<Bytes>),
+    /// A table without its older rows.
+    Clear(Table),
+}
+
+/// Writes a run.
+pub(super) struct RunWriter {
+    blocks: BlockWriter,
+    content: Content,
+}
+
+impl RunWriter {
+    pub(super) fn create(path: &Path, content: Content) -> Result<Self> {
+        let blocks = BlockWriter::create(path, content)?;
+        Ok(Self { blocks, content })
+    }
+
+    /// Adds a row, or that there is none.
+    pub(super) fn row(&mut self, row: &RowKey, value: Option<&Bytes>) -> Result<()> {
+        self.blocks.put(|block| match value {
+            Some(value) => {
+                block.push(PUT);
+                put_bytes(block, row);
+                put_bytes(block, value);
+            }
+            None => {
+                block.push(DELETE);
+                put_bytes(block, row);
+            }
+        })
+    }
+
+    /// Adds that a table was cleared, before its rows.
+    pub(super) fn clear(&mut self, table: Table) -> Result<()> {
+        self.blocks.put(|block| {
+            block.push(CLEAR);
+            put_bytes(block, &table.0.to_be_bytes());
+        })
+    }
+
+    pub(super) fn finish(self, partition: u32) -> Result<SavedFile> {
+        self.blocks.finish(self.content, Some(partition))
+    }
+}
+
+/// Reads a run.
+pub(super) struct RunReader {
+    blocks: BlockReader,
+    block: Reader,
+}
+
+impl RunReader {
+    pub(super) fn open(path: &Path, content: Content) -> Result<Self> {
+        Ok(Self {
+            blocks: BlockReader::open(path, content)?,
+            block: Reader::new(Bytes::new()),
+        })
+    }
+
+    /// The next change; `None` at the end.
+    pub(super) fn next(&mut self) -> Result<Option<Step>> {
+        while self.block.is_empty() {
+            match self.blocks.next()? {
+                Some(block) => self.block = Reader::new(block),
+                None => return Ok(None),
+            }
+        }
+        let step = step(&mut self.block);
+        let step = step.map_err(|_| self.blocks.damaged("a row is malformed"))?;
+        Ok(Some(step))
+    }
+}
+
+fn step(block: &mut Reader) -> std::result::Result<Step, Malformed> {
+    let tag = block.byte()?;
+    let row = block.bytes()?;
+    if row.len() < 4 {
+        return Err(Malformed);
+    }
+    match tag {
+        PUT => Ok(Step::Row(row, Some(block.bytes()?))),
+        DELETE => Ok(Step::Row(row, None)),
+        CLEAR => Ok(Step::Clear(table_of(&row))),
+        _ => Err(Malformed),
+    }
+}

@@ -1,0 +1,379 @@
+//! Taking a backup of a store that goes on working.
+//!
+//! It runs on a thread of its own and holds no lock for longer than it takes to
+//! note where the partitions stand. A backup that fails leaves nothing behind.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use steadfast_core::id::{Partition, Sequence, Stream};
+use steadfast_core::limits;
+use tokio::sync::{oneshot, watch};
+
+use super::chain::{Chain, open_runs};
+use super::changes::Changes;
+use super::cut::{Point, Tapping};
+use super::delta::Deltas;
+use super::digest::RowDigest;
+use super::events::EventWriter;
+use super::identity;
+use super::manifest::{Extent, Manifest, Saved};
+use super::merge::Merge;
+use super::pages::Pages;
+use super::progress::{Phase, Progress};
+use super::saved::{Content, FORMAT, SavedFile};
+use super::sheet::{self, Heads};
+use super::write::Shelf;
+use crate::body::row_key;
+use crate::engine::Start;
+use crate::error::{Error, Kind, Result};
+use crate::ledger::Ledger;
+use crate::node::Node;
+use crate::store::Store;
+use crate::streams::Head;
+
+/// What backup to take.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// The folder of backups; it is made if need be.
+    pub to: PathBuf,
+    /// Everything, or what has changed since the newest backup there.
+    pub extent: Extent,
+    /// Committed bytes that may wait for the backup before it gives up.
+    pub tap_bytes: usize,
+}
+
+impl Order {
+    /// A backup into this folder.
+    pub fn new(to: impl Into<PathBuf>, extent: Extent) -> Self {
+        Self {
+            to: to.into(),
+            extent,
+            tap_bytes: limits::BACKUP_TAP_BYTES,
+        }
+    }
+}
+
+/// A backup that was taken.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    /// Where it is.
+    pub folder: PathBuf,
+    /// What it holds.
+    pub manifest: Manifest,
+}
+
+/// Backs up all partitions that the store owns, with the cluster records. If the
+/// future is dropped the backup ends soon and leaves nothing behind.
+pub async fn take(
+    store: &Store,
+    order: &Order,
+    progress: &watch::Sender<Progress>,
+) -> Result<Taken> {
+    let job = Job {
+        busy: Busy::begin(&store.node, order)?,
+        ledgers: store.owned(),
+        order: order.clone(),
+        progress: progress.clone(),
+    };
+    let runtime = tokio::runtime::Handle::current();
+    let (reply, answer) = oneshot::channel();
+    let run = move || {
+        let done = runtime.block_on(job.run(&|| reply.is_closed()));
+        drop(job);
+        drop(reply.send(done));
+    };
+    let thread = std::thread::Builder::new().name("steadfast-backup".into());
+    let started = thread.spawn(run);
+    started.map_err(|e| Error::io(&order.to, "start a thread for", e))?;
+    answer.await.map_err(|_| Error::new(Kind::Closed))?
+}
+
+/// That a backup of a store is under way.
+struct Busy(Arc<Node>);
+
+impl Busy {
+    fn begin(node: &Arc<Node>, order: &Order) -> Result<Self> {
+        match node.backing_up.swap(true, Ordering::AcqRel) {
+            false => Ok(Self(Arc::clone(node))),
+            true => Err(Error::new(Kind::BackupInProgress {
+                path: order.to.clone(),
+            })),
+        }
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.backing_up.store(false, Ordering::Release);
+    }
+}
+
+struct Job {
+    busy: Busy,
+    ledgers: Vec<Ledger>,
+    order: Order,
+    progress: watch::Sender<Progress>,
+}
+
+/// What a backup works with while it reads.
+struct Reading<'a> {
+    folder: PathBuf,
+    chain: Option<&'a Chain>,
+    heads: Heads,
+    tapping: Tapping,
+    deltas: Deltas,
+    files: Vec<SavedFile>,
+    events: u64,
+    progress: &'a watch::Sender<Progress>,
+    is_stopped: &'a dyn Fn() -> bool,
+}
+
+impl Job {
+    async fn run(&self, is_stopped: &dyn Fn() -> bool) -> Result<Taken> {
+        let engine = self.busy.0.engine.as_ref();
+        let shelf = Shelf::open(&self.order.to)?;
+        let life = identity::find_or_draw(engine).await?;
+        let chain = match self.order.extent {
+            Extent::Full => None,
+            Extent::Incremental => Some(self.chain(&life)?),
+        };
+        let draft = shelf.draft(self.order.extent)?;
+        let (tapping, points) = Tapping::begin(self.ledgers.clone(), self.order.tap_bytes)?;
+        let heads = match &chain {
+            Some(chain) => self.heads(chain, &points)?,
+            None => Heads::new(),
+        };
+        let mut reading = Reading {
+            folder: draft.folder.clone(),
+            chain: chain.as_ref(),
+            heads,
+            tapping,
+            deltas: Deltas::new(&draft.folder),
+            files: Vec::new(),
+            events: 0,
+            progress: &self.progress,
+            is_stopped,
+        };
+        self.progress.send_replace(Progress {
+            phase: Phase::Reading,
+            partitions: points.len(),
+            ..Progress::default()
+        });
+        for (ledger, point) in self.ledgers.iter().zip(&points) {
+            reading.rows(ledger).await?;
+            reading.events(ledger, point).await?;
+            self.progress.send_modify(|progress| progress.done += 1);
+        }
+        let (points, mut files, events) = reading.finish()?;
+        files.push(sheet::write_heads(&draft.folder, &points)?);
+        let mut records = engine.list("").await?;
+        records.retain(|record| record.key != identity::RECORD);
+        files.push(sheet::write_records(&draft.folder, &records)?);
+        let partitions = self.digest(chain.as_ref(), &draft.folder, &files, &points, is_stopped)?;
+        let manifest = Manifest {
+            format: FORMAT,
+            id: identity::random(),
+            parent: chain.as_ref().map(|chain| chain.last().id.clone()),
+            extent: self.order.extent,
+            time_ms: self.busy.0.clock.now().0,
+            store: life,
+            version: env!("CARGO_PKG_VERSION").into(),
+            partitions,
+            events,
+            files,
+            digest: String::new(),
+        };
+        let (folder, manifest) = draft.finish(manifest)?;
+        Ok(Taken { folder, manifest })
+    }
+
+    /// The chain that an incremental backup builds on.
+    fn chain(&self, life: &str) -> Result<Chain> {
+        let chain = Chain::open(&self.order.to)?;
+        if chain.last().store != *life {
+            return Err(
+                self.missing("the newest one is of another store, or from before a restore")
+            );
+        }
+        for saved in &chain.last().partitions {
+            let partition = Partition(saved.partition);
+            if !self.ledgers.iter().any(|l| l.partition() == partition) {
+                let why = format!("it has partition {partition}, which is not held here");
+                return Err(self.missing(&why));
+            }
+        }
+        Ok(chain)
+    }
+
+    /// Where the chain's streams end; it must not be ahead of the store.
+    fn heads(&self, chain: &Chain, points: &[Point]) -> Result<Heads> {
+        let heads = sheet::read_heads(chain.folder())?;
+        for point in points {
+            let partition = point.partition;
+            let saved = chain.last().saved(partition).map_or(0, |saved| saved.lsn);
+            let streams = heads.get(&partition).into_iter().flatten();
+            let is_ahead = |(stream, head): (&Stream, &Head)| {
+                let here = point.heads.get(stream);
+                here.is_none_or(|here| here.next < head.next)
+            };
+            if saved > point.lsn.0 || streams.into_iter().any(is_ahead) {
+                let why = format!("partition {partition} has gone back since the newest one");
+                return Err(self.missing(&why));
+            }
+        }
+        Ok(heads)
+    }
+
+    fn missing(&self, why: &str) -> Error {
+        Error::new(Kind::MissingFullBackup {
+            path: self.order.to.clone(),
+            why: why.into(),
+        })
+    }
+
+    /// Reads back what is written, merged with what is below it, as a restore will.
+    fn digest(
+        &self,
+        chain: Option<&Chain>,
+        folder: &std::path::Path,
+        files: &[SavedFile],
+        points: &[Point],
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Vec<Saved>> {
+        self.progress.send_modify(|progress| {
+            progress.phase = Phase::Digesting;
+            progress.done = 0;
+        });
+        let mut found = Vec::new();
+        for point in points {
+            let mut runs = open_runs(folder, files, point.partition)?;
+            if let Some(chain) = chain {
+                runs.extend(chain.runs(point.partition)?);
+            }
+            let mut merge = Merge::new(runs)?;
+            let mut digest = RowDigest::new();
+            while let Some((row, value)) = merge.next()? {
+                digest.add(&row, &value);
+                if digest.rows.is_multiple_of(CHECK_EVERY) {
+                    stop_if(is_stopped)?;
+                }
+            }
+            found.push(Saved {
+                partition: point.partition.0,
+                lsn: point.lsn.0,
+                time_ms: point.time.0,
+                rows: digest.rows,
+                rows_digest: digest.text(),
+            });
+            self.progress.send_modify(|progress| progress.done += 1);
+        }
+        Ok(found)
+    }
+}
+
+/// Rows after which a backup looks at what goes on around it.
+const CHECK_EVERY: u64 = 4096;
+
+fn stop_if(is_stopped: &dyn Fn() -> bool) -> Result<()> {
+    match is_stopped() {
+        true => Err(Error::new(Kind::Closed)),
+        false => Ok(()),
+    }
+}
+
+impl Reading<'_> {
+    /// Takes in what was committed meanwhile.
+    fn catch_up(&mut self) -> Result<()> {
+        stop_if(self.is_stopped)?;
+        for tapped in self.tapping.take()? {
+            self.deltas.absorb(tapped)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the rows of a partition that differ from the chain.
+    async fn rows(&mut self, ledger: &Ledger) -> Result<()> {
+        let partition = ledger.partition();
+        let runs = match self.chain {
+            Some(chain) => chain.runs(partition)?,
+            None => Vec::new(),
+        };
+        let name = format!("{:08x}.rows", partition.0);
+        let mut changes = Changes::new(self.folder.join(name), Merge::new(runs)?);
+        for table in ledger.tables()? {
+            let mut pages = Pages::new(ledger, table);
+            while let Some(page) = pages.next().await? {
+                let mut bytes = 0;
+                for row in &page {
+                    bytes += (row.key.len() + row.value.len()) as u64;
+                    let key = row_key(table, &row.key);
+                    while changes.delete_before(Some(&key), CHECK_EVERY)? {
+                        self.catch_up()?;
+                    }
+                    changes.put(&key, &row.value)?;
+                }
+                self.progress.send_modify(|progress| {
+                    progress.rows += page.len() as u64;
+                    progress.bytes += bytes;
+                });
+                self.catch_up()?;
+            }
+        }
+        while changes.delete_before(None, CHECK_EVERY)? {
+            self.catch_up()?;
+        }
+        self.files.extend(changes.finish(partition.0)?);
+        Ok(())
+    }
+
+    /// Writes the events of a partition that the chain does not have, up to where
+    /// the tap was opened.
+    async fn events(&mut self, ledger: &Ledger, point: &Point) -> Result<()> {
+        let partition = ledger.partition();
+        let path = self.folder.join(format!("{:08x}.events", partition.0));
+        let mut writer = EventWriter::new(path, Content::Events);
+        for (stream, head) in &point.heads {
+            let known = self.heads.get(&partition).and_then(|h| h.get(stream));
+            let known = known.map_or(Sequence(0), |head| head.next);
+            let mut next = known.max(head.first);
+            while next < head.next {
+                let from = Start::Sequence(next);
+                let max_bytes = limits::BACKUP_PAGE_BYTES;
+                let mut page = ledger.read_events(*stream, from, max_bytes).await?;
+                // The rest comes out of the tap.
+                page.retain(|batch| batch.first < head.next);
+                let Some(last) = page.last() else {
+                    break;
+                };
+                next = last.next();
+                let (mut events, mut bytes) = (0, 0);
+                for batch in &page {
+                    writer.batch(batch)?;
+                    events += u64::from(batch.count);
+                    bytes += batch.weight() as u64;
+                }
+                self.progress.send_modify(|progress| {
+                    progress.events += events;
+                    progress.bytes += bytes;
+                });
+                self.catch_up()?;
+            }
+        }
+        self.events += writer.events;
+        self.files.extend(writer.finish(partition.0)?);
+        Ok(())
+    }
+
+    /// Closes the tap and writes what it brought.
+    fn finish(mut self) -> Result<(Vec<Point>, Vec<SavedFile>, u64)> {
+        let (points, rest) = self.tapping.cut()?;
+        for tapped in rest {
+            self.deltas.absorb(tapped)?;
+        }
+        let (files, events) = self.deltas.finish()?;
+        self.files.extend(files);
+        Ok((points, self.files, self.events + events))
+    }
+}

@@ -1,0 +1,147 @@
+//! A data folder that takes another's place.
+//!
+//! The new one is built in the folder `restoring` inside the old one. While that
+//! holds something, the folder cannot be opened. Its file `COMPLETE` is the moment
+//! of the change: before it the old state counts, and the new one is thrown away;
+//! after it the new state counts, and whoever opens the folder next moves it into
+//! place. Each step may be repeated, so a crash between any two does no harm.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::place::{LOCK_FILE, create_folder, lock, sync_folder};
+use crate::error::{Error, Kind, Result};
+
+const RESTORING: &str = "restoring";
+const COMPLETE_FILE: &str = "COMPLETE";
+
+/// What is moved, the format last: a folder without it is not opened.
+const PARTS: [&str; 4] = ["log", "tables", "events", "FORMAT"];
+
+/// A folder that is being built to take another's place.
+pub(crate) struct Replacement {
+    root: PathBuf,
+    folder: PathBuf,
+    _lock: File,
+}
+
+impl Replacement {
+    /// Begins a replacement. Nobody can open the old folder meanwhile.
+    pub(crate) fn begin(root: &Path) -> Result<Self> {
+        let (root, lock) = lock_clean(root)?;
+        check_ours(&root)?;
+        let folder = root.join(RESTORING);
+        fs::create_dir(&folder).map_err(|e| Error::io(&folder, "create", e))?;
+        sync_folder(&root)?;
+        Ok(Self {
+            root,
+            folder,
+            _lock: lock,
+        })
+    }
+
+    /// Where to build.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Lets the new folder take the old one's place. It must be closed and durable.
+    pub(crate) fn finish(self) -> Result<()> {
+        let complete = self.folder.join(COMPLETE_FILE);
+        let file = File::create(&complete).and_then(|file| file.sync_all());
+        file.map_err(|e| Error::io(&complete, "create", e))?;
+        sync_folder(&self.folder)?;
+        move_into_place(&self.root)
+    }
+}
+
+/// Ends what an earlier replacement has begun: a complete one takes its place,
+/// another one is thrown away.
+pub(crate) fn clean(root: &Path) -> Result<()> {
+    match root.exists() {
+        true => lock_clean(root).map(drop),
+        false => Ok(()),
+    }
+}
+
+/// Before a folder is opened: a complete replacement takes its place, and one that
+/// is not refuses the folder.
+pub(super) fn settle(root: &Path) -> Result<()> {
+    let folder = root.join(RESTORING);
+    if !folder.exists() {
+        return Ok(());
+    }
+    if folder.join(COMPLETE_FILE).exists() {
+        return move_into_place(root);
+    }
+    let is_empty = fs::read_dir(&folder).map(|mut entries| entries.next().is_none());
+    if !is_empty.map_err(|e| Error::io(&folder, "list", e))? {
+        return Err(Error::new(Kind::RestoreUnfinished {
+            path: root.to_path_buf(),
+        }));
+    }
+    // Nothing was begun yet, or nothing is left to do.
+    remove(&folder)?;
+    sync_folder(root)
+}
+
+fn lock_clean(root: &Path) -> Result<(PathBuf, File)> {
+    create_folder(root)?;
+    let root = fs::canonicalize(root).map_err(|e| Error::io(root, "open", e))?;
+    let lock = lock(&root)?;
+    let folder = root.join(RESTORING);
+    if folder.join(COMPLETE_FILE).exists() {
+        move_into_place(&root)?;
+    }
+    remove(&folder)?;
+    sync_folder(&root)?;
+    Ok((root, lock))
+}
+
+/// Refuses to put anything beside what is not ours.
+fn check_ours(root: &Path) -> Result<()> {
+    if root.join("FORMAT").exists() {
+        return Ok(());
+    }
+    let failed = |e| Error::io(root, "list", e);
+    for entry in fs::read_dir(root).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        if name != LOCK_FILE && name != "FORMAT.new" {
+            let path = root.to_path_buf();
+            return Err(Error::new(Kind::ForeignFolder { path }));
+        }
+    }
+    Ok(())
+}
+
+fn move_into_place(root: &Path) -> Result<()> {
+    let folder = root.join(RESTORING);
+    for part in PARTS {
+        let (new, old) = (folder.join(part), root.join(part));
+        if new.exists() {
+            remove(&old)?;
+            fs::rename(&new, &old).map_err(|e| Error::io(&new, "move", e))?;
+        }
+    }
+    sync_folder(root)?;
+    sync_folder(&folder)?;
+    // The mark goes last, and with it all that is left.
+    remove(&folder.join(LOCK_FILE))?;
+    remove(&folder.join(COMPLETE_FILE))?;
+    sync_folder(&folder)?;
+    remove(&folder)?;
+    sync_folder(root)
+}
+
+/// Removes a file or folder, if it is there.
+fn remove(path: &Path) -> Result<()> {
+    let removed = match path.is_dir() {
+        true => fs::remove_dir_all(path),
+        false => fs::remove_file(path),
+    };
+    match removed {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io(path, "remove", e)),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,95 @@
+//! What the next owner must know that is in no row.
+//!
+//! Every flush leaves it with the engine, which does not look into it. The list of
+//! tables at its end came later: where an older version has flushed last, it is
+//! missing, and it is then not known which tables the partition has.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use steadfast_core::clock::Timestamp;
+use steadfast_core::codec::{Malformed, Reader, put_varint};
+use steadfast_core::id::{Lsn, Stream, Table};
+
+use crate::streams::{Head, decode_heads, encode_heads};
+
+/// The version of [`encode`].
+const FORMAT: u8 = 1;
+
+/// What the last flush left.
+pub(crate) struct Meta {
+    pub(crate) lsn: Lsn,
+    pub(crate) time: Timestamp,
+    pub(crate) heads: BTreeMap<Stream, Head>,
+    /// Tables that may have rows; `None` if nobody kept a list.
+    pub(crate) tables: Option<BTreeSet<Table>>,
+}
+
+/// Writes last LSN, last time, heads and tables.
+pub(crate) fn encode(
+    lsn: Lsn,
+    time: Timestamp,
+    heads: &BTreeMap<Stream, Head>,
+    tables: Option<&BTreeSet<Table>>,
+) -> Bytes {
+    let mut out = vec![FORMAT];
+    put_varint(&mut out, lsn.0);
+    put_varint(&mut out, time.0.max(0) as u64);
+    encode_heads(&mut out, heads);
+    if let Some(tables) = tables {
+        put_varint(&mut out, tables.len() as u64);
+        for table in tables {
+            put_varint(&mut out, u64::from(table.0));
+        }
+    }
+    out.into()
+}
+
+/// Reads what [`encode`] wrote; nothing at all is a partition without a flush.
+pub(crate) fn decode(bytes: Bytes) -> Result<Meta, Malformed> {
+    if bytes.is_empty() {
+        return Ok(Meta {
+            lsn: Lsn::default(),
+            time: Timestamp::default(),
+            heads: BTreeMap::new(),
+            tables: Some(BTreeSet::new()),
+        });
+    }
+    let mut reader = Reader::new(bytes);
+    if reader.byte()? != FORMAT {
+        return Err(Malformed);
+    }
+    Ok(Meta {
+        lsn: Lsn(reader.varint()?),
+        time: Timestamp(i64::try_from(reader.varint()?).map_err(|_| Malformed)?),
+        heads: decode_heads(&mut reader)?,
+        tables: decode_tables(&mut reader)?,
+    })
+}
+
+fn decode_tables(reader: &mut Reader) -> Result<Option<BTreeSet<Table>>, Malformed> {
+    if reader.is_empty() {
+        return Ok(None);
+    }
+    let count = reader.varint()?;
+    let tables = (0..count).map(|_| Ok(Table(reader.varint_u32()?)));
+    tables.collect::<Result<_, _>>().map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_unknown_only_where_nobody_listed_them() {
+        let heads = BTreeMap::new();
+        let tables = BTreeSet::from([Table(3), Table(u32::MAX)]);
+        for tables in [None, Some(BTreeSet::new()), Some(tables)] {
+            let bytes = encode(Lsn(7), Timestamp(9), &heads, tables.as_ref());
+            let meta = decode(bytes).unwrap();
+            assert_eq!((meta.lsn, meta.time), (Lsn(7), Timestamp(9)));
+            assert_eq!(meta.tables, tables);
+        }
+        assert!(decode(Bytes::new()).unwrap().tables.is_some());
+    }
+}
