@@ -29,6 +29,7 @@ pub(crate) const GROUPS: &[Group] = &[
     row("deny", "licences, banned crates, sources", deny::check),
     row("unit", "unit tests of every crate", unit),
     row("storage", "conformance, recovery, crash and error tests of the engines", storage),
+    row("postgres", "conformance, failover and damage tests of the engine on PostgreSQL", postgres),
     row("harness", "tests of the test harness", harness),
     row("docs", "examples in the documentation, and its links", docs),
     row("server", "tests of the binary", server),
@@ -52,7 +53,17 @@ fn unit(workspace: &Workspace) -> Result<()> {
 
 fn storage(workspace: &Workspace) -> Result<()> {
     fuse::ready()?;
-    integration(workspace, "steadfast-storage")
+    chosen(workspace, "steadfast-storage", |test| !needs_postgres(test))
+}
+
+fn postgres(workspace: &Workspace) -> Result<()> {
+    tools::install_postgres(workspace)?;
+    chosen(workspace, "steadfast-storage", needs_postgres)
+}
+
+/// Test files that need a server say so in their name.
+fn needs_postgres(test: &str) -> bool {
+    test.starts_with("postgres")
 }
 
 fn harness(workspace: &Workspace) -> Result<()> {
@@ -73,12 +84,18 @@ fn docs(workspace: &Workspace) -> Result<()> {
     process::run(&mut command)
 }
 
-/// The tests in a package's `tests` folder; its unit tests belong to the group `unit`.
+fn integration(workspace: &Workspace, package: &str) -> Result<()> {
+    chosen(workspace, package, |_| true)
+}
+
+/// Tests in a package's `tests` folder; its unit tests belong to the group `unit`.
 /// They are chosen by name out of the whole workspace: with a package alone, cargo
 /// would unite fewer features and build the dependencies once more.
-fn integration(workspace: &Workspace, package: &str) -> Result<()> {
+fn chosen(workspace: &Workspace, package: &str, takes: fn(&str) -> bool) -> Result<()> {
     let targets = &workspace.package(package)?.targets;
-    let tests = targets.iter().filter(|target| target.is("test"));
+    let tests = targets
+        .iter()
+        .filter(|target| target.is("test") && takes(&target.name));
     let mut scope = vec!["--workspace"];
     for test in tests {
         scope.extend(["--test", &test.name]);

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::workspace::Workspace;
-use crate::{fuse, process};
+use crate::{fuse, process, tools};
 
 /// Which long test, and how long.
 #[derive(Args)]
@@ -49,6 +49,13 @@ const SOAKS: &[Soak] = &[
         filter: "kill",
         amount: ("STEADFAST_ROUNDS", 2_000),
     },
+    Soak {
+        name: "postgres",
+        package: "steadfast-storage",
+        test: "postgres_failover",
+        filter: "rounds",
+        amount: ("STEADFAST_ROUNDS", 50),
+    },
 ];
 
 /// Runs the chosen soak; true unless it fails.
@@ -57,7 +64,10 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<bool> {
         .iter()
         .find(|soak| soak.name == options.name)
         .context("no such soak")?;
-    fuse::ready()?;
+    match soak.name {
+        "postgres" => drop(tools::install_postgres(workspace)?),
+        _ => fuse::ready()?,
+    }
     exists(workspace, soak)?;
     let mut command = cargo_test(workspace, soak);
     command.arg("--nocapture").envs(variables(soak, options));

@@ -43,3 +43,6 @@ pub const SCAN_ROWS: usize = 10_000;
 
 /// Event bytes of one stream in one group from which they bypass the log.
 pub const INLINE_EVENT_BYTES: usize = 64 * 1024;
+
+/// Longest key of a cluster record in a database: it must fit into an index row.
+pub const RECORD_KEY_BYTES: usize = 2_000;

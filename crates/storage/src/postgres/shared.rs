@@ -1,0 +1,73 @@
+//! What all parts of the engine share.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::held::Holdings;
+use super::options::Options;
+use super::pool::Pool;
+use super::servers::Servers;
+use crate::error::{Error, Result};
+
+/// Connections of one node to one cluster, at most: the listener comes on top.
+const COMMITTERS: usize = 4;
+const READERS: usize = 3;
+const KEEPERS: usize = 2;
+
+/// Servers, sessions and what is known.
+pub(super) struct Shared {
+    pub(super) servers: Arc<Servers>,
+    /// For commits.
+    pub(super) committers: Pool,
+    /// For reads.
+    pub(super) readers: Pool,
+    /// For flushes, acquisitions and cluster records.
+    pub(super) keepers: Pool,
+    pub(super) holdings: Mutex<Holdings>,
+    /// Segments of events that exist.
+    pub(super) segments: Mutex<BTreeSet<i32>>,
+    /// Why nothing is written at present.
+    pub(super) refusal: Mutex<Option<Error>>,
+    pub(super) wake: watch::Sender<u64>,
+}
+
+impl Shared {
+    pub(super) fn new(servers: Servers) -> Self {
+        let servers = Arc::new(servers);
+        Self {
+            committers: Pool::new(&servers, COMMITTERS),
+            readers: Pool::new(&servers, READERS),
+            keepers: Pool::new(&servers, KEEPERS),
+            holdings: Mutex::default(),
+            segments: Mutex::default(),
+            refusal: Mutex::default(),
+            wake: watch::channel(0).0,
+            servers,
+        }
+    }
+
+    pub(super) fn options(&self) -> &Options {
+        &self.servers.options
+    }
+
+    /// Fails while the last look at the settings found them unsafe.
+    pub(super) fn expect_safe(&self) -> Result<()> {
+        match &*self.refusal.lock() {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// Wakes whoever watches.
+    pub(super) fn woken(&self) {
+        self.wake.send_modify(|count| *count += 1);
+    }
+
+    /// The channel on which nodes wake one another; one per schema.
+    pub(super) fn channel(&self) -> String {
+        format!("steadfast_{}", self.options().schema)
+    }
+}
