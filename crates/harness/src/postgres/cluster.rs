@@ -118,14 +118,13 @@ impl PostgresCluster {
         Ok(())
     }
 
-    /// Makes a dead server a new standby of the primary, from a fresh copy.
+    /// Makes a server a new standby of the primary, from a fresh copy.
     pub fn rebuild(&mut self, index: usize) -> anyhow::Result<()> {
-        let name = self.servers[index].name().to_owned();
-        self.servers[index].kill()?;
-        let primary = &self.servers[self.primary];
-        let mut fresh = primary.copy(&name, QUORUM)?;
-        fresh.start()?;
-        self.servers[index] = fresh;
-        Ok(())
+        let (low, high) = self.servers.split_at_mut(index.max(self.primary));
+        let (fresh, primary) = match index < self.primary {
+            true => (&mut low[index], &high[0]),
+            false => (&mut high[0], &low[self.primary]),
+        };
+        fresh.rebuild(primary)
     }
 }

@@ -73,19 +73,20 @@ impl PostgresServer {
         shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new standby of this server, made by a base backup; it does not run yet.
-    pub(super) fn copy(&self, name: &str, settings: &str) -> anyhow::Result<PostgresServer> {
-        let standby = PostgresServer::create(name, settings)?;
-        let file = standby.data.join("postgresql.conf");
+    /// Throws its data away and makes it a standby of another, by a base backup. It keeps its
+    /// name and port, and runs when this returns.
+    pub fn rebuild(&mut self, primary: &PostgresServer) -> anyhow::Result<()> {
+        self.kill()?;
+        let file = self.data.join("postgresql.conf");
         let own = std::fs::read_to_string(&file)?;
-        std::fs::remove_dir_all(&standby.data)?;
+        std::fs::remove_dir_all(&self.data)?;
         let mut backup = programs::command("pg_basebackup")?;
         backup.args(["-c", "fast", "-X", "stream", "--no-sync", "-h", "127.0.0.1"]);
-        backup.args(["-U", "postgres", "-p", &self.port.to_string(), "-D"]);
-        programs::output(backup.arg(&standby.data))?;
+        backup.args(["-U", "postgres", "-p", &primary.port.to_string(), "-D"]);
+        programs::output(backup.arg(&self.data))?;
         std::fs::write(&file, own)?;
-        standby.follow(self)?;
-        Ok(standby)
+        self.follow(primary)?;
+        self.start()
     }
 
     /// Makes it a standby of another when it starts next.
