@@ -30,7 +30,7 @@ async fn refusal(options: Options) -> (String, String) {
 fn with(url: String, durability: Durability) -> Options {
     Options {
         durability,
-        patience: Duration::from_secs(10),
+        patience: Duration::from_secs(2),
         ..Options::new(url)
     }
 }

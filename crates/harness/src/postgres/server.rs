@@ -34,6 +34,7 @@ wal_retrieve_retry_interval = 200ms
 wal_receiver_status_interval = 1s
 wal_sender_timeout = 10s
 jit = off
+autovacuum_naptime = 600s
 ";
 
 /// A server on a port of this machine.

@@ -18,7 +18,7 @@ use super::options::Options;
 use super::schema::{self, segment_of};
 use super::scrub::{self, Replica};
 use super::servers::Servers;
-use super::session::within;
+use super::session::{Session, within};
 use super::shared::Shared;
 use super::{append, cas, flush, read, safety, tenure, watcher};
 use crate::engine::{
@@ -28,6 +28,9 @@ use crate::error::{Error, Kind, Result};
 
 /// How long opening may look for a primary.
 const OPEN: Duration = Duration::from_secs(10);
+
+/// How long a primary may be without a standby when we start.
+const GRACE: Duration = Duration::from_secs(6);
 
 /// How often an interrupted read is asked again.
 const READS: u32 = 4;
@@ -46,7 +49,7 @@ impl Postgres {
         let patience = options.patience.min(OPEN);
         let shared = Arc::new(Shared::new(Servers::new(options)?));
         let mut session = shared.servers.connect(patience).await?;
-        safety::check_start(&session, shared.options().durability).await?;
+        expect_standby(&shared, &session).await?;
         let cluster = schema::migrate(&mut session, &shared.servers).await?;
         shared.keepers.keep(session);
         let tasks = vec![
@@ -73,6 +76,22 @@ impl Postgres {
     /// Fails while the settings of the primary are unsafe.
     pub fn health(&self) -> Result<()> {
         self.shared.expect_safe()
+    }
+}
+
+/// Refuses a primary that nobody replicates; right after a failover standbys may
+/// need a moment to find it.
+async fn expect_standby(shared: &Shared, session: &Session) -> Result<()> {
+    let check = || safety::check_start(session, shared.options().durability);
+    let grace = shared.options().patience.min(GRACE);
+    let asking = async {
+        while check().await.is_err() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    match tokio::time::timeout(grace, asking).await {
+        Ok(()) => Ok(()),
+        Err(_) => check().await,
     }
 }
 
