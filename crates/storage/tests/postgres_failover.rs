@@ -1,4 +1,4 @@
-//! Commits that run while servers die: T1 to T3, and rounds of all of it.
+//! Commits that run while servers die: T1 to T3.
 //!
 //! Writers count up, each in its own partition, one row and one event per count.
 //! At the end every acknowledged count must be there, each exactly once.
