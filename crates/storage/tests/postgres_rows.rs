@@ -3,7 +3,6 @@
 //! All tests share one server without standbys; each has its own schema.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
-#![expect(clippy::print_stdout, reason = "tests")]
 
 mod pg;
 

@@ -6,6 +6,7 @@
 //! came with a warning leaves everything in the statement unknown.
 
 use std::collections::{BTreeSet, HashSet};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -178,6 +179,7 @@ async fn send(shared: &Shared, chunk: &[Share<'_>]) -> Result<Vec<Outcome>> {
             tokio::time::sleep(pause).await;
             continue;
         }
+        shared.statements.fetch_add(1, Ordering::Relaxed);
         let done = within(shared.options().deadline, commit(shared, &lent, chunk)).await;
         match done {
             Ok(committed) => return conclude(shared, lent, chunk, &committed).await,

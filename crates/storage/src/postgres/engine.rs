@@ -5,6 +5,7 @@
 //! the partition again resolves that.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -71,6 +72,11 @@ impl Postgres {
     /// Checks everything on every server, standbys included.
     pub async fn scrub(&self) -> Vec<Replica> {
         scrub::scrub(&self.shared).await
+    }
+
+    /// How many commit statements were sent so far.
+    pub fn statements(&self) -> u64 {
+        self.shared.statements.load(Ordering::Relaxed)
     }
 
     /// Fails while the settings of the primary are unsafe.

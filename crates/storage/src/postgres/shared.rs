@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -32,6 +33,8 @@ pub(super) struct Shared {
     /// Why nothing is written at present.
     pub(super) refusal: Mutex<Option<Error>>,
     pub(super) wake: watch::Sender<u64>,
+    /// Commit statements that were sent.
+    pub(super) statements: AtomicU64,
 }
 
 impl Shared {
@@ -45,6 +48,7 @@ impl Shared {
             segments: Mutex::default(),
             refusal: Mutex::default(),
             wake: watch::channel(0).0,
+            statements: AtomicU64::new(0),
             servers,
         }
     }

@@ -1,0 +1,11 @@
+//! `steadfast bench postgres`: commits on a quorum.
+
+mod bare;
+mod clients;
+mod events;
+mod run;
+mod settings;
+mod takeover;
+
+pub use run::run;
+pub use settings::Settings;

@@ -1,0 +1,106 @@
+//! One run over all subjects of the area.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use steadfast_core::id::{Owner, Partition};
+use steadfast_storage::postgres::Postgres;
+use steadfast_storage::{Ledger, Options, Store};
+use tokio::runtime::Runtime;
+
+use super::settings::{PARTITIONS, Settings};
+use super::{bare, clients, events, takeover};
+use crate::machine::Machine;
+use crate::report::{Bound, Report};
+
+/// Log bytes at which flushing starts, as a node on PostgreSQL has it.
+const LOG_TARGET: u64 = 16 << 20;
+
+/// An engine, its store and all partitions.
+pub(super) struct Node {
+    pub(super) engine: Arc<Postgres>,
+    pub(super) store: Store,
+    pub(super) ledgers: Vec<Ledger>,
+}
+
+impl Node {
+    /// A node that takes all partitions.
+    pub(super) async fn start(settings: &Settings, number: u32) -> Result<Self> {
+        let engine = Arc::new(Postgres::open(settings.options()).await?);
+        let mut options = Options::new(Owner {
+            node: number,
+            incarnation: u128::from(fastrand::u64(..)),
+        });
+        options.log_target = LOG_TARGET;
+        let store = Store::start(Arc::clone(&engine) as _, options);
+        let mut ledgers = Vec::new();
+        for partition in 0..PARTITIONS {
+            ledgers.push(store.acquire(Partition(partition)).await?);
+        }
+        Ok(Self {
+            engine,
+            store,
+            ledgers,
+        })
+    }
+}
+
+/// Measures everything.
+pub fn run(settings: &Settings) -> Result<Report> {
+    let mut report = Report::new("postgres", Machine::look(Path::new(".")));
+    let runtime = Runtime::new()?;
+    runtime.block_on(async {
+        bare::clean(settings).await.context("drop old schemas")?;
+        measure(settings, &mut report).await?;
+        bare::clean(settings).await.context("drop the schemas")
+    })?;
+    report.figures.record("rounds", f64::from(settings.rounds));
+    Ok(report)
+}
+
+async fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
+    let node = Node::start(settings, 1).await?;
+    for _ in 0..settings.rounds {
+        for clients in [1, 100, 1000] {
+            compare(settings, &node, clients, report).await?;
+        }
+        events::measure(settings, &node, report)
+            .await
+            .context("events")?;
+    }
+    takeover::measure(settings, node, report)
+        .await
+        .context("takeover")
+}
+
+/// We first, because the bare statement gets groups of the size that we had.
+async fn compare(
+    settings: &Settings,
+    node: &Node,
+    clients: u64,
+    report: &mut Report,
+) -> Result<()> {
+    let mut load = clients::commit_for(node, clients, settings.duration).await?;
+    let bare = bare::commit_for(settings, load.per_statement()).await?;
+    let rate = load.per_second();
+    if clients == 1000 {
+        let goals = &mut report.goals;
+        let bound = Bound::AtLeast(50_000.0);
+        goals.record("commits_per_s_1000_clients", "1/s", bound, rate);
+        let bound = Bound::AtLeast(0.6);
+        let name = "commits_per_s_over_bare_statement_1000_clients";
+        goals.record(name, "ratio", bound, rate / bare);
+    }
+    let name = format!("bare_statement_commits_per_s_{clients}_clients");
+    report.limits.record(name, bare);
+    let mut figure = |name: &str, value| {
+        let name = format!("{name}_{clients}_clients");
+        report.figures.record(name, value);
+    };
+    figure("commits_per_s", rate);
+    figure("commits_per_statement", load.per_statement());
+    figure("commit_p50_us", load.latencies.percentile_us(50.0));
+    figure("commit_p99_us", load.latencies.percentile_us(99.0));
+    Ok(())
+}
