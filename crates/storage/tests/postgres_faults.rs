@@ -152,6 +152,7 @@ async fn t08_replication_that_is_switched_off_refuses_writes() {
     // So rarely looked at that only the statement itself can notice.
     let options = Options {
         check_every: Duration::from_secs(600),
+        patience: Duration::from_secs(2),
         ..quorum(&cluster)
     };
     let engine = open(options).await;

@@ -78,7 +78,7 @@ impl Share<'_> {
 
 /// Commits a group, one statement per megabyte.
 pub(super) async fn append(shared: &Shared, group: &[Entry]) -> Result<Vec<Outcome>> {
-    shared.expect_safe()?;
+    shared.become_safe(shared.options().deadline).await?;
     let mut outcomes: Vec<Option<Outcome>> = vec![None; group.len()];
     let mut refusal = None;
     let mut wrote = false;

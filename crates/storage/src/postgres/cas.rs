@@ -25,7 +25,7 @@ const LIST: &str = "select key, version, val from sf_cas
 /// Writes a record if its version is as expected.
 pub(super) async fn swap(shared: &Shared, key: &str, expect: u64, value: &Bytes) -> Result<Swap> {
     let doing = "change a cluster record";
-    shared.expect_safe()?;
+    shared.become_safe(shared.options().deadline).await?;
     let lent = shared.keepers.take().await?;
     let notify = format!("notify {}", shared.channel());
     let work = async {

@@ -49,7 +49,7 @@ impl Postgres {
     pub async fn open(options: Options) -> Result<Self> {
         let patience = options.patience.min(OPEN);
         let shared = Arc::new(Shared::new(Servers::new(options)?));
-        let mut session = shared.servers.connect(patience).await?;
+        let mut session = shared.servers.connect_strictly(patience).await?;
         expect_standby(&shared, &session).await?;
         let cluster = schema::migrate(&mut session, &shared.servers).await?;
         shared.keepers.keep(session);

@@ -78,6 +78,15 @@ impl Fault {
         matches!(self, Self::Unknown(_))
     }
 
+    /// Whether it may go by itself, so that something that can be repeated should be.
+    pub(super) fn passes(&self) -> bool {
+        match self {
+            Self::Unknown(_) | Self::Repeat(_) => true,
+            Self::Ours(error) => matches!(error.kind(), Kind::UnsafeStorage { .. }),
+            _ => false,
+        }
+    }
+
     /// The fault as callers of the seam see it.
     pub(super) fn into_error(self, doing: &'static str) -> Error {
         match self {

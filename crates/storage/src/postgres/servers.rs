@@ -75,21 +75,32 @@ impl Servers {
         .await
     }
 
-    /// A session with the primary, checked for safety; looks for it as long as
-    /// `patience` allows.
+    /// A session with the primary; looks for it as long as `patience` allows. Right
+    /// after a failover a manager may still be setting it up, so an unsafe one is
+    /// waited for, too.
     pub(super) async fn connect(&self, patience: Duration) -> Result<Session> {
+        self.search(patience, false).await
+    }
+
+    /// As [`Servers::connect`], but an unsafe primary is refused at once.
+    pub(super) async fn connect_strictly(&self, patience: Duration) -> Result<Session> {
+        self.search(patience, true).await
+    }
+
+    async fn search(&self, patience: Duration, is_strict: bool) -> Result<Session> {
         let mut probe = PROBE;
-        let mut seen = String::from("nobody was asked");
+        let what = String::from("nobody was asked");
+        let mut seen = Error::new(Kind::Unreachable { what });
         let search = async {
             loop {
                 match self.find(probe).await {
-                    Ok(session) => {
-                        safety::check(&session, self.options.durability).await?;
-                        self.check_cluster(&session).await?;
-                        return Ok(session);
-                    }
+                    Ok(session) => match self.check(&session).await {
+                        Ok(()) => return Ok(session),
+                        Err(error) if is_strict || !is_passing(&error) => return Err(error),
+                        Err(error) => seen = error,
+                    },
                     Err(Missing::Denied(error)) => return Err(error),
-                    Err(Missing::Yet(what)) => seen = what,
+                    Err(Missing::Yet(what)) => seen = Error::new(Kind::Unreachable { what }),
                 }
                 probe = (probe * 2).min(LONG_PROBE);
                 tokio::time::sleep(Duration::from_millis(100)).await;
@@ -97,8 +108,13 @@ impl Servers {
         };
         match tokio::time::timeout(patience, search).await {
             Ok(found) => found,
-            Err(_) => Err(Error::new(Kind::Unreachable { what: seen })),
+            Err(_) => Err(seen),
         }
+    }
+
+    async fn check(&self, session: &Session) -> Result<()> {
+        safety::check(session, self.options.durability).await?;
+        self.check_cluster(session).await
     }
 
     async fn find(&self, probe: Duration) -> std::result::Result<Session, Missing> {
@@ -182,6 +198,14 @@ impl Servers {
             false => Err(Error::new(Kind::ForeignCluster { found, expected })),
         }
     }
+}
+
+/// Whether a primary may become fit while one waits.
+fn is_passing(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        Kind::UnsafeStorage { .. } | Kind::Interrupted { .. }
+    )
 }
 
 /// Why there is no session.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -62,6 +63,20 @@ impl Shared {
         match &*self.refusal.lock() {
             Some(error) => Err(error.clone()),
             None => Ok(()),
+        }
+    }
+
+    /// Waits a while for unsafe settings to be corrected: after a failover they are
+    /// made right by the manager, soon.
+    pub(super) async fn become_safe(&self, patience: Duration) -> Result<()> {
+        let looking = async {
+            while self.expect_safe().is_err() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        match tokio::time::timeout(patience, looking).await {
+            Ok(()) => Ok(()),
+            Err(_) => self.expect_safe(),
         }
     }
 

@@ -24,9 +24,6 @@ use crate::error::{Error, Kind, Result};
 /// How long checking a partition's rows may take.
 const VERIFY: Duration = Duration::from_secs(600);
 
-/// How often an acquisition is tried while servers come and go.
-const ATTEMPTS: u32 = 20;
-
 const OPEN: &str = "with p as (insert into sf_partition values ($1, 0, null, null, 0)
       on conflict do nothing)
     insert into sf_flush values ($1, 0, 0, 0, '', '', '') on conflict do nothing";
@@ -82,10 +79,11 @@ pub(super) async fn acquire(
     expect: Epoch,
 ) -> Result<Acquired> {
     let doing = "hand over a partition";
-    shared.expect_safe()?;
+    let patience = shared.options().patience;
+    shared.become_safe(patience).await?;
+    let end = tokio::time::Instant::now() + patience;
     let mut pause = Duration::from_millis(20);
-    let mut last = None;
-    for _ in 0..ATTEMPTS {
+    loop {
         let mut lent = shared.keepers.take().await?;
         let deadline = shared.options().deadline;
         let taken = within(deadline, take(shared, &mut lent, partition, owner, expect)).await;
@@ -99,14 +97,12 @@ pub(super) async fn acquire(
                 shared.woken();
                 return Ok(acquired);
             }
-            Err(fault @ (Fault::Unknown(_) | Fault::Repeat(_))) => last = Some(fault),
+            Err(fault) if fault.passes() && tokio::time::Instant::now() < end => {}
             Err(fault) => return Err(fault.of(partition, doing)),
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(Duration::from_secs(1));
     }
-    let fault = last.unwrap_or_else(|| Fault::unknown("nobody was asked"));
-    Err(fault.of(partition, doing))
 }
 
 async fn take(

@@ -5,6 +5,7 @@
 //! connection. Commits never notify: they would queue behind one another.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::fault::Fault;
 use super::safety;
@@ -16,11 +17,15 @@ const FINGERPRINT: &str = "select coalesce((select sum(version) from sf_cas), 0)
     coalesce((select sum(epoch) from sf_partition), 0)::bigint,
     (select count(owner) from sf_partition)";
 
+/// How long to wait before looking again at a primary that is not fit.
+const LONGEST: Duration = Duration::from_secs(1);
+
 /// Listens and looks, for ever.
 pub(super) async fn run(shared: Arc<Shared>) {
     let mut known = None;
     loop {
-        match shared.servers.connect(shared.options().patience).await {
+        let patience = shared.options().patience;
+        match shared.servers.connect_strictly(patience).await {
             Ok(session) => {
                 allow(&shared);
                 let ended = watch(&shared, session, &mut known).await;
@@ -32,7 +37,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
                 } else {
                     tracing::warn!(%error, "no primary to listen to");
                 }
-                tokio::time::sleep(shared.options().check_every).await;
+                tokio::time::sleep(shared.options().check_every.min(LONGEST)).await;
             }
         }
     }
