@@ -14,9 +14,6 @@ use super::{bare, clients, events, takeover};
 use crate::machine::Machine;
 use crate::report::{Bound, Report};
 
-/// Log bytes at which flushing starts, as a node on PostgreSQL has it.
-const LOG_TARGET: u64 = 16 << 20;
-
 /// An engine, its store and all partitions.
 pub(super) struct Node {
     pub(super) engine: Arc<Postgres>,
@@ -28,11 +25,10 @@ impl Node {
     /// A node that takes all partitions.
     pub(super) async fn start(settings: &Settings, number: u32) -> Result<Self> {
         let engine = Arc::new(Postgres::open(settings.options()).await?);
-        let mut options = Options::new(Owner {
+        let options = Options::new(Owner {
             node: number,
             incarnation: u128::from(fastrand::u64(..)),
         });
-        options.log_target = LOG_TARGET;
         let store = Store::start(Arc::clone(&engine) as _, options);
         let mut ledgers = Vec::new();
         for partition in 0..PARTITIONS {

@@ -173,14 +173,15 @@ async fn send(shared: &Shared, chunk: &[Share<'_>]) -> Result<Vec<Outcome>> {
             // After a change of primary everything is looked at anew.
             return Ok(doubt(shared, chunk));
         }
-        if let Err(fault) = prepare(shared, &mut lent, chunk).await {
+        let deadline = deadline(shared, chunk);
+        if let Err(fault) = within(deadline, prepare(shared, &mut lent, chunk)).await {
             // Nothing of the chunk has been sent.
             last = lent.settle(Err::<(), _>(fault)).err();
             tokio::time::sleep(pause).await;
             continue;
         }
         shared.statements.fetch_add(1, Ordering::Relaxed);
-        let done = within(shared.options().deadline, commit(shared, &lent, chunk)).await;
+        let done = within(deadline, commit(shared, &lent, chunk)).await;
         match done {
             Ok(committed) => return conclude(shared, lent, chunk, &committed).await,
             Err(Fault::Unknown(cause)) => {
@@ -210,6 +211,12 @@ async fn send(shared: &Shared, chunk: &[Share<'_>]) -> Result<Vec<Outcome>> {
         pause *= 2;
     }
     Err(given_up(last, doing))
+}
+
+/// Large statements may take longer: a quarter of a second per megabyte.
+fn deadline(shared: &Shared, chunk: &[Share<'_>]) -> Duration {
+    let bytes: usize = chunk.iter().map(Share::bytes).sum();
+    shared.options().deadline + Duration::from_millis(bytes as u64 / 4096)
 }
 
 fn given_up(fault: Option<Fault>, doing: &'static str) -> Error {

@@ -115,15 +115,15 @@ macro_rules! reading {
             attempt += 1;
             let lent = $engine.shared.readers.take().await?;
             let $session = &*lent;
-            let done = within(read::DEADLINE, async {
+            let done = async {
                 if let Some(partition) = $partition {
                     tenure::revisit(&$engine.shared, $session, partition).await?;
                 }
-                $work.await
-            })
-            .await;
+                within(read::DEADLINE, $work).await
+            };
+            let done = done.await;
             match (lent.settle(done), $partition) {
-                (Err(fault), _) if fault.breaks() && attempt < READS => {}
+                (Err(fault), _) if fault.passes() && attempt < READS => {}
                 (Err(fault), Some(partition)) => break Err(fault.of(partition, $doing)),
                 (Err(fault), None) => break Err(fault.into_error($doing)),
                 (Ok(found), _) => break Ok(found),

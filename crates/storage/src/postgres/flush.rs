@@ -51,7 +51,7 @@ pub(super) async fn flush(shared: &Shared, flush: &Flush) -> Result<()> {
     let doing = "flush";
     let partition = flush.partition;
     let links = links(shared, flush)?;
-    let mut lent = shared.keepers.take().await?;
+    let mut lent = shared.flushers.take().await?;
     let done = within(DEADLINE, fold(&mut lent, flush, &links)).await;
     let done = match done {
         Ok(None) => {

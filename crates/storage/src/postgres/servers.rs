@@ -113,8 +113,13 @@ impl Servers {
     }
 
     async fn check(&self, session: &Session) -> Result<()> {
-        safety::check(session, self.options.durability).await?;
-        self.check_cluster(session).await
+        let checks = async {
+            safety::check(session, self.options.durability).await?;
+            self.check_cluster(session).await.map_err(Fault::Ours)
+        };
+        within(LONG_PROBE, checks)
+            .await
+            .map_err(|fault| fault.into_error("show its settings"))
     }
 
     async fn find(&self, probe: Duration) -> std::result::Result<Session, Missing> {

@@ -16,8 +16,9 @@ use crate::error::{Error, Result};
 
 /// Connections of one node to one cluster, at most: the listener comes on top.
 const COMMITTERS: usize = 4;
-const READERS: usize = 3;
+const READERS: usize = 2;
 const KEEPERS: usize = 2;
+const FLUSHERS: usize = 2;
 
 /// Servers, sessions and what is known.
 pub(super) struct Shared {
@@ -26,8 +27,12 @@ pub(super) struct Shared {
     pub(super) committers: Pool,
     /// For reads.
     pub(super) readers: Pool,
-    /// For flushes, acquisitions and cluster records.
+    /// For acquisitions and cluster records.
     pub(super) keepers: Pool,
+    /// For flushes, which may take long: nobody who resolves a doubt waits for one.
+    pub(super) flushers: Pool,
+    /// For leases, which must not wait at all.
+    pub(super) leases: Pool,
     pub(super) holdings: Mutex<Holdings>,
     /// Segments of events that exist.
     pub(super) segments: Mutex<BTreeSet<i32>>,
@@ -45,6 +50,8 @@ impl Shared {
             committers: Pool::new(&servers, COMMITTERS),
             readers: Pool::new(&servers, READERS),
             keepers: Pool::new(&servers, KEEPERS),
+            flushers: Pool::new(&servers, FLUSHERS),
+            leases: Pool::new(&servers, 1),
             holdings: Mutex::default(),
             segments: Mutex::default(),
             refusal: Mutex::default(),

@@ -5,20 +5,21 @@
 //! must have the rows that its digest counts, and each stream must reach without
 //! a gap from where it was trimmed to where it ends. What fails is never skipped.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use steadfast_core::clock::Timestamp;
 use steadfast_core::id::{EntryNumber, Offset, Partition, Sequence, Stream, Table};
-use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
+use tokio_postgres::{Row, RowStream};
 
 use super::digest::{self, Hubs, Tables};
 use super::fault::Fault;
 use super::held::Link;
 use super::record::{self, Record};
-use super::session::Session;
+use super::session::{Session, within};
 use crate::engine::{BATCH_HEADER_BYTES, EventBatch};
 
 const LOG: &str = "select no, piece, crc, body from sf_log where part = $1 and no > $2
@@ -29,6 +30,17 @@ const STREAMS: &str = "select stream, min(first_seq), max(first_seq + n), sum(n)
     max(first_off + $2::int + octet_length(body)) from sf_event where part = $1 group by stream";
 const BATCHES: &str = "select stream, first_seq, first_off, n, t0, crc, body from sf_event
     where part = $1 order by part, stream, first_seq";
+
+/// How long a server may be silent while it is read, however much there is.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// How long counting a partition's events may take.
+const COUNTING: Duration = Duration::from_secs(300);
+
+/// The next row, unless the server has gone silent.
+async fn next(rows: &mut Pin<&mut RowStream>) -> Result<Option<Row>, Fault> {
+    within(SILENCE, async { Ok(rows.next().await.transpose()?) }).await
+}
 
 /// Checks the log after an entry and answers what it holds.
 pub(super) async fn log(
@@ -50,8 +62,8 @@ pub(super) async fn log(
         next_piece: 0,
         links: Vec::new(),
     };
-    while let Some(row) = rows.next().await {
-        chain.take(&row?)?;
+    while let Some(row) = next(&mut rows).await? {
+        chain.take(&row)?;
     }
     chain.close()?;
     if chain.number != last {
@@ -133,8 +145,7 @@ pub(super) async fn tables(
     let rows = session.client.query_raw(&statement, values).await?;
     let mut rows = pin!(rows);
     let mut found = Tables::new();
-    while let Some(row) = rows.next().await {
-        let row = row?;
+    while let Some(row) = next(&mut rows).await? {
         let table = Table(row.try_get::<_, i32>(0)? as u32);
         let digest = checked_row(partition, table, &row, 1)?.2;
         found.entry(table.0).or_default().add(digest);
@@ -182,9 +193,8 @@ pub(super) async fn streams(
     expected: &Hubs,
 ) -> Result<(), Fault> {
     let header = BATCH_HEADER_BYTES as i32;
-    let rows = session
-        .query(STREAMS, &[&(partition.0 as i32), &header])
-        .await?;
+    let part = partition.0 as i32;
+    let rows = within(COUNTING, session.query(STREAMS, &[&part, &header])).await?;
     let mut found = Hubs::new();
     for row in rows {
         let stream = Stream(row.try_get::<_, i32>(0)? as u32);
@@ -224,8 +234,8 @@ pub(super) async fn batches(session: &Session, partition: Partition) -> Result<u
     let rows = session.client.query_raw(&statement, values).await?;
     let mut rows = pin!(rows);
     let mut count = 0;
-    while let Some(row) = rows.next().await {
-        checked_batch(&row?)?;
+    while let Some(row) = next(&mut rows).await? {
+        checked_batch(&row)?;
         count += 1;
     }
     Ok(count)

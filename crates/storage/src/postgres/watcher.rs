@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::fault::Fault;
 use super::safety;
-use super::session::Session;
+use super::session::{Session, within};
 use super::shared::Shared;
 use crate::error::Kind;
 
@@ -49,7 +49,11 @@ async fn watch(
     known: &mut Option<(i64, i64, i64)>,
 ) -> Result<(), Fault> {
     let listen = format!("listen {}", shared.channel());
-    session.client.batch_execute(&listen).await?;
+    let deadline = shared.options().deadline;
+    within(deadline, async {
+        Ok(session.client.batch_execute(&listen).await?)
+    })
+    .await?;
     let signals = Arc::clone(session.signals());
     loop {
         let every = shared.options().check_every;
@@ -61,14 +65,18 @@ async fn watch(
             shared.woken();
             continue;
         }
-        match safety::check(&session, shared.options().durability).await {
+        let check = async {
+            let checked = safety::check(&session, shared.options().durability).await;
+            checked.map_err(Fault::Ours)
+        };
+        match within(deadline, check).await {
             Ok(()) => allow(shared),
-            Err(error) if matches!(error.kind(), Kind::UnsafeStorage { .. }) => {
+            Err(Fault::Ours(error)) if matches!(error.kind(), Kind::UnsafeStorage { .. }) => {
                 refuse(shared, error);
             }
-            Err(error) => return Err(Fault::Ours(error)),
+            Err(fault) => return Err(fault),
         }
-        let rows = session.query(FINGERPRINT, &[]).await?;
+        let rows = within(deadline, session.query(FINGERPRINT, &[])).await?;
         let now = rows.first().map(|row| (row.get(0), row.get(1), row.get(2)));
         if now != *known {
             *known = now;
