@@ -9,8 +9,7 @@ use anyhow::{Context, Result};
 use tokio_postgres::config::{Host, TargetSessionAttrs};
 use tokio_postgres::{Client, Config, NoTls};
 
-use super::clients::ROW_BYTES;
-use super::settings::{BARE, OURS, PARTITIONS, Settings};
+use super::settings::{BARE, OURS, PARTITIONS, ROW_BYTES, Settings};
 use crate::stopwatch::Stopwatch;
 
 const TABLES: &str = "

@@ -7,12 +7,10 @@ use anyhow::Result;
 use steadfast_core::id::Table;
 use steadfast_storage::{Kind, Ledger, Writes};
 
-use super::run::Node;
+use super::node::Node;
+use super::settings::ROW_BYTES;
 use crate::samples::Samples;
 use crate::stopwatch::Stopwatch;
-
-/// What a row takes: a key of 8 bytes and its value.
-pub(super) const ROW_BYTES: usize = 200;
 
 /// Keys that are written, over all partitions.
 const KEYS: u64 = 200_000;

@@ -5,7 +5,7 @@ use steadfast_core::id::{Sequence, Stream};
 use steadfast_storage::engine::Start;
 use steadfast_storage::{Kind, Ledger, Writes};
 
-use super::run::Node;
+use super::node::Node;
 use super::settings::Settings;
 use crate::report::Report;
 use crate::stopwatch::Stopwatch;

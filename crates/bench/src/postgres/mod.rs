@@ -3,6 +3,7 @@
 mod bare;
 mod clients;
 mod events;
+mod node;
 mod run;
 mod settings;
 mod takeover;

@@ -1,46 +1,15 @@
 //! One run over all subjects of the area.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use steadfast_core::id::{Owner, Partition};
-use steadfast_storage::postgres::Postgres;
-use steadfast_storage::{Ledger, Options, Store};
 use tokio::runtime::Runtime;
 
-use super::settings::{PARTITIONS, Settings};
+use super::node::Node;
+use super::settings::Settings;
 use super::{bare, clients, events, takeover};
 use crate::machine::Machine;
 use crate::report::{Bound, Report};
-
-/// An engine, its store and all partitions.
-pub(super) struct Node {
-    pub(super) engine: Arc<Postgres>,
-    pub(super) store: Store,
-    pub(super) ledgers: Vec<Ledger>,
-}
-
-impl Node {
-    /// A node that takes all partitions.
-    pub(super) async fn start(settings: &Settings, number: u32) -> Result<Self> {
-        let engine = Arc::new(Postgres::open(settings.options()).await?);
-        let options = Options::new(Owner {
-            node: number,
-            incarnation: u128::from(fastrand::u64(..)),
-        });
-        let store = Store::start(Arc::clone(&engine) as _, options);
-        let mut ledgers = Vec::new();
-        for partition in 0..PARTITIONS {
-            ledgers.push(store.acquire(Partition(partition)).await?);
-        }
-        Ok(Self {
-            engine,
-            store,
-            ledgers,
-        })
-    }
-}
 
 /// Measures everything.
 pub fn run(settings: &Settings) -> Result<Report> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::clients;
-use super::run::Node;
+use super::node::Node;
 use super::settings::Settings;
 use crate::report::Report;
 use crate::stopwatch::Stopwatch;
