@@ -16,7 +16,7 @@ use pg::{P, Q, S, T, THEY, WE, commit, entry, event, flush, open, single, take, 
 use steadfast_core::id::{EntryNumber, Epoch, Sequence, Table};
 use steadfast_harness::postgres::PostgresServer;
 use steadfast_storage::Kind;
-use steadfast_storage::engine::{Change, Engine, Flush, Outcome, Scan, Start};
+use steadfast_storage::engine::{Acquired, Change, Engine, Flush, Outcome, Scan, Start};
 use steadfast_storage::postgres::{Options, Postgres};
 
 type Model = BTreeMap<(u32, Vec<u8>), Vec<u8>>;
@@ -213,6 +213,55 @@ async fn a_changed_row_is_never_read() {
     let from = Start::Sequence(Sequence(0));
     let error = engine.read_events(P, S, from, 1).await.unwrap_err();
     assert!(damaged(error.kind()), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stale_owner_in_another_process_cannot_flush_or_release() {
+    let options = single();
+    let (ours, theirs) = (open(options.clone()).await, open(options).await);
+    take(&ours, P, WE, 0).await;
+    commit(&ours, entry(P, 1, 1, b"one")).await;
+    let tenure = take(&theirs, P, THEY, 1).await;
+    assert_eq!(tenure.last, EntryNumber(1));
+    let error = ours.flush(flush(P, 1, 1, 5)).await.unwrap_err();
+    let is_fenced = |kind: &Kind| {
+        matches!(
+            kind,
+            Kind::Fenced {
+                epoch: Epoch(2),
+                ..
+            }
+        )
+    };
+    assert!(is_fenced(error.kind()), "{error}");
+    let error = ours.release(P, Epoch(1)).await.unwrap_err();
+    assert!(is_fenced(error.kind()), "{error}");
+    assert!(theirs.scan(P, T, Scan::all(9)).await.unwrap().is_empty());
+    assert_eq!(
+        theirs.replay(P, EntryNumber(1), 1000).await.unwrap().len(),
+        1
+    );
+    theirs.flush(flush(P, 2, 1, 5)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_on_the_databases_clock_holds_others_off() {
+    let options = single();
+    let (ours, theirs) = (open(options.clone()).await, open(options).await);
+    ours.renew(WE, Duration::from_secs(1)).await.unwrap();
+    take(&ours, P, WE, 0).await;
+    let refused = theirs.acquire(P, THEY, Epoch(1)).await.unwrap();
+    let owner = Some(WE);
+    let epoch = Epoch(1);
+    assert_eq!(refused, Acquired::Refused { epoch, owner });
+    // The lease ends by itself; nobody has to say so.
+    let tenure = loop {
+        match theirs.acquire(P, THEY, Epoch(1)).await.unwrap() {
+            Acquired::Granted(tenure) => break tenure,
+            Acquired::Refused { .. } => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    };
+    assert_eq!(tenure.epoch, Epoch(2));
 }
 
 #[tokio::test(flavor = "multi_thread")]
