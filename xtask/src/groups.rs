@@ -31,6 +31,8 @@ pub(crate) const GROUPS: &[Group] = &[
     row("storage", "conformance, recovery, crash and error tests of the engines", storage),
     row("ownership", "balancing of a thousand members, its rules and the drain", ownership),
     row("collections", "conformance, models, crash and history tests of the collections", collections),
+    row("partition", "the runtime, and a simulation of several nodes on 1,000 seeds", partition),
+    row("postgres", "conformance, failover and damage tests of the engine on PostgreSQL", postgres),
     row("harness", "tests of the test harness", harness),
     row("docs", "examples in the documentation, and its links", docs),
     row("server", "tests of the binary", server),
@@ -54,11 +56,27 @@ fn unit(workspace: &Workspace) -> Result<()> {
 
 fn storage(workspace: &Workspace) -> Result<()> {
     fuse::ready()?;
-    integration(workspace, "steadfast-storage")
+    chosen(workspace, "steadfast-storage", |test| !needs_postgres(test))
+}
+
+fn postgres(workspace: &Workspace) -> Result<()> {
+    tools::install_postgres(workspace)?;
+    chosen(workspace, "steadfast-storage", needs_postgres)
+}
+
+/// Test files that need a server say so in their name.
+fn needs_postgres(test: &str) -> bool {
+    test.starts_with("postgres")
 }
 
 fn ownership(workspace: &Workspace) -> Result<()> {
     integration(workspace, "steadfast-ownership")
+}
+
+fn partition(workspace: &Workspace) -> Result<()> {
+    integration(workspace, "steadfast-partition")
+}
+
 fn collections(workspace: &Workspace) -> Result<()> {
     fuse::ready()?;
     integration(workspace, "steadfast-collections")
@@ -82,12 +100,18 @@ fn docs(workspace: &Workspace) -> Result<()> {
     process::run(&mut command)
 }
 
-/// The tests in a package's `tests` folder; its unit tests belong to the group `unit`.
+fn integration(workspace: &Workspace, package: &str) -> Result<()> {
+    chosen(workspace, package, |_| true)
+}
+
+/// Tests in a package's `tests` folder; its unit tests belong to the group `unit`.
 /// They are chosen by name out of the whole workspace: with a package alone, cargo
 /// would unite fewer features and build the dependencies once more.
-fn integration(workspace: &Workspace, package: &str) -> Result<()> {
+fn chosen(workspace: &Workspace, package: &str, takes: fn(&str) -> bool) -> Result<()> {
     let targets = &workspace.package(package)?.targets;
-    let tests = targets.iter().filter(|target| target.is("test"));
+    let tests = targets
+        .iter()
+        .filter(|target| target.is("test") && takes(&target.name));
     let mut scope = vec!["--workspace"];
     for test in tests {
         scope.extend(["--test", &test.name]);

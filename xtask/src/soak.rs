@@ -2,11 +2,11 @@
 
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 
 use crate::workspace::Workspace;
-use crate::{fuse, process};
+use crate::{fuse, process, tools};
 
 /// Which long test, and how long.
 #[derive(Args)]
@@ -43,6 +43,13 @@ const SOAKS: &[Soak] = &[
         amount: ("STEADFAST_SEEDS", 10_000),
     },
     Soak {
+        name: "simulation",
+        package: "steadfast-partition",
+        test: "simulation",
+        filter: "heals",
+        amount: ("STEADFAST_SEEDS", 100_000),
+    },
+    Soak {
         name: "crash",
         package: "steadfast-storage",
         test: "crash",
@@ -56,19 +63,27 @@ const SOAKS: &[Soak] = &[
         filter: "c54",
         amount: ("STEADFAST_ROUNDS", 2_000),
     },
+    Soak {
+        name: "postgres",
+        package: "steadfast-storage",
+        test: "postgres_failover",
+        filter: "rounds",
+        amount: ("STEADFAST_ROUNDS", 50),
+    },
 ];
 
-/// Runs the chosen soak; true unless it fails.
+/// Runs the chosen soak, all rows of it; true unless one fails.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<bool> {
-    let soak = SOAKS
-        .iter()
-        .find(|soak| soak.name == options.name)
-        .context("no such soak")?;
-    fuse::ready()?;
-    exists(workspace, soak)?;
-    let mut command = cargo_test(workspace, soak);
-    command.arg("--nocapture").envs(variables(soak, options));
-    process::run(&mut command)?;
+    match options.name.as_str() {
+        "postgres" => drop(tools::install_postgres(workspace)?),
+        _ => fuse::ready()?,
+    }
+    for soak in SOAKS.iter().filter(|soak| soak.name == options.name) {
+        exists(workspace, soak)?;
+        let mut command = cargo_test(workspace, soak);
+        command.arg("--nocapture").envs(variables(soak, options));
+        process::run(&mut command)?;
+    }
     Ok(true)
 }
 
@@ -91,7 +106,9 @@ fn cargo_test(workspace: &Workspace, soak: &Soak) -> Command {
 }
 
 fn names() -> Vec<&'static str> {
-    SOAKS.iter().map(|soak| soak.name).collect()
+    let mut names: Vec<_> = SOAKS.iter().map(|soak| soak.name).collect();
+    names.dedup();
+    names
 }
 
 /// What the test is told; the row's amount stands unless an option says otherwise.

@@ -6,6 +6,7 @@
 
 mod disk;
 mod machine;
+pub mod postgres;
 mod process;
 pub mod report;
 mod samples;

@@ -82,6 +82,7 @@ pub const DRAIN_LIMIT: Duration = Duration::from_secs(30);
 
 /// How many guests a drain moves at a time.
 pub const DRAIN_MOVES: usize = 1024;
+
 /// Largest transaction over collections.
 pub const PUBLIC_TRANSACTION_BYTES: usize = 1024 * 1024;
 
@@ -107,6 +108,7 @@ pub const RUN_LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Slots that a service may have.
 pub const SERVICE_SLOTS: u32 = 65_536;
+
 /// What a block of a backup's file holds before the next one is begun.
 pub const BACKUP_BLOCK_BYTES: usize = 256 * 1024;
 
@@ -122,3 +124,6 @@ pub const BACKUP_DELTA_BYTES: usize = 64 * 1024 * 1024;
 
 /// Rows or events that a restore brings into the tables in one go.
 pub const RESTORE_FLUSH_BYTES: usize = 32 * 1024 * 1024;
+
+/// Longest key of a cluster record in a database: it must fit into an index row.
+pub const RECORD_KEY_BYTES: usize = 2_000;

@@ -1,6 +1,7 @@
-//! Test harness: child processes, fault proxy, fake disk.
+//! Test harness: processes, proxy, disk, PostgreSQL.
 
 mod disk;
+pub mod postgres;
 mod process;
 mod proxy;
 

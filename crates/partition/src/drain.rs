@@ -33,6 +33,7 @@ pub struct Sheet {
 }
 
 /// One step of a drain that took time.
+#[derive(Clone, Copy)]
 enum Done {
     Hook(u32),
     HandedOver(Partition, Option<HandedOver>),
@@ -72,7 +73,7 @@ impl Runtime {
         leaving.steps.push(Box::pin(end));
         while leaving.drain.phase() != Phase::Close {
             for action in std::mem::take(&mut actions) {
-                actions.extend(leaving.perform(action));
+                actions.extend(leaving.perform(&action));
             }
             if actions.is_empty()
                 && let Some(done) = leaving.steps.next().await
@@ -95,8 +96,8 @@ impl Runtime {
 
 impl Leaving<'_> {
     /// Begins what the phase asks for.
-    fn perform(&mut self, action: Action<Partition>) -> Vec<Action<Partition>> {
-        match action {
+    fn perform(&mut self, action: &Action<Partition>) -> Vec<Action<Partition>> {
+        match *action {
             Action::GoOffline => {
                 self.runtime.go_offline();
                 return self.drain.on(Event::Offline, self.runtime.now());

@@ -20,7 +20,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Clone, Debug)]
 pub struct Error {
     kind: Kind,
-    source: Option<StorageError>,
+    source: Option<Box<StorageError>>,
 }
 
 /// The kinds of failure; each has its own code.
@@ -59,7 +59,7 @@ impl Error {
     pub fn unknown(partition: Partition, cause: Option<StorageError>) -> Self {
         Self {
             kind: Kind::OutcomeUnknown { partition },
-            source: cause,
+            source: cause.map(Box::new),
         }
     }
 
@@ -70,7 +70,7 @@ impl Error {
 
     /// What the state underneath said, if it was that.
     pub fn storage(&self) -> Option<&StorageError> {
-        self.source.as_ref()
+        self.source.as_deref()
     }
 
     /// The stable code, the name of its page in `docs/errors/`.
@@ -97,7 +97,7 @@ impl From<StorageError> for Error {
     fn from(source: StorageError) -> Self {
         Self {
             kind: Kind::Storage,
-            source: Some(source),
+            source: Some(Box::new(source)),
         }
     }
 }
@@ -155,8 +155,7 @@ impl fmt::Display for Kind {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.source
-            .as_ref()
-            .map(|source| source as &(dyn StdError + 'static))
+        let source = self.source.as_deref()?;
+        Some(source)
     }
 }

@@ -4,7 +4,6 @@
 //! engine is as hostile as the seam allows, clocks jump, owners change. At the end
 //! everything heals, and the rows must tell one story.
 #![expect(clippy::unwrap_used, reason = "tests")]
-#![expect(clippy::print_stdout, reason = "tells how to repeat a failure")]
 
 #[path = "simulation/clock.rs"]
 mod clock;

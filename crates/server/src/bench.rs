@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use steadfast_bench::storage;
+use steadfast_bench::report::Report;
+use steadfast_bench::{postgres, storage};
 
 #[derive(Subcommand)]
 pub(crate) enum Area {
@@ -15,6 +16,12 @@ pub(crate) enum Area {
     /// shows medians. A goal that is not met is shown as MISSED. Takes minutes and
     /// a few gigabytes of disk, which are given back.
     Storage(Storage),
+    /// Commits, events and takeover of the engine on PostgreSQL
+    ///
+    /// Measures the bare commit statement and Steadfast in turn, several times, on
+    /// a cluster that is running already, in two schemas of its own, which it drops
+    /// before and after. A goal that is not met is shown as MISSED.
+    Postgres(Postgres),
     /// Fills a folder, says READY and waits to be killed
     #[command(hide = true)]
     StorageChild {
@@ -41,10 +48,27 @@ pub(crate) struct Storage {
     dir: PathBuf,
 }
 
+#[derive(Args)]
+pub(crate) struct Postgres {
+    /// The cluster: postgres://user:password@host1,host2,host3/database
+    #[arg(long, value_name = "URL")]
+    url: String,
+    /// The cluster is one server without standbys
+    #[arg(long)]
+    single: bool,
+    /// Print one JSON object instead of tables
+    #[arg(long)]
+    json: bool,
+    /// Only show that everything works: short, and no number can be trusted
+    #[arg(long)]
+    quick: bool,
+}
+
 /// Runs one area and prints its report.
 pub(crate) fn run(area: &Area) -> Result<()> {
     match area {
         Area::Storage(arguments) => run_storage(arguments),
+        Area::Postgres(arguments) => run_postgres(arguments),
         Area::StorageChild { folder, keys } => {
             storage::fill(folder, *keys, std::io::stdin(), std::io::stdout())
         }
@@ -60,13 +84,24 @@ fn run_storage(arguments: &Storage) -> Result<()> {
     if let Some(duration) = arguments.seconds {
         settings.duration = duration;
     }
-    let report = storage::run(&settings)?;
-    if arguments.json {
+    show(&storage::run(&settings)?, arguments.json, arguments.quick)
+}
+
+fn run_postgres(arguments: &Postgres) -> Result<()> {
+    let settings = match arguments.quick {
+        true => postgres::Settings::quick(&arguments.url, arguments.single),
+        false => postgres::Settings::full(&arguments.url, arguments.single),
+    };
+    show(&postgres::run(&settings)?, arguments.json, arguments.quick)
+}
+
+fn show(report: &Report, is_json: bool, is_quick: bool) -> Result<()> {
+    if is_json {
         println!("{}", report.json()?);
         return Ok(());
     }
     print!("{report}");
-    if arguments.quick {
+    if is_quick {
         println!("\nA quick run: it shows that everything works, and no number can be trusted.");
     }
     Ok(())

@@ -104,7 +104,7 @@ async fn settle(node: &Node, closed: Closed, outcome: Outcome) {
 /// engine will never take a write again.
 fn refuse(closed: &Closed, error: &Error) {
     match error.kind() {
-        Kind::LogStopped { .. } | Kind::Closed => closed.ledger.fail(error),
+        Kind::LogStopped { .. } | Kind::Closed | Kind::Damaged { .. } => closed.ledger.fail(error),
         _ => closed.ledger.roll_back(closed.entry.number, error),
     }
 }

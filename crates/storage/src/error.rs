@@ -98,6 +98,26 @@ pub enum Kind {
     BackupOverrun { waiting: usize, limit: usize },
     /// It is not known which tables the partition has.
     TablesUnknown { partition: Partition },
+    /// The database is set up so that acknowledged writes could be lost.
+    UnsafeStorage { what: String },
+    /// The database does not let us in, or not do what we must.
+    AccessDenied { host: String },
+    /// No server answers that takes writes.
+    Unreachable { what: String },
+    /// The schema was made by a newer version.
+    NewerSchema { found: u32, known: u32 },
+    /// The database belongs to another cluster.
+    ForeignCluster { found: String, expected: String },
+    /// What the database holds for a partition fails its check.
+    Damaged { partition: Partition, what: String },
+    /// The database refused a statement that it should take.
+    Database { doing: &'static str },
+    /// The address of the database cannot be used.
+    BadAddress { what: String },
+    /// The database is out of room or connections; nothing was written.
+    DatabaseFull { doing: &'static str },
+    /// The answer of the database was lost.
+    Interrupted { doing: &'static str },
 }
 
 impl Error {
@@ -172,6 +192,16 @@ impl Error {
             Kind::RestoreDiffers { .. } => "STF-2057",
             Kind::BackupOverrun { .. } => "STF-2058",
             Kind::TablesUnknown { .. } => "STF-2059",
+            Kind::UnsafeStorage { .. } => "STF-2030",
+            Kind::AccessDenied { .. } => "STF-2031",
+            Kind::Unreachable { .. } => "STF-2032",
+            Kind::NewerSchema { .. } => "STF-2033",
+            Kind::ForeignCluster { .. } => "STF-2034",
+            Kind::Damaged { .. } => "STF-2035",
+            Kind::Database { .. } => "STF-2036",
+            Kind::BadAddress { .. } => "STF-2037",
+            Kind::DatabaseFull { .. } => "STF-2038",
+            Kind::Interrupted { .. } => "STF-2039",
         })
     }
 }
@@ -309,6 +339,50 @@ impl fmt::Display for Kind {
             Self::TablesUnknown { partition } => write!(
                 f,
                 "partition {partition} was flushed by a version that kept no list of its tables; back its folder up once while it is stopped"
+            ),
+            Self::UnsafeStorage { what } => write!(
+                f,
+                "the database would not keep what it acknowledges: {what}; correct its settings"
+            ),
+            Self::AccessDenied { host } => write!(
+                f,
+                "{host} does not let us in; check user, password and rights in the address"
+            ),
+            Self::Unreachable { what } => write!(
+                f,
+                "no PostgreSQL server takes writes ({what}); check the addresses and the primary"
+            ),
+            Self::NewerSchema { found, known } => write!(
+                f,
+                "the schema needs version {found}, this version knows up to {known}; \
+                 use a newer steadfast"
+            ),
+            Self::ForeignCluster { found, expected } => write!(
+                f,
+                "the database belongs to cluster {found}, not {expected}; correct the address"
+            ),
+            Self::Damaged { partition, what } => write!(
+                f,
+                "the database holds damaged data for partition {partition}: {what}; \
+                 promote another replica or restore"
+            ),
+            Self::Database { doing } => {
+                write!(f, "the database refused to {doing}; look into its log")
+            }
+            Self::BadAddress { what } => write!(
+                f,
+                "the address of the database cannot be used: {what}; \
+                 write postgres://user:password@host1,host2,host3/database"
+            ),
+            Self::DatabaseFull { doing } => write!(
+                f,
+                "the database has no room or connection left to {doing}; \
+                 nothing was written, give it more and try again"
+            ),
+            Self::Interrupted { doing } => write!(
+                f,
+                "the database's answer was lost, so nobody knows whether it did {doing}; \
+                 read again and retry"
             ),
         }
     }

@@ -1,6 +1,6 @@
 //! Steadfast's storage: one seam, several engines.
 //!
-//! Below the seam ([`Engine`]) stand the engines: [`memory`] and [`local`]. Above it
+//! Below the seam ([`Engine`]) stand the engines: [`memory`], [`local`] and [`postgres`]. Above it
 //! stand, once for all engines, the [`Store`] with its group commit and flusher,
 //! and one [`Ledger`] per owned partition with its overlay, snapshots and event
 //! streams. Only this crate names a database.
@@ -22,6 +22,7 @@ pub mod memory;
 mod meta;
 mod node;
 mod overlay;
+pub mod postgres;
 mod queue;
 mod records;
 mod retention;

@@ -10,3 +10,4 @@ mod scratch;
 mod system;
 
 pub(crate) use all::check;
+pub(crate) use postgres::install as install_postgres;

@@ -339,23 +339,6 @@ impl World {
         }
         let states = self.settled_states().await?;
         if let Some(misfit) = misfits(&states) {
-            for (i, node) in self.nodes.iter().flatten().enumerate() {
-                for door in node.runtime.router().doors() {
-                    eprintln!(
-                        "DOOR node {i} {} epoch {} stale {} {:?} failure {:?}",
-                        door.partition(),
-                        door.ledger().epoch(),
-                        self.ground
-                            .oracle
-                            .is_stale(door.partition(), door.ledger().epoch()),
-                        door.metrics().counts(),
-                        door.ledger().failure()
-                    );
-                }
-            }
-            for n in 0..INSTANCES {
-                eprintln!("inst {n} in {}", self.ground.space.partition(&instance(n)));
-            }
             return Err(misfit);
         }
         let mut ops = BTreeSet::new();

@@ -100,7 +100,7 @@ fn new_world(test: &str) -> World {
     let seed = seed.and_then(|text| text.parse().ok());
     let seed: u64 = seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
     println!(
-        "again: STEADFAST_SEED={seed} cargo test -p steadfast-ownership --test simulation {test}"
+        "again: STEADFAST_SEED={seed} cargo test -p steadfast-ownership --test members {test}"
     );
     World::new(PARTITIONS, Strategy::SHARE, Timing::DOTNET, seed)
 }

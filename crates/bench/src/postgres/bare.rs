@@ -1,0 +1,97 @@
+//! The commit statement alone, on one connection.
+//!
+//! The same statement on the same tables with the same bytes, sent again and
+//! again by the plain client: what no engine on PostgreSQL can be faster than.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tokio_postgres::config::{Host, TargetSessionAttrs};
+use tokio_postgres::{Client, Config, NoTls};
+
+use super::settings::{BARE, OURS, PARTITIONS, ROW_BYTES, Settings};
+use crate::stopwatch::Stopwatch;
+
+const TABLES: &str = "
+create table sf_partition(part int primary key, epoch bigint, owner int, owner_inc uuid,
+    commit_no bigint) with (fillfactor = 10);
+create table sf_log(part int, no bigint, piece int, epoch bigint, crc int, body bytea,
+    primary key (part, no, piece));
+alter table sf_log alter body set storage external;
+insert into sf_partition select part, 1, null, null, 0 from generate_series(0, 1000) part;";
+
+const COMMIT: &str = "with f as (update sf_partition p set commit_no = g.no
+    from unnest($1::int[], $2::bigint[], $3::bigint[]) g(part, epoch, no)
+    where p.part = g.part and p.epoch = g.epoch and p.commit_no = g.no - 1
+      and ($4 or current_setting('synchronous_standby_names') <> '')
+    returning p.part, g.no, g.epoch),
+  l as (insert into sf_log(part, no, piece, epoch, crc, body)
+    select f.part, f.no, x.piece, f.epoch, x.crc, x.body
+    from unnest($5::int[], $6::int[], $7::int[], $8::bytea[]) x(part, piece, crc, body)
+    join f on f.part = x.part)
+  select part from f";
+
+/// What a transaction adds to its row in the log, about.
+const OVERHEAD: usize = 24;
+
+/// Drops what this and earlier runs have made.
+pub(super) async fn clean(settings: &Settings) -> Result<()> {
+    let client = connect(settings).await?;
+    for schema in [OURS, BARE] {
+        let drop = format!("drop schema if exists {schema} cascade");
+        client.batch_execute(&drop).await?;
+    }
+    Ok(())
+}
+
+/// Commits groups of this size for a while; answers logical commits per second.
+pub(super) async fn commit_for(settings: &Settings, group: f64) -> Result<f64> {
+    let client = connect(settings).await?;
+    client
+        .batch_execute(&format!(
+            "drop schema if exists {BARE} cascade; create schema {BARE}; \
+             set search_path = {BARE}; set plan_cache_mode = force_generic_plan; {TABLES}"
+        ))
+        .await?;
+    let group = (group.round() as usize).max(1);
+    let rows = group.min(PARTITIONS as usize);
+    let body = vec![7; group * (ROW_BYTES + OVERHEAD) / rows];
+    let parts: Vec<i32> = (0..rows as i32).collect();
+    let (ones, zeros) = (vec![1i64; rows], vec![0i32; rows]);
+    let bodies: Vec<&[u8]> = vec![&body; rows];
+    let statement = client.prepare(COMMIT).await?;
+    let run = Stopwatch::start();
+    let mut statements = 0i64;
+    while run.elapsed() < settings.duration {
+        statements += 1;
+        let numbers = vec![statements; rows];
+        let single = settings.single;
+        let answer = client
+            .query(
+                &statement,
+                &[
+                    &parts, &ones, &numbers, &single, &parts, &zeros, &zeros, &bodies,
+                ],
+            )
+            .await?;
+        anyhow::ensure!(answer.len() == rows, "the bare statement was refused");
+    }
+    Ok(statements as f64 * group as f64 / run.seconds())
+}
+
+async fn connect(settings: &Settings) -> Result<Client> {
+    let mut config: Config = settings.url.parse().context("read the address")?;
+    config
+        .target_session_attrs(TargetSessionAttrs::ReadWrite)
+        .connect_timeout(Duration::from_secs(5));
+    anyhow::ensure!(
+        config
+            .get_hosts()
+            .iter()
+            .all(|host| matches!(host, Host::Tcp(_) | Host::Unix(_))),
+        "the address names no host"
+    );
+    let (client, connection) = config.connect(NoTls).await.context("connect")?;
+    tokio::spawn(connection);
+    Ok(client)
+}

@@ -1,0 +1,38 @@
+//! A node with all partitions of the cluster.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use steadfast_core::id::{Owner, Partition};
+use steadfast_storage::postgres::Postgres;
+use steadfast_storage::{Ledger, Options, Store};
+
+use super::settings::{PARTITIONS, Settings};
+
+/// An engine, its store and all partitions.
+pub(super) struct Node {
+    pub(super) engine: Arc<Postgres>,
+    pub(super) store: Store,
+    pub(super) ledgers: Vec<Ledger>,
+}
+
+impl Node {
+    /// A node that takes all partitions.
+    pub(super) async fn start(settings: &Settings, number: u32) -> Result<Self> {
+        let engine = Arc::new(Postgres::open(settings.options()).await?);
+        let options = Options::new(Owner {
+            node: number,
+            incarnation: u128::from(fastrand::u64(..)),
+        });
+        let store = Store::start(Arc::clone(&engine) as _, options);
+        let mut ledgers = Vec::new();
+        for partition in 0..PARTITIONS {
+            ledgers.push(store.acquire(Partition(partition)).await?);
+        }
+        Ok(Self {
+            engine,
+            store,
+            ledgers,
+        })
+    }
+}

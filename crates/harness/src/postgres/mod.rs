@@ -1,0 +1,12 @@
+//! PostgreSQL servers that are killed, frozen and promoted.
+
+mod cluster;
+mod damage;
+mod folder;
+mod programs;
+mod server;
+mod starter;
+
+pub use cluster::PostgresCluster;
+pub use damage::{cut_in_half, flip_byte};
+pub use server::PostgresServer;

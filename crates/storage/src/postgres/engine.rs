@@ -1,0 +1,220 @@
+//! The engine on PostgreSQL behind the seam.
+//!
+//! The database is a replicated, fenced log with tables beside it. Whatever it
+//! answers late, with a warning or not at all has an unknown outcome; only taking
+//! the partition again resolves that.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition, Stream, Table};
+use steadfast_core::limits;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::options::Options;
+use super::schema::{self, segment_of};
+use super::scrub::{self, Replica};
+use super::servers::Servers;
+use super::session::{Session, within};
+use super::shared::Shared;
+use super::{append, cas, flush, read, safety, tenure, watcher};
+use crate::engine::{
+    Acquired, Engine, Entry, EventBatch, Flush, Outcome, Record, Row, Scan, Start, Swap,
+};
+use crate::error::{Error, Kind, Result};
+
+/// How long opening may look for a primary.
+const OPEN: Duration = Duration::from_secs(10);
+
+/// How long a primary may be without a standby when we start.
+const GRACE: Duration = Duration::from_secs(6);
+
+/// How often an interrupted read is asked again.
+const READS: u32 = 4;
+
+/// An engine on a PostgreSQL cluster.
+pub struct Postgres {
+    shared: Arc<Shared>,
+    cluster: String,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Postgres {
+    /// Connects to the primary, refuses it if it is not safe, and brings the
+    /// schema up to date.
+    pub async fn open(options: Options) -> Result<Self> {
+        let patience = options.patience.min(OPEN);
+        let shared = Arc::new(Shared::new(Servers::new(options)?));
+        let mut session = shared.servers.connect_strictly(patience).await?;
+        expect_standby(&shared, &session).await?;
+        let cluster = schema::migrate(&mut session, &shared.servers).await?;
+        shared.keepers.keep(session);
+        let tasks = vec![
+            tokio::spawn(watcher::run(Arc::clone(&shared))),
+            tokio::spawn(scrub::run(Arc::clone(&shared))),
+        ];
+        Ok(Self {
+            shared,
+            cluster,
+            tasks,
+        })
+    }
+
+    /// The identity of the cluster, drawn when its schema was made.
+    pub fn cluster(&self) -> &str {
+        &self.cluster
+    }
+
+    /// Checks everything on every server, standbys included.
+    pub async fn scrub(&self) -> Vec<Replica> {
+        scrub::scrub(&self.shared).await
+    }
+
+    /// How many commit statements were sent so far.
+    pub fn statements(&self) -> u64 {
+        self.shared.statements.load(Ordering::Relaxed)
+    }
+
+    /// Fails while the settings of the primary are unsafe.
+    pub fn health(&self) -> Result<()> {
+        self.shared.expect_safe()
+    }
+}
+
+/// Refuses a primary that nobody replicates; right after a failover standbys may
+/// need a moment to find it.
+async fn expect_standby(shared: &Shared, session: &Session) -> Result<()> {
+    let check = || safety::check_start(session, shared.options().durability);
+    let grace = shared.options().patience.min(GRACE);
+    let asking = async {
+        while check().await.is_err() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    match tokio::time::timeout(grace, asking).await {
+        Ok(()) => Ok(()),
+        Err(_) => check().await,
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// Reads with a lent session, again if it is interrupted.
+macro_rules! reading {
+    ($engine:ident, $partition:expr, $doing:literal, $session:ident => $work:expr) => {{
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let lent = $engine.shared.readers.take().await?;
+            let $session = &*lent;
+            let done = async {
+                if let Some(partition) = $partition {
+                    tenure::revisit(&$engine.shared, $session, partition).await?;
+                }
+                within(read::DEADLINE, $work).await
+            };
+            let done = done.await;
+            match (lent.settle(done), $partition) {
+                (Err(fault), _) if fault.passes() && attempt < READS => {}
+                (Err(fault), Some(partition)) => break Err(fault.of(partition, $doing)),
+                (Err(fault), None) => break Err(fault.into_error($doing)),
+                (Ok(found), _) => break Ok(found),
+            }
+        }
+    }};
+}
+
+#[async_trait]
+impl Engine for Postgres {
+    async fn acquire(&self, partition: Partition, owner: Owner, expect: Epoch) -> Result<Acquired> {
+        tenure::acquire(&self.shared, partition, owner, expect).await
+    }
+
+    async fn release(&self, partition: Partition, epoch: Epoch) -> Result<()> {
+        tenure::release(&self.shared, partition, epoch).await
+    }
+
+    async fn renew(&self, owner: Owner, ttl: Duration) -> Result<()> {
+        tenure::renew(&self.shared, owner, ttl).await
+    }
+
+    async fn append(&self, group: &[Entry]) -> Result<Vec<Outcome>> {
+        append::append(&self.shared, group).await
+    }
+
+    async fn replay(
+        &self,
+        partition: Partition,
+        from: EntryNumber,
+        max_bytes: usize,
+    ) -> Result<Vec<Entry>> {
+        reading!(self, Some(partition), "read the log", session =>
+            read::replay(session, partition, from, max_bytes))
+    }
+
+    async fn flush(&self, flush: Flush) -> Result<()> {
+        flush::flush(&self.shared, &flush).await
+    }
+
+    async fn get(&self, partition: Partition, table: Table, key: &[u8]) -> Result<Option<Bytes>> {
+        reading!(self, Some(partition), "read a row", session =>
+            read::get(session, partition, table, key))
+    }
+
+    async fn scan(&self, partition: Partition, table: Table, range: Scan) -> Result<Vec<Row>> {
+        reading!(self, Some(partition), "scan a table", session =>
+            read::scan(session, partition, table, &range))
+    }
+
+    async fn read_events(
+        &self,
+        partition: Partition,
+        stream: Stream,
+        from: Start,
+        max_bytes: usize,
+    ) -> Result<Vec<EventBatch>> {
+        let segment = match from {
+            Start::Time(time) => segment_of(time, self.shared.options().segment),
+            _ => 0,
+        };
+        let found: Result<Vec<EventBatch>> = reading!(self, Some(partition), "read events", session =>
+                read::events(session, partition, stream, from, segment, max_bytes));
+        let mut found = found?;
+        let holdings = self.shared.holdings.lock();
+        let trimmed = holdings
+            .get(&partition)
+            .and_then(|held| held.trimmed.get(&stream));
+        if let Some(first) = trimmed {
+            found.retain(|batch| batch.next() > *first);
+        }
+        Ok(found)
+    }
+
+    async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<Swap> {
+        if key.len() > limits::RECORD_KEY_BYTES {
+            return Err(Error::new(Kind::TooLarge {
+                what: "the key of a cluster record",
+                bytes: key.len(),
+                limit: limits::RECORD_KEY_BYTES,
+            }));
+        }
+        cas::swap(&self.shared, key, expect, &value).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<Record>> {
+        reading!(self, None::<Partition>, "list cluster records", session =>
+            cas::list(session, prefix))
+    }
+
+    fn watch(&self) -> watch::Receiver<u64> {
+        self.shared.wake.subscribe()
+    }
+}

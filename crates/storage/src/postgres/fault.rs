@@ -1,0 +1,167 @@
+//! What a failed statement means for what it wrote.
+//!
+//! The one question is whether it may have happened. When in doubt it may: an
+//! answer that never came proves nothing.
+
+use std::fmt;
+use std::time::Duration;
+
+use steadfast_core::id::Partition;
+use tokio_postgres::error::DbError;
+
+use crate::error::{Error, Kind};
+
+/// Why a statement did not do what it should.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// Nothing happened, and trying again may help.
+    Repeat(Cause),
+    /// Nothing happened: out of room, memory or connections.
+    Full(Cause),
+    /// It may have happened.
+    Unknown(Cause),
+    /// Nothing happened, and nothing will.
+    Refused(Cause),
+    /// What is stored is damaged.
+    Damaged(String),
+    /// It failed for a reason of our own.
+    Ours(Error),
+}
+
+/// What was heard of the failure.
+#[derive(Debug)]
+pub(super) struct Cause {
+    pub(super) state: String,
+    text: String,
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.state.is_empty() {
+            true => f.write_str(&self.text),
+            false => write!(f, "{} {}", self.state, self.text),
+        }
+    }
+}
+
+impl std::error::Error for Cause {}
+
+/// The state of a table whose segment does not exist yet.
+pub(super) const NO_SEGMENT: &str = "23514";
+/// The state of a row that is there already.
+pub(super) const DUPLICATE: &str = "23505";
+
+impl Fault {
+    /// Nobody answered in time.
+    pub(super) fn late(after: Duration) -> Self {
+        Self::unknown(format!("no answer within {after:?}"))
+    }
+
+    /// It may have happened, for a reason that the server did not name.
+    pub(super) fn unknown(text: impl Into<String>) -> Self {
+        Self::Unknown(Cause {
+            state: String::new(),
+            text: text.into(),
+        })
+    }
+
+    /// Nothing happened yet, and the next attempt will go better.
+    pub(super) fn again(text: impl Into<String>) -> Self {
+        Self::Repeat(Cause {
+            state: String::new(),
+            text: text.into(),
+        })
+    }
+
+    /// Whether the connection must not be used any more.
+    pub(super) fn breaks(&self) -> bool {
+        matches!(self, Self::Unknown(_))
+    }
+
+    /// Whether it may go by itself, so that something that can be repeated should be.
+    pub(super) fn passes(&self) -> bool {
+        match self {
+            Self::Unknown(_) | Self::Repeat(_) => true,
+            Self::Ours(error) => matches!(error.kind(), Kind::UnsafeStorage { .. }),
+            _ => false,
+        }
+    }
+
+    /// The fault as callers of the seam see it.
+    pub(super) fn into_error(self, doing: &'static str) -> Error {
+        match self {
+            Self::Ours(error) => error,
+            Self::Full(cause) => Error::caused(Kind::DatabaseFull { doing }, cause),
+            Self::Unknown(cause) => Error::caused(Kind::Interrupted { doing }, cause),
+            Self::Repeat(cause) | Self::Refused(cause) => {
+                Error::caused(Kind::Database { doing }, cause)
+            }
+            Self::Damaged(what) => {
+                let cause = Cause {
+                    state: String::new(),
+                    text: what,
+                };
+                Error::caused(Kind::Database { doing }, cause)
+            }
+        }
+    }
+
+    /// As [`Fault::into_error`]; damage is the partition's.
+    pub(super) fn of(self, partition: Partition, doing: &'static str) -> Error {
+        match self {
+            Self::Damaged(what) => Error::new(Kind::Damaged { partition, what }),
+            other => other.into_error(doing),
+        }
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self::Ours(error)
+    }
+}
+
+impl From<tokio_postgres::Error> for Fault {
+    fn from(error: tokio_postgres::Error) -> Self {
+        let Some(answer) = error.as_db_error() else {
+            let text = describe(&error);
+            let is_refused = text.starts_with("invalid configuration")
+                || text.starts_with("authentication error");
+            let state = String::new();
+            return match is_refused {
+                true => Self::Refused(Cause { state, text }),
+                false => Self::unknown(text),
+            };
+        };
+        let cause = Cause {
+            state: answer.code().code().to_string(),
+            text: answer.message().to_string(),
+        };
+        sort(answer, cause)
+    }
+}
+
+fn sort(answer: &DbError, cause: Cause) -> Fault {
+    match answer.code().code() {
+        "40001" | "40P01" | "55P03" => Fault::Repeat(cause),
+        "XX001" | "XX002" => Fault::Damaged(cause.to_string()),
+        "25006" => Fault::Unknown(cause),
+        state => match &state[..2] {
+            "53" => Fault::Full(cause),
+            "08" | "57" | "58" | "XX" => Fault::Unknown(cause),
+            _ => Fault::Refused(cause),
+        },
+    }
+}
+
+/// The whole chain of causes: the library's own texts say little.
+pub(super) fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
+}

@@ -1,0 +1,30 @@
+//! The engine for several nodes: PostgreSQL.
+//!
+//! A replicated, fenced log with tables beside it, on PostgreSQL 14 or newer with
+//! synchronous replication. `docs/guides/postgres.md` says how it is set up.
+
+mod append;
+mod cas;
+mod digest;
+mod engine;
+mod fault;
+mod flush;
+mod held;
+mod options;
+mod pool;
+mod read;
+mod record;
+mod safety;
+mod schema;
+mod scrub;
+mod segments;
+mod servers;
+mod session;
+mod shared;
+mod tenure;
+mod verify;
+mod watcher;
+
+pub use engine::Postgres;
+pub use options::{Durability, Options};
+pub use scrub::Replica;

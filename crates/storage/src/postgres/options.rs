@@ -1,0 +1,144 @@
+//! How the engine on PostgreSQL is set up.
+//!
+//! Everything has a default except the address. What the address says is checked
+//! when it is read, before anything is connected.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use steadfast_core::clock::Clock;
+use tokio_postgres::Config;
+use tokio_postgres::config::Host;
+
+use crate::error::{Error, Kind, Result};
+
+/// Who keeps a second copy of what is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// A standby of PostgreSQL, by synchronous replication.
+    Quorum,
+    /// Nobody: one server, one disk.
+    Single,
+    /// The provider of the database, below PostgreSQL.
+    Provider,
+}
+
+/// Set-up of the engine.
+#[derive(Clone)]
+pub struct Options {
+    /// `postgres://user:password@host1,host2,host3/database`.
+    pub url: String,
+    /// Who keeps the second copy.
+    pub durability: Durability,
+    /// The schema that holds all tables.
+    pub schema: String,
+    /// The identity of the cluster that must be found; whatever is there if none.
+    pub cluster: Option<String>,
+    /// How much time one segment of events covers.
+    pub segment: Duration,
+    /// How long a commit may take before its outcome counts as unknown.
+    pub deadline: Duration,
+    /// How long to look for a primary before giving up.
+    pub patience: Duration,
+    /// How often settings and wake-ups are looked at.
+    pub check_every: Duration,
+    /// How often all replicas are scrubbed.
+    pub scrub_every: Duration,
+    /// Whose time ends leases; the database's if none. For tests.
+    pub lease_clock: Option<Arc<dyn Clock>>,
+}
+
+impl Options {
+    /// The defaults for a database.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            durability: Durability::Quorum,
+            schema: "steadfast".to_string(),
+            cluster: None,
+            segment: Duration::from_secs(60 * 60),
+            deadline: Duration::from_secs(5),
+            patience: Duration::from_secs(60),
+            check_every: Duration::from_secs(5),
+            scrub_every: Duration::from_secs(24 * 60 * 60),
+            lease_clock: None,
+        }
+    }
+
+    /// What all connections have in common, and one configuration per server.
+    pub(super) fn targets(&self) -> Result<Vec<Target>> {
+        self.check_schema()?;
+        let config: Config = self.url.parse().map_err(|error| {
+            let what = "it cannot be read".to_string();
+            Error::caused(Kind::BadAddress { what }, error)
+        })?;
+        let hosts = config.get_hosts();
+        if hosts.is_empty() {
+            let what = "it names no host".to_string();
+            return Err(Error::new(Kind::BadAddress { what }));
+        }
+        let ports = config.get_ports();
+        let port = |index: usize| match ports {
+            [] => 5432,
+            [one] => *one,
+            many => many.get(index).copied().unwrap_or(5432),
+        };
+        let targets = hosts.iter().enumerate();
+        Ok(targets
+            .map(|(index, host)| target(&config, host, port(index)))
+            .collect())
+    }
+
+    fn check_schema(&self) -> Result<()> {
+        let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        let name = &self.schema;
+        let starts_well = name.starts_with(|c: char| c.is_ascii_lowercase());
+        if starts_well && name.len() <= 40 && name.chars().all(is_plain) {
+            return Ok(());
+        }
+        let what = format!("schema {name:?} is not made of a-z, 0-9 and _");
+        Err(Error::new(Kind::BadAddress { what }))
+    }
+}
+
+/// One server.
+#[derive(Clone)]
+pub(super) struct Target {
+    pub(super) name: String,
+    pub(super) config: Config,
+}
+
+fn target(all: &Config, host: &Host, port: u16) -> Target {
+    let mut config = Config::new();
+    let host = match host {
+        Host::Tcp(name) => {
+            config.host(name);
+            name.clone()
+        }
+        Host::Unix(path) => {
+            config.host_path(path);
+            path.display().to_string()
+        }
+    };
+    let name = format!("{host}:{port}");
+    config.port(port);
+    if let Some(user) = all.get_user() {
+        config.user(user);
+    }
+    if let Some(password) = all.get_password() {
+        config.password(password);
+    }
+    if let Some(database) = all.get_dbname() {
+        config.dbname(database);
+    }
+    if let Some(options) = all.get_options() {
+        config.options(options);
+    }
+    config
+        .application_name("steadfast")
+        .ssl_mode(all.get_ssl_mode())
+        .keepalives_idle(Duration::from_secs(10))
+        .keepalives_interval(Duration::from_secs(5))
+        .keepalives_retries(3);
+    Target { name, config }
+}

@@ -1,0 +1,92 @@
+//! Sessions with the primary, lent one at a time.
+//!
+//! A session comes back only when its work is done. Whoever is interrupted drops
+//! it, which closes its socket, so that nothing half done is ever lent again.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::fault::Fault;
+use super::servers::Servers;
+use super::session::Session;
+use crate::error::{Error, Kind, Result};
+
+/// A bounded number of sessions.
+pub(super) struct Pool {
+    servers: Arc<Servers>,
+    permits: Semaphore,
+    idle: Mutex<Vec<Session>>,
+}
+
+/// A session that is in use.
+pub(super) struct Lent<'a> {
+    session: Session,
+    pool: &'a Pool,
+    _permit: SemaphorePermit<'a>,
+}
+
+impl Pool {
+    pub(super) fn new(servers: &Arc<Servers>, size: usize) -> Self {
+        Self {
+            servers: Arc::clone(servers),
+            permits: Semaphore::new(size),
+            idle: Mutex::default(),
+        }
+    }
+
+    /// A session with the newest primary that is known.
+    pub(super) async fn take(&self) -> Result<Lent<'_>> {
+        let permit = self.permits.acquire().await;
+        let permit = permit.map_err(|error| Error::caused(Kind::Closed, error))?;
+        let timeline = self.servers.timeline();
+        let idle = {
+            let mut idle = self.idle.lock();
+            idle.retain(|session| !session.is_closed() && session.timeline == timeline);
+            idle.pop()
+        };
+        let session = match idle {
+            Some(session) => session,
+            None => self.servers.connect(self.servers.options.patience).await?,
+        };
+        Ok(Lent {
+            session,
+            pool: self,
+            _permit: permit,
+        })
+    }
+
+    /// Keeps a session for the next one who needs it.
+    pub(super) fn keep(&self, session: Session) {
+        self.idle.lock().push(session);
+    }
+}
+
+impl Lent<'_> {
+    /// Gives the session back, unless what happened has broken it.
+    pub(super) fn settle<T>(
+        self,
+        done: std::result::Result<T, Fault>,
+    ) -> std::result::Result<T, Fault> {
+        if !done.as_ref().is_err_and(Fault::breaks) {
+            self.pool.idle.lock().push(self.session);
+        }
+        done
+    }
+}
+
+impl Deref for Lent<'_> {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        &self.session
+    }
+}
+
+impl DerefMut for Lent<'_> {
+    fn deref_mut(&mut self) -> &mut Session {
+        &mut self.session
+    }
+}

@@ -1,0 +1,81 @@
+//! Dropping segments of events that nobody needs.
+//!
+//! A segment goes as a whole, once every stream in it is trimmed behind it: that
+//! costs a few kilobytes of log where deleting rows would cost them all again. The
+//! newest segment always stays.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+
+use super::digest::{self, Hubs};
+use super::fault::Fault;
+use super::schema::segment_name;
+use super::session::Session;
+use super::shared::Shared;
+
+const SEGMENTS: &str = "select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid
+    where i.inhparent = 'sf_event'::regclass and not i.inhdetachpending";
+const HUBS: &str = "select part, hubs from sf_flush";
+
+/// Segments looked at per flush.
+const AT_ONCE: usize = 16;
+
+/// Drops the oldest segments, as far as they are trimmed.
+pub(super) async fn drop_trimmed(shared: &Shared, session: &Session) -> Result<(), Fault> {
+    let mut all: Vec<i32> = session
+        .query(SEGMENTS, &[])
+        .await?
+        .iter()
+        .filter_map(|row| {
+            row.get::<_, &str>(0)
+                .strip_prefix("sf_event_")?
+                .parse()
+                .ok()
+        })
+        .collect();
+    all.sort_unstable();
+    all.pop();
+    if all.is_empty() {
+        return Ok(());
+    }
+    let mut ends: HashMap<i32, Hubs> = HashMap::new();
+    for row in session.query(HUBS, &[]).await? {
+        let hubs = Bytes::copy_from_slice(row.try_get(1)?);
+        let hubs = digest::decode_hubs(hubs)
+            .map_err(|_| Fault::Damaged("what a flush left is malformed".to_string()))?;
+        ends.insert(row.try_get(0)?, hubs);
+    }
+    for segment in all.into_iter().take(AT_ONCE) {
+        if !is_trimmed(session, segment, &ends).await? {
+            break;
+        }
+        let name = segment_name(segment);
+        shared.segments.lock().remove(&segment);
+        let detach = format!("alter table sf_event detach partition {name} concurrently");
+        session.client.batch_execute(&detach).await?;
+        let drop = format!("drop table {name}");
+        session.client.batch_execute(&drop).await?;
+        tracing::info!(segment, "a segment of events was dropped");
+    }
+    Ok(())
+}
+
+async fn is_trimmed(
+    session: &Session,
+    segment: i32,
+    ends: &HashMap<i32, Hubs>,
+) -> Result<bool, Fault> {
+    let name = segment_name(segment);
+    let question =
+        format!("select part, stream, max(first_seq + n) from {name} group by part, stream");
+    let rows = session.client.query(&question, &[]).await?;
+    Ok(rows.iter().all(|row| {
+        let stream = steadfast_core::id::Stream(row.get::<_, i32>(1) as u32);
+        let hubs = ends.get(&row.get::<_, i32>(0));
+        let first = hubs
+            .and_then(|hubs| hubs.get(&stream))
+            .map(|ends| ends.first);
+        first.is_some_and(|first| row.get::<_, i64>(2) as u64 <= first.0)
+    }))
+}

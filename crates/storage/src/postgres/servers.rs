@@ -1,0 +1,222 @@
+//! Which server takes writes.
+//!
+//! All servers are asked in parallel, because a frozen one accepts connections
+//! and says nothing, and a resumed one claims to be the primary. The writable one
+//! with the highest timeline is it, and a lower timeline than one that was seen
+//! is never gone back to.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use parking_lot::Mutex;
+
+use super::fault::Fault;
+use super::options::{Durability, Options, Target};
+use super::safety;
+use super::session::{Session, within};
+use crate::error::{Error, Kind, Result};
+
+/// How long a server may take to say what it is, at first and at last.
+const PROBE: Duration = Duration::from_millis(700);
+const LONG_PROBE: Duration = Duration::from_secs(4);
+
+/// The servers of one address.
+pub(super) struct Servers {
+    pub(super) targets: Vec<Target>,
+    pub(super) options: Options,
+    known: Mutex<Known>,
+}
+
+/// What was learned so far.
+#[derive(Default)]
+struct Known {
+    primary: Option<usize>,
+    timeline: u32,
+    cluster: Option<String>,
+}
+
+impl Servers {
+    pub(super) fn new(options: Options) -> Result<Self> {
+        let cluster = options.cluster.clone();
+        Ok(Self {
+            targets: options.targets()?,
+            options,
+            known: Mutex::new(Known {
+                cluster,
+                ..Known::default()
+            }),
+        })
+    }
+
+    /// The highest timeline that was seen.
+    pub(super) fn timeline(&self) -> u32 {
+        self.known.lock().timeline
+    }
+
+    /// The cluster that must be found, once it is known.
+    pub(super) fn cluster(&self) -> Option<String> {
+        self.known.lock().cluster.clone()
+    }
+
+    /// From now on only this cluster will do.
+    pub(super) fn expect_cluster(&self, cluster: &str) {
+        self.known.lock().cluster = Some(cluster.to_string());
+    }
+
+    /// Connects to one server, whatever it is.
+    pub(super) async fn open(&self, host: usize) -> std::result::Result<Session, Fault> {
+        let has_timeline = self.options.durability != Durability::Provider;
+        Session::open(
+            &self.targets[host],
+            host,
+            &self.options.schema,
+            has_timeline,
+        )
+        .await
+    }
+
+    /// A session with the primary; looks for it as long as `patience` allows. Right
+    /// after a failover a manager may still be setting it up, so an unsafe one is
+    /// waited for, too.
+    pub(super) async fn connect(&self, patience: Duration) -> Result<Session> {
+        self.search(patience, false).await
+    }
+
+    /// As [`Servers::connect`], but an unsafe primary is refused at once.
+    pub(super) async fn connect_strictly(&self, patience: Duration) -> Result<Session> {
+        self.search(patience, true).await
+    }
+
+    async fn search(&self, patience: Duration, is_strict: bool) -> Result<Session> {
+        let mut probe = PROBE;
+        let what = String::from("nobody was asked");
+        let mut seen = Error::new(Kind::Unreachable { what });
+        let search = async {
+            loop {
+                match self.find(probe).await {
+                    Ok(session) => match self.check(&session).await {
+                        Ok(()) => return Ok(session),
+                        Err(error) if is_strict || !is_passing(&error) => return Err(error),
+                        Err(error) => seen = error,
+                    },
+                    Err(Missing::Denied(error)) => return Err(error),
+                    Err(Missing::Yet(what)) => seen = Error::new(Kind::Unreachable { what }),
+                }
+                probe = (probe * 2).min(LONG_PROBE);
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        match tokio::time::timeout(patience, search).await {
+            Ok(found) => found,
+            Err(_) => Err(seen),
+        }
+    }
+
+    async fn check(&self, session: &Session) -> Result<()> {
+        let checks = async {
+            safety::check(session, self.options.durability).await?;
+            self.check_cluster(session).await.map_err(Fault::Ours)
+        };
+        within(LONG_PROBE, checks)
+            .await
+            .map_err(|fault| fault.into_error("show its settings"))
+    }
+
+    async fn find(&self, probe: Duration) -> std::result::Result<Session, Missing> {
+        let (primary, timeline) = {
+            let known = self.known.lock();
+            (known.primary, known.timeline)
+        };
+        if let Some(host) = primary {
+            if let Ok(session) = within(probe, self.open(host)).await
+                && session.is_writable
+                && session.timeline >= timeline
+            {
+                return Ok(self.learn(session));
+            }
+            self.known.lock().primary = None;
+        }
+        let probes = (0..self.targets.len()).map(|host| within(probe, self.open(host)));
+        let answers = join_all(probes).await;
+        self.choose(answers, timeline)
+    }
+
+    fn choose(
+        &self,
+        answers: Vec<std::result::Result<Session, Fault>>,
+        timeline: u32,
+    ) -> std::result::Result<Session, Missing> {
+        let mut reasons = Vec::new();
+        let mut denied = None;
+        let mut best: Option<Session> = None;
+        for (target, answer) in self.targets.iter().zip(answers) {
+            match answer {
+                Ok(session) if !session.is_writable => {
+                    reasons.push(format!("{} is a standby", target.name));
+                }
+                Ok(session) if session.timeline < timeline => {
+                    reasons.push(format!("{} is an old primary", target.name));
+                }
+                Ok(session) => {
+                    let is_better = best.as_ref().is_none_or(|b| b.timeline < session.timeline);
+                    if is_better {
+                        best = Some(session);
+                    }
+                }
+                Err(Fault::Refused(cause)) => {
+                    let host = target.name.clone();
+                    denied = Some(Error::caused(Kind::AccessDenied { host }, cause));
+                }
+                Err(fault) => {
+                    let fault = fault.into_error("say what it is");
+                    let cause = std::error::Error::source(&fault);
+                    let cause = cause.map_or_else(|| fault.to_string(), ToString::to_string);
+                    reasons.push(format!("{}: {cause}", target.name));
+                }
+            }
+        }
+        match (best, denied) {
+            (Some(session), _) => Ok(self.learn(session)),
+            (None, Some(error)) => Err(Missing::Denied(error)),
+            (None, None) => Err(Missing::Yet(reasons.join(", "))),
+        }
+    }
+
+    fn learn(&self, session: Session) -> Session {
+        let mut known = self.known.lock();
+        known.primary = Some(session.host);
+        known.timeline = known.timeline.max(session.timeline);
+        session
+    }
+
+    async fn check_cluster(&self, session: &Session) -> Result<()> {
+        let Some(expected) = self.cluster() else {
+            return Ok(());
+        };
+        let found = match safety::cluster(session).await? {
+            Some(found) => found,
+            // A new database takes the identity that it is given.
+            None => return Ok(()),
+        };
+        match found == expected {
+            true => Ok(()),
+            false => Err(Error::new(Kind::ForeignCluster { found, expected })),
+        }
+    }
+}
+
+/// Whether a primary may become fit while one waits.
+fn is_passing(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        Kind::UnsafeStorage { .. } | Kind::Interrupted { .. }
+    )
+}
+
+/// Why there is no session.
+enum Missing {
+    /// Asking again will not help.
+    Denied(Error),
+    /// It may come.
+    Yet(String),
+}

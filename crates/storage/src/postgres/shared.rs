@@ -1,0 +1,99 @@
+//! What all parts of the engine share.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::held::Holdings;
+use super::options::Options;
+use super::pool::Pool;
+use super::servers::Servers;
+use crate::error::{Error, Result};
+
+/// Connections of one node to one cluster, at most: the listener comes on top.
+const COMMITTERS: usize = 4;
+const READERS: usize = 2;
+const KEEPERS: usize = 2;
+const FLUSHERS: usize = 2;
+
+/// Servers, sessions and what is known.
+pub(super) struct Shared {
+    pub(super) servers: Arc<Servers>,
+    /// For commits.
+    pub(super) committers: Pool,
+    /// For reads.
+    pub(super) readers: Pool,
+    /// For acquisitions and cluster records.
+    pub(super) keepers: Pool,
+    /// For flushes, which may take long: nobody who resolves a doubt waits for one.
+    pub(super) flushers: Pool,
+    /// For leases, which must not wait at all.
+    pub(super) leases: Pool,
+    pub(super) holdings: Mutex<Holdings>,
+    /// Segments of events that exist.
+    pub(super) segments: Mutex<BTreeSet<i32>>,
+    /// Why nothing is written at present.
+    pub(super) refusal: Mutex<Option<Error>>,
+    pub(super) wake: watch::Sender<u64>,
+    /// Commit statements that were sent.
+    pub(super) statements: AtomicU64,
+}
+
+impl Shared {
+    pub(super) fn new(servers: Servers) -> Self {
+        let servers = Arc::new(servers);
+        Self {
+            committers: Pool::new(&servers, COMMITTERS),
+            readers: Pool::new(&servers, READERS),
+            keepers: Pool::new(&servers, KEEPERS),
+            flushers: Pool::new(&servers, FLUSHERS),
+            leases: Pool::new(&servers, 1),
+            holdings: Mutex::default(),
+            segments: Mutex::default(),
+            refusal: Mutex::default(),
+            wake: watch::channel(0).0,
+            statements: AtomicU64::new(0),
+            servers,
+        }
+    }
+
+    pub(super) fn options(&self) -> &Options {
+        &self.servers.options
+    }
+
+    /// Fails while the last look at the settings found them unsafe.
+    pub(super) fn expect_safe(&self) -> Result<()> {
+        match &*self.refusal.lock() {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits a while for unsafe settings to be corrected: after a failover they are
+    /// made right by the manager, soon.
+    pub(super) async fn become_safe(&self, patience: Duration) -> Result<()> {
+        let looking = async {
+            while self.expect_safe().is_err() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        match tokio::time::timeout(patience, looking).await {
+            Ok(()) => Ok(()),
+            Err(_) => self.expect_safe(),
+        }
+    }
+
+    /// Wakes whoever watches.
+    pub(super) fn woken(&self) {
+        self.wake.send_modify(|count| *count += 1);
+    }
+
+    /// The channel on which nodes wake one another; one per schema.
+    pub(super) fn channel(&self) -> String {
+        format!("steadfast_{}", self.options().schema)
+    }
+}

@@ -1,0 +1,380 @@
+//! Taking, keeping and giving up partitions.
+//!
+//! Taking is a replicated write, so its answer is a barrier: what is read after it
+//! stays true. It compares the epoch, so an attempt that was lost on its way and
+//! arrives late does nothing. A lease is one row per node on the database's clock;
+//! one that was renewed before the primary changed counts for one time-to-live
+//! more, because that was another clock.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition};
+
+use super::digest::{self, Hubs, Tables};
+use super::fault::Fault;
+use super::held::{Held, advance};
+use super::options::Durability;
+use super::session::{Session, within};
+use super::shared::Shared;
+use super::verify;
+use crate::engine::{Acquired, Tenure};
+use crate::error::{Error, Kind, Result};
+
+const OPEN: &str = "with p as (insert into sf_partition values ($1, 0, null, null, 0)
+      on conflict do nothing)
+    insert into sf_flush values ($1, 0, 0, 0, '', '', '') on conflict do nothing";
+
+const TAKE: &str = "update sf_partition p
+    set epoch = epoch + 1, owner = $2, owner_inc = $3::text::uuid
+    where part = $1 and epoch = $4
+      and ($5 or current_setting('synchronous_standby_names') <> '')
+      and (owner_inc is null or owner_inc = $3::text::uuid or not exists
+        (select 1 from sf_node n where n.incarnation = p.owner_inc
+          and n.expires + case when n.timeline < $6 then n.ttl else interval '0' end
+            > coalesce(to_timestamp($7::float8), clock_timestamp())))
+    returning epoch, commit_no";
+
+const FLUSHED: &str = "update sf_flush set epoch = $2 where part = $1
+    returning flushed_no, hash, tables, hubs, meta";
+
+const STANDS: &str = "select epoch, owner, owner_inc::text,
+    current_setting('synchronous_standby_names') from sf_partition where part = $1";
+
+const BARRIER: &str = "update sf_flush set epoch = epoch where part = $1 and epoch = $2
+    returning flushed_no, hash, tables, hubs, meta,
+      (select commit_no from sf_partition p where p.part = $1)";
+
+const RENEW: &str = "insert into sf_node
+    select $1, $2::text::uuid, '', $3, coalesce(to_timestamp($4::float8), clock_timestamp())
+      + make_interval(secs => $5::float8), make_interval(secs => $5::float8), $6, 1
+    on conflict (node) do update set incarnation = excluded.incarnation,
+      version = excluded.version, expires = excluded.expires, ttl = excluded.ttl,
+      timeline = excluded.timeline, state = excluded.state";
+
+const RELEASE: &str = "update sf_partition set owner = null, owner_inc = null
+    where part = $1 and epoch = $2 returning epoch";
+
+/// What a flush left, and where the log ends.
+struct Found {
+    epoch: Epoch,
+    last: EntryNumber,
+    flushed: EntryNumber,
+    hash: u64,
+    tables: Bytes,
+    hubs: Bytes,
+    meta: Bytes,
+    timeline: u32,
+}
+
+/// Takes a partition if its epoch is still `expect`; repeats what surely did
+/// nothing or may be repeated, until a primary answers.
+pub(super) async fn acquire(
+    shared: &Shared,
+    partition: Partition,
+    owner: Owner,
+    expect: Epoch,
+) -> Result<Acquired> {
+    let doing = "hand over a partition";
+    let patience = shared.options().patience;
+    shared.become_safe(patience).await?;
+    let end = tokio::time::Instant::now() + patience;
+    let mut pause = Duration::from_millis(20);
+    loop {
+        let mut lent = shared.keepers.take().await?;
+        let deadline = shared.options().deadline;
+        let taken = within(deadline, take(shared, &mut lent, partition, owner, expect)).await;
+        let taken = match taken {
+            Ok(Ok(found)) => accept(shared, &lent, partition, expect, found).await,
+            Ok(Err(refused)) => stands(shared, partition, refused).map_err(Fault::Ours),
+            Err(fault) => Err(fault),
+        };
+        match lent.settle(taken) {
+            Ok(acquired) => {
+                shared.woken();
+                return Ok(acquired);
+            }
+            Err(fault) if fault.passes() && tokio::time::Instant::now() < end => {}
+            Err(fault) => return Err(fault.of(partition, doing)),
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(1));
+    }
+}
+
+async fn take(
+    shared: &Shared,
+    session: &mut Session,
+    partition: Partition,
+    owner: Owner,
+    expect: Epoch,
+) -> std::result::Result<std::result::Result<Found, Acquired>, Fault> {
+    let part = partition.0 as i32;
+    let names = shared.options().durability != Durability::Quorum;
+    let incarnation = uuid(owner.incarnation);
+    let timeline = i64::from(session.timeline);
+    let now = lease_time(shared);
+    let (take, flushed) = (
+        session.statement(TAKE).await?,
+        session.statement(FLUSHED).await?,
+    );
+    let notify = format!("notify {}", shared.channel());
+    let found_on = session.timeline;
+    session.forget_warnings();
+    let work = session.client.transaction().await?;
+    let (node, epoch) = (owner.node as i32, expect.0 as i64);
+    let taken = work
+        .query_opt(
+            &take,
+            &[&part, &node, &incarnation, &epoch, &names, &timeline, &now],
+        )
+        .await?;
+    let Some(taken) = taken else {
+        work.rollback().await?;
+        return refusal(session, partition, names).await.map(Err);
+    };
+    let epoch: i64 = taken.try_get(0)?;
+    let left = work.query_one(&flushed, &[&part, &epoch]).await?;
+    work.batch_execute(&notify).await?;
+    work.commit().await?;
+    session.expect_no_warning()?;
+    Found::read(&left, Epoch(epoch as u64), taken.try_get(1)?, found_on).map(Ok)
+}
+
+impl Found {
+    /// Reads a row of flushed number, hash, tables, hubs and meta.
+    fn read(
+        row: &tokio_postgres::Row,
+        epoch: Epoch,
+        last: i64,
+        timeline: u32,
+    ) -> std::result::Result<Self, Fault> {
+        let bytes = |index| row.try_get::<_, &[u8]>(index).map(Bytes::copy_from_slice);
+        Ok(Self {
+            epoch,
+            last: EntryNumber(last as u64),
+            flushed: EntryNumber(row.try_get::<_, i64>(0)? as u64),
+            hash: row.try_get::<_, i64>(1)? as u64,
+            tables: bytes(2)?,
+            hubs: bytes(3)?,
+            meta: bytes(4)?,
+            timeline,
+        })
+    }
+}
+
+/// How the partition stands that was not given; opens one that nobody had yet.
+async fn refusal(
+    session: &Session,
+    partition: Partition,
+    is_free: bool,
+) -> std::result::Result<Acquired, Fault> {
+    let part = partition.0 as i32;
+    let rows = session.query(STANDS, &[&part]).await?;
+    let Some(row) = rows.first() else {
+        session.write(OPEN, &[&part]).await?;
+        // Once more, now that there is a row.
+        return Err(Fault::again("the partition was opened just now"));
+    };
+    if !is_free && row.try_get::<_, String>(3)?.trim().is_empty() {
+        let what = "synchronous_standby_names is empty".to_string();
+        return Err(Error::new(Kind::UnsafeStorage { what }).into());
+    }
+    let incarnation: Option<String> = row.try_get(2)?;
+    let node: Option<i32> = row.try_get(1)?;
+    let owner = incarnation.zip(node).and_then(|(incarnation, node)| {
+        Some(Owner {
+            node: node as u32,
+            incarnation: u128::from_str_radix(&incarnation.replace('-', ""), 16).ok()?,
+        })
+    });
+    let epoch = Epoch(row.try_get::<_, i64>(0)? as u64);
+    Ok(Acquired::Refused { epoch, owner })
+}
+
+/// A refusal that shows an older epoch than was acknowledged is a loss.
+fn stands(shared: &Shared, partition: Partition, refused: Acquired) -> Result<Acquired> {
+    let known = shared
+        .holdings
+        .lock()
+        .get(&partition)
+        .map(|held| held.epoch);
+    match (&refused, known) {
+        (Acquired::Refused { epoch, .. }, Some(known)) if *epoch < known => {
+            let what = format!("the database is in epoch {epoch}, we held it in {known}");
+            Err(Error::new(Kind::Lost { partition, what }))
+        }
+        _ => Ok(refused),
+    }
+}
+
+/// Checks what was taken and starts to hold it.
+async fn accept(
+    shared: &Shared,
+    session: &Session,
+    partition: Partition,
+    expect: Epoch,
+    found: Found,
+) -> std::result::Result<Acquired, Fault> {
+    let before = shared.holdings.lock().get(&partition).cloned();
+    if let Some(before) = &before {
+        expect_no_loss(partition, before, &found)?;
+    }
+    // Nobody had it in between, on the same primary: only the log's end is new.
+    let ours = before.filter(|held| {
+        held.epoch == expect && held.timeline == found.timeline && held.flushed == found.flushed
+    });
+    let held = check(session, partition, &found, ours).await?;
+    let tenure = Tenure {
+        epoch: found.epoch,
+        last: found.last,
+        last_hash: held.hash,
+        flushed: found.flushed,
+        meta: found.meta,
+    };
+    shared.holdings.lock().insert(partition, held);
+    Ok(Acquired::Granted(tenure))
+}
+
+/// Verifies a partition that is held since another primary was there: nothing
+/// that the new one says is believed before it has taken a write.
+pub(super) async fn revisit(
+    shared: &Shared,
+    session: &Session,
+    partition: Partition,
+) -> std::result::Result<(), Fault> {
+    let held = shared.holdings.lock().get(&partition).cloned();
+    let Some(held) = held.filter(|held| held.timeline != session.timeline && !held.in_doubt) else {
+        return Ok(());
+    };
+    let (part, epoch) = (partition.0 as i32, held.epoch.0 as i64);
+    let deadline = shared.options().deadline;
+    let rows = within(deadline, session.write(BARRIER, &[&part, &epoch])).await?;
+    let Some(row) = rows.first() else {
+        let epoch = held.epoch.next();
+        return Err(Error::new(Kind::Fenced { partition, epoch }).into());
+    };
+    let found = Found::read(row, held.epoch, row.try_get(5)?, session.timeline)?;
+    expect_no_loss(partition, &held, &found)?;
+    let mut fresh = check(session, partition, &found, None).await?;
+    let mut holdings = shared.holdings.lock();
+    if let Some(now) = holdings.get_mut(&partition)
+        && (now.epoch, now.last, now.timeline) == (held.epoch, held.last, held.timeline)
+        && !now.in_doubt
+    {
+        fresh.epoch = held.epoch;
+        *now = fresh;
+    }
+    Ok(())
+}
+
+fn expect_no_loss(partition: Partition, before: &Held, found: &Found) -> Result<()> {
+    if found.last >= before.last && found.flushed >= before.flushed && found.epoch >= before.epoch {
+        return Ok(());
+    }
+    let what = format!(
+        "entry {} and a flush up to {} were acknowledged, the database ends at {} and {}",
+        before.last, before.flushed, found.last, found.flushed
+    );
+    Err(Error::new(Kind::Lost { partition, what }))
+}
+
+async fn check(
+    session: &Session,
+    partition: Partition,
+    found: &Found,
+    ours: Option<Held>,
+) -> std::result::Result<Held, Fault> {
+    let malformed = |_| Fault::Damaged("what the last flush left is malformed".to_string());
+    let hubs = digest::decode_hubs(found.hubs.clone()).map_err(malformed)?;
+    let tables = digest::decode_tables(found.tables.clone()).map_err(malformed)?;
+    let is_known = ours.is_some();
+    let mut held = ours.unwrap_or_else(|| start(found, &hubs));
+    let links = verify::log(session, partition, held.last, held.hash, found.last).await?;
+    if let Some(link) = links.last() {
+        (held.last, held.hash) = (link.number, link.hash);
+    }
+    held.links.extend(links);
+    if !is_known {
+        whole(session, partition, &held, &tables, hubs).await?;
+    }
+    held.epoch = found.epoch;
+    held.in_doubt = false;
+    Ok(held)
+}
+
+/// A partition as its last flush left it.
+fn start(found: &Found, hubs: &Hubs) -> Held {
+    let trimmed = hubs.iter().map(|(stream, ends)| (*stream, ends.first));
+    Held {
+        last: found.flushed,
+        hash: found.hash,
+        flushed: found.flushed,
+        timeline: found.timeline,
+        trimmed: trimmed.collect(),
+        ..Held::default()
+    }
+}
+
+async fn whole(
+    session: &Session,
+    partition: Partition,
+    held: &Held,
+    tables: &Tables,
+    mut hubs: Hubs,
+) -> std::result::Result<(), Fault> {
+    verify::tables(session, partition, tables).await?;
+    advance(&mut hubs, held.links.iter());
+    verify::streams(session, partition, &hubs).await
+}
+
+/// Keeps a node alive.
+pub(super) async fn renew(shared: &Shared, owner: Owner, ttl: Duration) -> Result<()> {
+    let lent = shared.leases.take().await?;
+    let incarnation = uuid(owner.incarnation);
+    let now = lease_time(shared);
+    let (node, timeline) = (owner.node as i32, i64::from(lent.timeline));
+    let (version, ttl) = (env!("CARGO_PKG_VERSION"), ttl.as_secs_f64());
+    let values: [&(dyn tokio_postgres::types::ToSql + Sync); 6] =
+        [&node, &incarnation, &version, &now, &ttl, &timeline];
+    let done = within(shared.options().deadline, lent.write(RENEW, &values)).await;
+    let done = lent.settle(done);
+    done.map(drop)
+        .map_err(|fault| fault.into_error("renew a lease"))
+}
+
+/// Gives a partition up.
+pub(super) async fn release(shared: &Shared, partition: Partition, epoch: Epoch) -> Result<()> {
+    let doing = "release a partition";
+    let (part, number) = (partition.0 as i32, epoch.0 as i64);
+    let lent = shared.keepers.take().await?;
+    let done = within(shared.options().deadline, async {
+        if !lent.write(RELEASE, &[&part, &number]).await?.is_empty() {
+            let notify = format!("notify {}", shared.channel());
+            lent.client.batch_execute(&notify).await?;
+            return Ok(None);
+        }
+        let rows = lent.query(STANDS, &[&part]).await?;
+        let epoch = rows.first().map_or(0, |row| row.get::<_, i64>(0));
+        Ok(Some(Epoch(epoch as u64)))
+    })
+    .await;
+    match lent.settle(done) {
+        Ok(None) => {
+            shared.woken();
+            Ok(())
+        }
+        Ok(Some(epoch)) => Err(Error::new(Kind::Fenced { partition, epoch })),
+        Err(fault) => Err(fault.of(partition, doing)),
+    }
+}
+
+/// The time by which leases end, if it is not the database's.
+fn lease_time(shared: &Shared) -> Option<f64> {
+    let clock = shared.options().lease_clock.as_ref();
+    clock.map(|clock| clock.monotonic().as_secs_f64())
+}
+
+fn uuid(incarnation: u128) -> String {
+    format!("{incarnation:032x}")
+}

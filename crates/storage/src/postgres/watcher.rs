@@ -1,0 +1,97 @@
+//! Wake-ups and the periodic look at the settings.
+//!
+//! One session listens. Notifications wake at once; behind them a fingerprint is
+//! compared every few seconds, because a notification may be lost with its
+//! connection. Commits never notify: they would queue behind one another.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::fault::Fault;
+use super::safety;
+use super::session::{Session, within};
+use super::shared::Shared;
+use crate::error::Kind;
+
+const FINGERPRINT: &str = "select coalesce((select sum(version) from sf_cas), 0)::bigint,
+    coalesce((select sum(epoch) from sf_partition), 0)::bigint,
+    (select count(owner) from sf_partition)";
+
+/// How long to wait before looking again at a primary that is not fit.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// Listens and looks, for ever.
+pub(super) async fn run(shared: Arc<Shared>) {
+    let mut known = None;
+    loop {
+        let patience = shared.options().patience;
+        match shared.servers.connect_strictly(patience).await {
+            Ok(session) => {
+                allow(&shared);
+                let ended = watch(&shared, session, &mut known).await;
+                tracing::debug!(?ended, "the listener reconnects");
+            }
+            Err(error) => {
+                if matches!(error.kind(), Kind::UnsafeStorage { .. }) {
+                    refuse(&shared, error);
+                } else {
+                    tracing::warn!(%error, "no primary to listen to");
+                }
+                tokio::time::sleep(shared.options().check_every.min(LONGEST)).await;
+            }
+        }
+    }
+}
+
+async fn watch(
+    shared: &Shared,
+    session: Session,
+    known: &mut Option<(i64, i64, i64)>,
+) -> Result<(), Fault> {
+    let listen = format!("listen {}", shared.channel());
+    let deadline = shared.options().deadline;
+    within(deadline, async {
+        Ok(session.client.batch_execute(&listen).await?)
+    })
+    .await?;
+    let signals = Arc::clone(session.signals());
+    loop {
+        let every = shared.options().check_every;
+        let is_woken = tokio::time::timeout(every, signals.woken.notified()).await;
+        if session.is_closed() || session.timeline != shared.servers.timeline() {
+            return Ok(());
+        }
+        if is_woken.is_ok() {
+            shared.woken();
+            continue;
+        }
+        let check = async {
+            let checked = safety::check(&session, shared.options().durability).await;
+            checked.map_err(Fault::Ours)
+        };
+        match within(deadline, check).await {
+            Ok(()) => allow(shared),
+            Err(Fault::Ours(error)) if matches!(error.kind(), Kind::UnsafeStorage { .. }) => {
+                refuse(shared, error);
+            }
+            Err(fault) => return Err(fault),
+        }
+        let rows = within(deadline, session.query(FINGERPRINT, &[])).await?;
+        let now = rows.first().map(|row| (row.get(0), row.get(1), row.get(2)));
+        if now != *known {
+            *known = now;
+            shared.woken();
+        }
+    }
+}
+
+fn allow(shared: &Shared) {
+    if shared.refusal.lock().take().is_some() {
+        tracing::info!("the database is safe again, writes go on");
+    }
+}
+
+fn refuse(shared: &Shared, error: crate::error::Error) {
+    tracing::error!(%error, "nothing is written until this is corrected");
+    *shared.refusal.lock() = Some(error);
+}

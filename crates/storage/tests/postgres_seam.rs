@@ -1,0 +1,38 @@
+//! The questions of the seam, asked of PostgreSQL.
+//!
+//! All tests share one server without standbys; each has its own schema.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod seam;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use seam::{Subject, suite};
+use steadfast_core::clock::VirtualClock;
+use steadfast_harness::postgres::PostgresServer;
+use steadfast_storage::postgres::{Durability, Options, Postgres};
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+async fn postgres() -> Subject {
+    let url = tokio::task::spawn_blocking(|| PostgresServer::shared().url("postgres"));
+    let url = url.await.unwrap();
+    let clock = VirtualClock::default();
+    let options = Options {
+        durability: Durability::Single,
+        schema: format!("seam_{}", NEXT.fetch_add(1, Ordering::Relaxed)),
+        segment: Duration::from_millis(50),
+        lease_clock: Some(Arc::new(clock.clone())),
+        ..Options::new(url)
+    };
+    Subject {
+        engine: Arc::new(Postgres::open(options).await.unwrap()),
+        clock,
+        _folder: None,
+    }
+}
+
+suite!(postgres);
