@@ -10,6 +10,7 @@ mod deny;
 mod fuse;
 mod groups;
 mod house;
+mod mutants;
 mod process;
 mod soak;
 mod test;
@@ -39,6 +40,8 @@ enum Chore {
     Conformance(conformance::Options),
     /// Runs one long test.
     Soak(soak::Options),
+    /// Plants faults, one by one, and demands that the tests find them.
+    Mutants(mutants::Options),
 }
 
 fn main() -> ExitCode {
@@ -59,5 +62,6 @@ fn run(arguments: Arguments) -> Result<bool> {
         Chore::Test(options) => test::run(&workspace, &options),
         Chore::Conformance(options) => conformance::run(&workspace, &options),
         Chore::Soak(options) => soak::run(&workspace, &options),
+        Chore::Mutants(options) => mutants::run(&workspace, &options),
     }
 }
