@@ -45,10 +45,14 @@ impl Bench {
         assert!(matches!(attempt, Attempt::Granted(_)), "{owner} {mode:?}");
     }
 
+    /// Waits for a lock, but not for ever: a lock that never comes must fail a test.
     fn queue(&self, owner: usize, mode: Mode) -> impl Future<Output = bool> + use<> {
-        match self.request(owner, mode) {
-            Attempt::Busy(waiting) => waiting,
-            _ => panic!("owner {owner} does not wait for {mode:?}"),
+        let Attempt::Busy(waiting) = self.request(owner, mode) else {
+            panic!("owner {owner} does not wait for {mode:?}");
+        };
+        async move {
+            let granted = tokio::time::timeout(Duration::from_secs(20), waiting).await;
+            granted.unwrap_or(false)
         }
     }
 
