@@ -3,6 +3,41 @@
 //! Transactional, durable, and only ever changed through their own operations.
 //! [`Replica`] is one partition's collections, [`State`] finds them by name,
 //! [`Tx`] is a transaction over them.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use steadfast_collections::{Dictionary, Options, Queue, Replica};
+//! use steadfast_core::id::{Owner, Partition};
+//! use steadfast_storage::{Store, memory::Memory};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let owner = Owner { node: 1, incarnation: 1 };
+//! let options = steadfast_storage::Options::new(owner);
+//! let store = Store::start(Arc::new(Memory::new()), options);
+//! let ledger = store.acquire(Partition(0)).await?;
+//! let replica = Replica::primary(ledger, Options::default()).await?;
+//!
+//! let stock: Dictionary<String, u64> = replica.state().get_or_add("stock").await?;
+//! let orders: Queue<String> = replica.state().get_or_add("orders").await?;
+//! let mut tx = replica.begin();
+//! stock.set(&mut tx, "apples".to_owned(), 12).await?;
+//! orders.enqueue(&mut tx, "apples".to_owned()).await?;
+//! tx.commit().await?; // both, or neither
+//!
+//! let sold = replica.run(|tx| {
+//!     let (stock, orders) = (stock.clone(), orders.clone());
+//!     Box::pin(async move {
+//!         let Some(order) = orders.try_dequeue(tx).await? else {
+//!             return Ok(false);
+//!         };
+//!         stock.update(tx, &order, |count| count - 1).await
+//!     })
+//! });
+//! assert!(sold.await?);
+//! # Ok(())
+//! # }
+//! ```
 
 mod collection;
 mod committer;

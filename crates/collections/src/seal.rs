@@ -243,7 +243,7 @@ impl Sealed {
                 };
                 let version = collection.version();
                 let locks = &self.home.locks;
-                locks.remember(Name::new(&name), version, cached, bytes);
+                locks.remember(&self.owner, Name::new(&name), version, cached, bytes);
                 if change.counts && collection.what.shape == Shape::Dictionary {
                     notify(collection, lsn, key, change);
                 }

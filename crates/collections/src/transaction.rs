@@ -187,7 +187,8 @@ impl Tx<'_> {
         bytes.extend_from_slice(key);
         let version = collection.version();
         let name = Name::new(&bytes);
-        self.home.locks.remember(name, version, cached, len);
+        let locks = &self.home.locks;
+        locks.remember(&self.owner, name, version, cached, len);
     }
 
     /// The durable bytes of a row; the caller has locked it.

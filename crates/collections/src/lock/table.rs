@@ -125,10 +125,22 @@ impl<L: Latch> Table<L> {
         self.shard(name).with(row).unwrap_or_default()
     }
 
-    /// Remembers a row's committed value; the caller holds its lock.
-    pub fn remember(&self, name: Name<'_>, version: u64, cached: Cached, bytes: usize) {
-        self.shard(name)
-            .with(|shard| shard.remember(name, version, cached, bytes));
+    /// Remembers a row's committed value, if `owner` still has its lock: one that was
+    /// ended while it read may bring an old value.
+    pub fn remember(
+        &self,
+        owner: &Arc<Owner<L>>,
+        name: Name<'_>,
+        version: u64,
+        cached: Cached,
+        bytes: usize,
+    ) {
+        self.shard(name).with(|shard| {
+            let row = shard.find(name);
+            if row.is_some_and(|row| row.lock.mode_of(owner).is_some()) {
+                shard.remember(name, version, cached, bytes);
+            }
+        });
     }
 
     /// Ends a transaction that is in phase `from` and gives its locks to those who

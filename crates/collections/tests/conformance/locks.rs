@@ -6,6 +6,7 @@ use std::time::Duration;
 use steadfast_collections::lock::Mode::{Exclusive, Shared, Update};
 use steadfast_collections::lock::name::{Name, Subject, write};
 use steadfast_collections::lock::owner::{Owner, Phase};
+use steadfast_collections::lock::resident::Cached;
 use steadfast_collections::lock::{Attempt, Mode, Parking};
 use steadfast_collections::{Kind, Opt, Queue, Timeout};
 use steadfast_core::clock::VirtualClock;
@@ -45,10 +46,14 @@ impl Bench {
         assert!(matches!(attempt, Attempt::Granted(_)), "{owner} {mode:?}");
     }
 
+    /// Waits for a lock, but not for ever: a lock that never comes must fail a test.
     fn queue(&self, owner: usize, mode: Mode) -> impl Future<Output = bool> + use<> {
-        match self.request(owner, mode) {
-            Attempt::Busy(waiting) => waiting,
-            _ => panic!("owner {owner} does not wait for {mode:?}"),
+        let Attempt::Busy(waiting) = self.request(owner, mode) else {
+            panic!("owner {owner} does not wait for {mode:?}");
+        };
+        async move {
+            let granted = tokio::time::timeout(Duration::from_secs(20), waiting).await;
+            granted.unwrap_or(false)
         }
     }
 
@@ -344,4 +349,29 @@ async fn c33_no_lock_is_released_before_the_append_is_durable() {
     sealed.finish(Ok(staged.lsn)).unwrap();
     let read = words.with(at_once()).get(&mut other, &key("k")).await;
     assert_eq!(*read.unwrap().unwrap(), 2);
+}
+
+#[test]
+fn a_reader_that_was_ended_leaves_no_old_value() {
+    let bench = Bench::new();
+    let mut name = Vec::new();
+    write(&mut name, Subject::Row, ROW);
+    name.extend_from_slice(b"k");
+    let name = Name::new(&name);
+    let value = || Cached::Present(Arc::new(1u64));
+    bench.hold(0, Shared);
+    bench.hold(1, Shared);
+    bench.locks.remember(&bench.owners[0], name, 0, value(), 8);
+    assert!(matches!(bench.locks.peek(name, 0), Cached::Present(_)));
+    bench
+        .locks
+        .remember(&bench.owners[0], name, 0, Cached::Unknown, 8);
+    // It reads from the disk; meanwhile it is too old and loses its lock.
+    assert!(
+        bench
+            .locks
+            .end(&bench.owners[0], Phase::Active, Phase::Faulted("old"))
+    );
+    bench.locks.remember(&bench.owners[0], name, 0, value(), 8);
+    assert!(matches!(bench.locks.peek(name, 0), Cached::Unknown));
 }
