@@ -58,4 +58,4 @@ pub const BACKUP_TAP_BYTES: usize = 64 * 1024 * 1024;
 pub const BACKUP_DELTA_BYTES: usize = 64 * 1024 * 1024;
 
 /// Rows or events that a restore brings into the tables in one go.
-pub const RESTORE_FLUSH_BYTES: usize = 32 * 1024 * 1024;
+pub const RESTORE_FLUSH_BYTES: usize = 64 * 1024 * 1024;
