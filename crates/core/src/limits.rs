@@ -127,3 +127,4 @@ pub const RESTORE_FLUSH_BYTES: usize = 32 * 1024 * 1024;
 
 /// Longest key of a cluster record in a database: it must fit into an index row.
 pub const RECORD_KEY_BYTES: usize = 2_000;
+pub const RESTORE_FLUSH_BYTES: usize = 64 * 1024 * 1024;

@@ -33,6 +33,7 @@ mod merge;
 mod offline;
 mod pages;
 mod progress;
+mod reading;
 mod restore;
 mod run;
 mod saved;

@@ -10,6 +10,7 @@ use std::ops::Bound;
 use std::path::Path;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use steadfast_core::clock::Timestamp;
 use steadfast_core::id::{
     EntryNumber, Epoch, Lsn, Offset, Owner, Partition, Sequence, Stream, Table,
@@ -20,7 +21,7 @@ use tokio::sync::watch;
 use super::chain::Chain;
 use super::digest::{EventDigest, RowDigest};
 use super::identity;
-use super::manifest::Saved;
+use super::manifest::{Manifest, Saved};
 use super::progress::{Phase, Progress};
 use super::sheet;
 use crate::body::{Body, row_key, split_row_key};
@@ -60,7 +61,8 @@ pub async fn restore(
         partitions: manifest.partitions.len(),
         ..Progress::default()
     });
-    let mut restored = Restored::default();
+    let mut targets = Vec::new();
+    let mut waiting = Waiting::default();
     for saved in &manifest.partitions {
         let partition = Partition(saved.partition);
         let mut target = Target {
@@ -73,21 +75,61 @@ pub async fn restore(
             digest: EventDigest::default(),
             progress,
         };
-        target.rows(chain, saved).await?;
+        let rest = target.rows(chain, saved).await?;
         target.events(chain).await?;
-        target.finish(saved).await?;
-        progress.send_modify(|progress| progress.phase = Phase::Comparing);
+        waiting.add(target.last_flush(rest, saved));
+        if waiting.bytes >= limits::RESTORE_FLUSH_BYTES {
+            waiting.write(engine).await?;
+        }
+        targets.push(target);
+        progress.send_modify(|progress| progress.done += 1);
+    }
+    waiting.write(engine).await?;
+    let restored = compare(&targets, manifest).await?;
+    records(engine, chain.folder()).await?;
+    Ok(restored)
+}
+
+/// The last flushes of partitions that are done but for that. An engine may write
+/// them as one, and small partitions are many.
+#[derive(Default)]
+struct Waiting {
+    flushes: Vec<Flush>,
+    bytes: usize,
+}
+
+impl Waiting {
+    fn add(&mut self, flush: Flush) {
+        let size = |change: &Change| change.key.len() + change.value.as_ref().map_or(0, Bytes::len);
+        self.bytes += flush.rows.iter().map(size).sum::<usize>();
+        self.flushes.push(flush);
+    }
+
+    async fn write(&mut self, engine: &dyn Engine) -> Result<()> {
+        self.bytes = 0;
+        let flushes = std::mem::take(&mut self.flushes);
+        let done = join_all(flushes.into_iter().map(|flush| engine.flush(flush))).await;
+        done.into_iter().collect()
+    }
+}
+
+/// Reads all partitions back and gives them up.
+async fn compare(targets: &[Target<'_>], manifest: &Manifest) -> Result<Restored> {
+    let mut restored = Restored::default();
+    for (target, saved) in targets.iter().zip(&manifest.partitions) {
+        target.progress.send_modify(|progress| {
+            progress.phase = Phase::Comparing;
+            progress.done = restored.partitions;
+        });
         restored.bytes += target.compare(saved).await?;
         restored.rows += saved.rows;
         restored.events += target.digest.events;
         restored.partitions += 1;
-        engine.release(partition, target.epoch).await?;
-        progress.send_modify(|progress| {
-            progress.phase = Phase::Writing;
-            progress.done += 1;
-        });
+        target
+            .engine
+            .release(target.partition, target.epoch)
+            .await?;
     }
-    records(engine, chain.folder()).await?;
     Ok(restored)
 }
 
@@ -143,7 +185,8 @@ struct Target<'a> {
 }
 
 impl Target<'_> {
-    async fn rows(&mut self, chain: &Chain, saved: &Saved) -> Result<()> {
+    /// Writes rows, but for the last of them, which it answers.
+    async fn rows(&mut self, chain: &Chain, saved: &Saved) -> Result<Vec<Change>> {
         let mut merge = chain.rows(self.partition)?;
         let mut digest = RowDigest::new();
         let (mut rows, mut bytes) = (Vec::new(), 0);
@@ -159,25 +202,22 @@ impl Target<'_> {
                 value: Some(Bytes::copy_from_slice(&value)),
             });
             if bytes >= limits::RESTORE_FLUSH_BYTES {
-                self.put(std::mem::take(&mut rows), bytes).await?;
+                self.note(rows.len(), bytes);
+                let flush = self.flush(std::mem::take(&mut rows), Bytes::new());
+                self.engine.flush(flush).await?;
                 bytes = 0;
             }
         }
-        self.put(rows, bytes).await?;
-        self.check_rows(&digest, saved, "the chain")
+        self.note(rows.len(), bytes);
+        self.check_rows(&digest, saved, "the chain")?;
+        Ok(rows)
     }
 
-    async fn put(&self, rows: Vec<Change>, bytes: usize) -> Result<()> {
-        if rows.is_empty() {
-            return Ok(());
-        }
-        let count = rows.len() as u64;
-        self.flush(rows, Bytes::new()).await?;
+    fn note(&self, rows: usize, bytes: usize) {
         self.progress.send_modify(|progress| {
-            progress.rows += count;
+            progress.rows += rows as u64;
             progress.bytes += bytes as u64;
         });
-        Ok(())
     }
 
     fn check_rows(&self, digest: &RowDigest, saved: &Saved, whose: &str) -> Result<()> {
@@ -218,7 +258,8 @@ impl Target<'_> {
                 unflushed += std::mem::take(&mut bytes);
             }
             if unflushed >= limits::RESTORE_FLUSH_BYTES {
-                self.flush(Vec::new(), Bytes::new()).await?;
+                let flush = self.flush(Vec::new(), Bytes::new());
+                self.engine.flush(flush).await?;
                 unflushed = 0;
             }
         }
@@ -271,12 +312,10 @@ impl Target<'_> {
         Ok(())
     }
 
-    async fn flush(&self, rows: Vec<Change>, meta: Bytes) -> Result<()> {
-        let trims = self
-            .heads
-            .iter()
-            .map(|(stream, head)| (*stream, head.first));
-        let flush = Flush {
+    fn flush(&self, rows: Vec<Change>, meta: Bytes) -> Flush {
+        let trims = self.heads.iter();
+        let trims = trims.map(|(stream, head)| (*stream, head.first));
+        Flush {
             partition: self.partition,
             epoch: self.epoch,
             up_to: self.last,
@@ -284,15 +323,14 @@ impl Target<'_> {
             rows,
             trims: trims.collect(),
             meta,
-        };
-        self.engine.flush(flush).await
+        }
     }
 
-    /// Leaves what the next owner must know.
-    async fn finish(&self, saved: &Saved) -> Result<()> {
+    /// The last rows, with what the next owner must know.
+    fn last_flush(&self, rows: Vec<Change>, saved: &Saved) -> Flush {
         let (lsn, time) = (Lsn(saved.lsn), Timestamp(saved.time_ms));
         let meta = meta::encode(lsn, time, &self.heads, Some(&self.tables));
-        self.flush(Vec::new(), meta).await
+        self.flush(rows, meta)
     }
 
     /// Reads everything back; answers how many bytes it has.

@@ -3,30 +3,26 @@
 //! It runs on a thread of its own and holds no lock for longer than it takes to
 //! note where the partitions stand. A backup that fails leaves nothing behind.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use steadfast_core::id::{Partition, Sequence, Stream};
+use steadfast_core::id::{Partition, Stream};
 use steadfast_core::limits;
 use tokio::sync::{oneshot, watch};
 
 use super::chain::{Chain, open_runs};
-use super::changes::Changes;
 use super::cut::{Point, Tapping};
 use super::delta::Deltas;
 use super::digest::RowDigest;
-use super::events::EventWriter;
 use super::identity;
 use super::manifest::{Extent, Manifest, Saved};
 use super::merge::Merge;
-use super::pages::Pages;
 use super::progress::{Phase, Progress};
-use super::saved::{Content, FORMAT, SavedFile};
+use super::reading::{CHECK_EVERY, Reading, stop_if};
+use super::saved::{FORMAT, SavedFile};
 use super::sheet::{self, Heads};
 use super::write::Shelf;
-use crate::body::row_key;
-use crate::engine::Start;
 use crate::error::{Error, Kind, Result};
 use crate::ledger::Ledger;
 use crate::node::Node;
@@ -117,19 +113,6 @@ struct Job {
     progress: watch::Sender<Progress>,
 }
 
-/// What a backup works with while it reads.
-struct Reading<'a> {
-    folder: PathBuf,
-    chain: Option<&'a Chain>,
-    heads: Heads,
-    tapping: Tapping,
-    deltas: Deltas,
-    files: Vec<SavedFile>,
-    events: u64,
-    progress: &'a watch::Sender<Progress>,
-    is_stopped: &'a dyn Fn() -> bool,
-}
-
 impl Job {
     async fn run(&self, is_stopped: &dyn Fn() -> bool) -> Result<Taken> {
         let engine = self.busy.0.engine.as_ref();
@@ -146,6 +129,7 @@ impl Job {
             None => Heads::new(),
         };
         let mut reading = Reading {
+            shelf: &self.order.to,
             folder: draft.folder.clone(),
             chain: chain.as_ref(),
             heads,
@@ -237,7 +221,7 @@ impl Job {
     fn digest(
         &self,
         chain: Option<&Chain>,
-        folder: &std::path::Path,
+        folder: &Path,
         files: &[SavedFile],
         points: &[Point],
         is_stopped: &dyn Fn() -> bool,
@@ -270,110 +254,5 @@ impl Job {
             self.progress.send_modify(|progress| progress.done += 1);
         }
         Ok(found)
-    }
-}
-
-/// Rows after which a backup looks at what goes on around it.
-const CHECK_EVERY: u64 = 4096;
-
-fn stop_if(is_stopped: &dyn Fn() -> bool) -> Result<()> {
-    match is_stopped() {
-        true => Err(Error::new(Kind::Closed)),
-        false => Ok(()),
-    }
-}
-
-impl Reading<'_> {
-    /// Takes in what was committed meanwhile.
-    fn catch_up(&mut self) -> Result<()> {
-        stop_if(self.is_stopped)?;
-        for tapped in self.tapping.take()? {
-            self.deltas.absorb(tapped)?;
-        }
-        Ok(())
-    }
-
-    /// Writes the rows of a partition that differ from the chain.
-    async fn rows(&mut self, ledger: &Ledger) -> Result<()> {
-        let partition = ledger.partition();
-        let runs = match self.chain {
-            Some(chain) => chain.runs(partition)?,
-            None => Vec::new(),
-        };
-        let name = format!("{:08x}.rows", partition.0);
-        let mut changes = Changes::new(self.folder.join(name), Merge::new(runs)?);
-        for table in ledger.tables()? {
-            let mut pages = Pages::new(ledger, table);
-            while let Some(page) = pages.next().await? {
-                let mut bytes = 0;
-                for row in &page {
-                    bytes += (row.key.len() + row.value.len()) as u64;
-                    let key = row_key(table, &row.key);
-                    while changes.delete_before(Some(&key), CHECK_EVERY)? {
-                        self.catch_up()?;
-                    }
-                    changes.put(&key, &row.value)?;
-                }
-                self.progress.send_modify(|progress| {
-                    progress.rows += page.len() as u64;
-                    progress.bytes += bytes;
-                });
-                self.catch_up()?;
-            }
-        }
-        while changes.delete_before(None, CHECK_EVERY)? {
-            self.catch_up()?;
-        }
-        self.files.extend(changes.finish(partition.0)?);
-        Ok(())
-    }
-
-    /// Writes the events of a partition that the chain does not have, up to where
-    /// the tap was opened.
-    async fn events(&mut self, ledger: &Ledger, point: &Point) -> Result<()> {
-        let partition = ledger.partition();
-        let path = self.folder.join(format!("{:08x}.events", partition.0));
-        let mut writer = EventWriter::new(path, Content::Events);
-        for (stream, head) in &point.heads {
-            let known = self.heads.get(&partition).and_then(|h| h.get(stream));
-            let known = known.map_or(Sequence(0), |head| head.next);
-            let mut next = known.max(head.first);
-            while next < head.next {
-                let from = Start::Sequence(next);
-                let max_bytes = limits::BACKUP_PAGE_BYTES;
-                let mut page = ledger.read_events(*stream, from, max_bytes).await?;
-                // The rest comes out of the tap.
-                page.retain(|batch| batch.first < head.next);
-                let Some(last) = page.last() else {
-                    break;
-                };
-                next = last.next();
-                let (mut events, mut bytes) = (0, 0);
-                for batch in &page {
-                    writer.batch(batch)?;
-                    events += u64::from(batch.count);
-                    bytes += batch.weight() as u64;
-                }
-                self.progress.send_modify(|progress| {
-                    progress.events += events;
-                    progress.bytes += bytes;
-                });
-                self.catch_up()?;
-            }
-        }
-        self.events += writer.events;
-        self.files.extend(writer.finish(partition.0)?);
-        Ok(())
-    }
-
-    /// Closes the tap and writes what it brought.
-    fn finish(mut self) -> Result<(Vec<Point>, Vec<SavedFile>, u64)> {
-        let (points, rest) = self.tapping.cut()?;
-        for tapped in rest {
-            self.deltas.absorb(tapped)?;
-        }
-        let (files, events) = self.deltas.finish()?;
-        self.files.extend(files);
-        Ok((points, self.files, self.events + events))
     }
 }

@@ -1,0 +1,175 @@
+//! Reading partitions that go on changing.
+//!
+//! Rows come in pages and are compared with the chain below; events come from where
+//! the chain ends. After each page the tap is emptied, so it never holds much.
+
+use std::path::{Path, PathBuf};
+
+use steadfast_core::id::{Sequence, Stream};
+use steadfast_core::limits;
+use tokio::sync::watch;
+
+use super::chain::Chain;
+use super::changes::Changes;
+use super::cut::{Point, Tapping};
+use super::delta::Deltas;
+use super::events::EventWriter;
+use super::merge::Merge;
+use super::pages::Pages;
+use super::progress::Progress;
+use super::saved::{Content, SavedFile};
+use super::sheet::Heads;
+use crate::body::row_key;
+use crate::engine::Start;
+use crate::error::{Error, Kind, Result};
+use crate::ledger::Ledger;
+use crate::streams::Head;
+
+/// What a backup works with while it reads.
+pub(super) struct Reading<'a> {
+    /// The folder of backups.
+    pub(super) shelf: &'a Path,
+    /// The backup.
+    pub(super) folder: PathBuf,
+    pub(super) chain: Option<&'a Chain>,
+    pub(super) heads: Heads,
+    pub(super) tapping: Tapping,
+    pub(super) deltas: Deltas,
+    pub(super) files: Vec<SavedFile>,
+    pub(super) events: u64,
+    pub(super) progress: &'a watch::Sender<Progress>,
+    pub(super) is_stopped: &'a dyn Fn() -> bool,
+}
+
+/// Rows after which a backup looks at what goes on around it.
+pub(super) const CHECK_EVERY: u64 = 4096;
+
+/// Ends a backup that nobody waits for.
+pub(super) fn stop_if(is_stopped: &dyn Fn() -> bool) -> Result<()> {
+    match is_stopped() {
+        true => Err(Error::new(Kind::Closed)),
+        false => Ok(()),
+    }
+}
+
+impl Reading<'_> {
+    /// Takes in what was committed meanwhile.
+    fn catch_up(&mut self) -> Result<()> {
+        stop_if(self.is_stopped)?;
+        for tapped in self.tapping.take()? {
+            self.deltas.absorb(tapped)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the rows of a partition that differ from the chain.
+    pub(super) async fn rows(&mut self, ledger: &Ledger) -> Result<()> {
+        let partition = ledger.partition();
+        let runs = match self.chain {
+            Some(chain) => chain.runs(partition)?,
+            None => Vec::new(),
+        };
+        let name = format!("{:08x}.rows", partition.0);
+        let mut changes = Changes::new(self.folder.join(name), Merge::new(runs)?);
+        for table in ledger.tables()? {
+            let mut pages = Pages::new(ledger, table);
+            while let Some(page) = pages.next().await? {
+                let mut bytes = 0;
+                for row in &page {
+                    bytes += (row.key.len() + row.value.len()) as u64;
+                    let key = row_key(table, &row.key);
+                    while changes.delete_before(Some(&key), CHECK_EVERY)? {
+                        self.catch_up()?;
+                    }
+                    changes.put(&key, &row.value)?;
+                }
+                self.progress.send_modify(|progress| {
+                    progress.rows += page.len() as u64;
+                    progress.bytes += bytes;
+                });
+                self.catch_up()?;
+            }
+        }
+        while changes.delete_before(None, CHECK_EVERY)? {
+            self.catch_up()?;
+        }
+        self.files.extend(changes.finish(partition.0)?);
+        Ok(())
+    }
+
+    /// Writes the events of a partition that the chain does not have, up to where
+    /// the tap was opened.
+    pub(super) async fn events(&mut self, ledger: &Ledger, point: &Point) -> Result<()> {
+        let partition = ledger.partition();
+        let path = self.folder.join(format!("{:08x}.events", partition.0));
+        let mut writer = EventWriter::new(path, Content::Events);
+        for (stream, head) in &point.heads {
+            let known = self.heads.get(&partition).and_then(|h| h.get(stream));
+            let known = known.copied().unwrap_or_default();
+            self.check_history(ledger, *stream, &known).await?;
+            let mut next = known.next.max(head.first);
+            while next < head.next {
+                let from = Start::Sequence(next);
+                let max_bytes = limits::BACKUP_PAGE_BYTES;
+                let mut page = ledger.read_events(*stream, from, max_bytes).await?;
+                // The rest comes out of the tap.
+                page.retain(|batch| batch.first < head.next);
+                let Some(last) = page.last() else {
+                    break;
+                };
+                next = last.next();
+                let (mut events, mut bytes) = (0, 0);
+                for batch in &page {
+                    writer.batch(batch)?;
+                    events += u64::from(batch.count);
+                    bytes += batch.weight() as u64;
+                }
+                self.progress.send_modify(|progress| {
+                    progress.events += events;
+                    progress.bytes += bytes;
+                });
+                self.catch_up()?;
+            }
+        }
+        self.events += writer.events;
+        self.files.extend(writer.finish(partition.0)?);
+        Ok(())
+    }
+
+    /// Refuses a stream whose events are not those that the chain has: a folder that
+    /// was put back and then went on has other events with the same numbers.
+    async fn check_history(&self, ledger: &Ledger, stream: Stream, known: &Head) -> Result<()> {
+        let Some(last) = known.next.0.checked_sub(1) else {
+            return Ok(());
+        };
+        let from = Start::Sequence(Sequence(last));
+        let page = ledger.read_events(stream, from, 1).await?;
+        // It may be trimmed, and then nobody needs it.
+        let found = page.first().filter(|batch| batch.first < known.next);
+        let is_same = found.is_none_or(|batch| {
+            (batch.next(), batch.end(), batch.time) == (known.next, known.end, known.time)
+        });
+        if is_same {
+            return Ok(());
+        }
+        let partition = ledger.partition();
+        Err(Error::new(Kind::MissingFullBackup {
+            path: self.shelf.to_path_buf(),
+            why: format!(
+                "stream {} of partition {partition} has other events",
+                stream.0
+            ),
+        }))
+    }
+
+    /// Closes the tap and writes what it brought.
+    pub(super) fn finish(mut self) -> Result<(Vec<Point>, Vec<SavedFile>, u64)> {
+        let (points, rest) = self.tapping.cut()?;
+        for tapped in rest {
+            self.deltas.absorb(tapped)?;
+        }
+        let (files, events) = self.deltas.finish()?;
+        self.files.extend(files);
+        Ok((points, self.files, self.events + events))
+    }
+}
