@@ -59,7 +59,7 @@ const SOAKS: &[Soak] = &[
     Soak {
         name: "collections",
         package: "steadfast-collections",
-        test: "crash",
+        test: "kills",
         filter: "c54",
         amount: ("STEADFAST_ROUNDS", 2_000),
     },

@@ -234,9 +234,11 @@ impl<K: Key, V: Record> View<'_, K, V> {
     {
         let mut row = self.write(tx, key).await?;
         let old = row.read::<V>(tx, Mode::Exclusive).await?;
-        if old.is_none_or(|old| *old != *expected) {
+        let Some(old) = old.filter(|old| **old == *expected) else {
             return row.done(tx, false);
-        }
+        };
+        let mut value = value;
+        value.inherit(&old);
         row.put(tx, value, true)?;
         row.done(tx, true)
     }

@@ -12,7 +12,7 @@ use crate::error::{Error, Kind, Result};
 use crate::lock::mode::Mode;
 use crate::lock::resident::{Cached, Value};
 use crate::options::Patience;
-use crate::schema::envelope::{decode_value, encode_value};
+use crate::schema::envelope::{decode_value, store_value};
 use crate::schema::record::Record;
 use crate::stored::Stored;
 use crate::transaction::Tx;
@@ -91,8 +91,9 @@ pub(crate) fn write<V: Record>(
     counts: bool,
 ) -> Result<Stored<V>> {
     let version = tx.home.write_version.get();
-    let bytes = encode_value(&value, version);
-    let bytes = bytes.map_err(|error| Error::schema(error, &collection.name))?;
+    // What is kept in memory is what would be read from the bytes.
+    let stored = store_value(value, version);
+    let (bytes, value) = stored.map_err(|error| Error::schema(error, &collection.name))?;
     let value = Arc::new(value);
     let written = Written {
         bytes: bytes.into(),

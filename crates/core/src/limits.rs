@@ -122,9 +122,8 @@ pub const BACKUP_TAP_BYTES: usize = 64 * 1024 * 1024;
 /// Changed rows that a backup keeps in memory before it writes them to a file.
 pub const BACKUP_DELTA_BYTES: usize = 64 * 1024 * 1024;
 
-/// Rows or events that a restore brings into the tables in one go.
-pub const RESTORE_FLUSH_BYTES: usize = 32 * 1024 * 1024;
-
 /// Longest key of a cluster record in a database: it must fit into an index row.
 pub const RECORD_KEY_BYTES: usize = 2_000;
+
+/// Rows or events that a restore brings into the tables in one go.
 pub const RESTORE_FLUSH_BYTES: usize = 64 * 1024 * 1024;

@@ -32,5 +32,12 @@
 //! ```
 #![warn(missing_docs)]
 
+pub use steadfast_collections as collections;
 pub use steadfast_core::{clock, error, id};
+pub use steadfast_macros::{Key, Record};
+pub use steadfast_ownership as ownership;
+pub use steadfast_partition as partition;
 pub use steadfast_storage as storage;
+
+#[doc(hidden)]
+pub use steadfast_collections::__private;

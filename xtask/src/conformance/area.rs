@@ -33,7 +33,7 @@ const AREAS: &[Area] = &[
     },
     Area {
         name: "collections",
-        packages: &["steadfast-collections"],
+        packages: &["steadfast-collections", "steadfast-storage"],
     },
 ];
 

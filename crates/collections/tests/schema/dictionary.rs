@@ -154,7 +154,7 @@ async fn c69_a_rolling_upgrade_loses_nothing() {
     let houses: Dictionary<v2::Place, v2::House> =
         new.replica.state().get_or_add("houses").await.unwrap();
     let mut tx = new.replica.begin();
-    for floor in [None, Some(-1), Some(1), Some(2)] {
+    for floor in [None, Some(-1), Some(1), Some(2), Some(3)] {
         houses.add(&mut tx, place(floor), house()).await.unwrap();
     }
     tx.commit().await.unwrap();
@@ -165,7 +165,7 @@ async fn c69_a_rolling_upgrade_loses_nothing() {
     let houses: Dictionary<v1::Place, v1::House> =
         old.replica.state().get_or_add("houses").await.unwrap();
     let moved: Queue<v1::House> = old.replica.state().get_or_add("moved").await.unwrap();
-    let keys: Vec<v1::Place> = [None, Some(-1), Some(1), Some(2)]
+    let keys: Vec<v1::Place> = [None, Some(-1), Some(1), Some(2), Some(3)]
         .map(|floor| {
             let key = steadfast::schema::encode_key(&place(floor)).unwrap();
             steadfast::schema::decode_key(&key).unwrap()
@@ -189,6 +189,9 @@ async fn c69_a_rolling_upgrade_loses_nothing() {
     let read = houses.get(&mut tx, &keys[2]).await.unwrap().unwrap();
     let changed = rename(&read);
     houses.set(&mut tx, keys[2].clone(), changed).await.unwrap();
+    let read = houses.get(&mut tx, &keys[4]).await.unwrap().unwrap();
+    let swapped = houses.try_update(&mut tx, &keys[4], rebuild(&read), &read);
+    assert!(swapped.await.unwrap());
     let taken = houses.try_remove(&mut tx, &keys[3]).await.unwrap().unwrap();
     moved.enqueue(&mut tx, rename(&taken)).await.unwrap();
     tx.commit().await.unwrap();
@@ -203,7 +206,7 @@ async fn c69_a_rolling_upgrade_loses_nothing() {
         ..house()
     };
     let mut tx = new.replica.begin();
-    for floor in [None, Some(-1), Some(1)] {
+    for floor in [None, Some(-1), Some(1), Some(3)] {
         let found = houses.get(&mut tx, &place(floor)).await.unwrap().unwrap();
         assert_eq!(*found, expected, "floor {floor:?}");
     }
@@ -283,4 +286,43 @@ async fn c72_a_dictionary_is_not_opened_with_another_order_of_keys() {
     // Code that kept the order opens it still.
     let places: Dictionary<v2::Place, u64> = state.get_or_add("places").await.unwrap();
     assert_eq!(places.approx_count(), 2);
+}
+
+#[tokio::test]
+async fn c71_memory_and_storage_agree_about_fields_that_wait() {
+    let engine = Arc::new(Memory::new());
+    let first = Process::start(&engine, 1).await;
+    let houses: Dictionary<String, v2::House> =
+        first.replica.state().get_or_add("houses").await.unwrap();
+    let version = first.replica.write_version();
+
+    // Held back: nobody sees a field that is not stored.
+    version.set(1);
+    let mut tx = first.replica.begin();
+    houses.add(&mut tx, "one".into(), house()).await.unwrap();
+    tx.commit().await.unwrap();
+    let mut tx = first.replica.begin();
+    let one = houses.get(&mut tx, &"one".into()).await.unwrap().unwrap();
+    assert_eq!((&one.street, &one.boiler.maker), (&None, &None));
+
+    // Written, then the version goes back: a change keeps what is stored.
+    version.set(2);
+    houses.set(&mut tx, "two".into(), house()).await.unwrap();
+    tx.commit().await.unwrap();
+    version.set(1);
+    let mut tx = first.replica.begin();
+    let rename = |old: &v2::House| v2::House {
+        name: "renamed".into(),
+        ..old.evolve()
+    };
+    assert!(houses.update(&mut tx, &"two".into(), rename).await.unwrap());
+    tx.commit().await.unwrap();
+    first.stop().await;
+
+    let second = Process::start(&engine, 2).await;
+    let houses: Dictionary<String, v2::House> =
+        second.replica.state().get_or_add("houses").await.unwrap();
+    let mut tx = second.replica.begin();
+    let two = houses.get(&mut tx, &"two".into()).await.unwrap().unwrap();
+    assert_eq!(*two, rename(&house()));
 }

@@ -29,7 +29,7 @@ fn c54_kill_at_random_points() {
     let read = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let rounds: u64 = read("STEADFAST_ROUNDS").unwrap_or(200);
     let seed: u64 = read("STEADFAST_SEED").unwrap_or_else(|| fastrand::u64(..));
-    println!("again: STEADFAST_SEED={seed} cargo test -p steadfast-collections --test crash c54");
+    println!("again: STEADFAST_SEED={seed} cargo test -p steadfast-collections --test kills c54");
     let commits = kill_and_check(rounds, seed);
     assert!(commits > rounds, "the child did not get to commit");
 }
