@@ -8,8 +8,8 @@ use clap::Args;
 use super::list::{self, Item};
 use super::results::{self, Test};
 use super::verdict;
-use crate::process;
 use crate::workspace::Workspace;
+use crate::{process, tools};
 
 /// Which checklist.
 #[derive(Args)]
@@ -26,10 +26,16 @@ struct Area {
 }
 
 /// The list of an area is `xtask/conformance/<name>.txt`.
-const AREAS: &[Area] = &[Area {
-    name: "storage",
-    packages: &["steadfast-storage"],
-}];
+const AREAS: &[Area] = &[
+    Area {
+        name: "storage",
+        packages: &["steadfast-storage"],
+    },
+    Area {
+        name: "postgres",
+        packages: &["steadfast-storage"],
+    },
+];
 
 /// Whether every item has a test and passes.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<bool> {
@@ -41,6 +47,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<bool> {
     let text = std::fs::read_to_string(workspace.root.join(&file))
         .with_context(|| format!("cannot read {file}"))?;
     let items = list::parse(&text).with_context(|| file.clone())?;
+    // The same items are asked of every engine, PostgreSQL included.
+    tools::install_postgres(workspace)?;
     let (tests, clean) = run_tests(workspace, area, &items)?;
     let verdict = verdict::judge(&items, &tests);
     println!("{}", verdict.text);
