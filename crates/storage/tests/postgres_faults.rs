@@ -1,4 +1,4 @@
-//! What PostgreSQL may do to us: T4 to T11, T13 and T15.
+//! What PostgreSQL may do to us: T2, T4 to T11, T13, T15.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -22,6 +22,35 @@ const WAITING: &str = "select count(*) from pg_stat_activity where wait_event = 
 async fn numbers(engine: &Postgres) -> Vec<u64> {
     let entries = engine.replay(P, EntryNumber(1), usize::MAX).await.unwrap();
     entries.iter().map(|entry| entry.number.0).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn t02_an_old_primary_is_never_gone_back_to() {
+    let mut cluster = cluster();
+    let options = Options {
+        patience: Duration::from_secs(5),
+        ..quorum(&cluster)
+    };
+    let engine = open(options).await;
+    take(&engine, P, WE, 0).await;
+    commit(&engine, entry(P, 1, 1, b"one")).await;
+    let old = cluster.primary();
+    wait(|| cluster.server(old).freeze());
+    let new = wait(|| cluster.promote_by_rule());
+    let outcome = engine.append(&[entry(P, 1, 2, b"two")]).await.unwrap();
+    assert_eq!(outcome, [Outcome::Unknown]);
+    assert_eq!(take(&engine, P, WE, 1).await.last, EntryNumber(1));
+    // Now only the old one is left, and it believes that it still is the primary.
+    wait(|| cluster.server(new).kill());
+    wait(|| cluster.server(old).thaw());
+    wait(|| {
+        cluster
+            .server(old)
+            .wait_for("select pg_is_in_recovery()", "f")
+    });
+    let error = engine.acquire(P, WE, Epoch(2)).await.unwrap_err();
+    assert!(matches!(error.kind(), Kind::Unreachable { .. }), "{error}");
+    assert!(error.to_string().contains("old primary"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

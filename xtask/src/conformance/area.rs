@@ -8,8 +8,8 @@ use clap::Args;
 use super::list::{self, Item};
 use super::results::{self, Test};
 use super::verdict;
-use crate::process;
 use crate::workspace::Workspace;
+use crate::{process, tools};
 
 /// Which checklist.
 #[derive(Args)]
@@ -35,6 +35,10 @@ const AREAS: &[Area] = &[
         name: "collections",
         packages: &["steadfast-collections", "steadfast-storage"],
     },
+    Area {
+        name: "postgres",
+        packages: &["steadfast-storage"],
+    },
 ];
 
 /// Whether every item has a test and passes.
@@ -47,6 +51,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<bool> {
     let text = std::fs::read_to_string(workspace.root.join(&file))
         .with_context(|| format!("cannot read {file}"))?;
     let items = list::parse(&text).with_context(|| file.clone())?;
+    // The same items are asked of every engine, PostgreSQL included.
+    tools::install_postgres(workspace)?;
     let (tests, clean) = run_tests(workspace, area, &items)?;
     let verdict = verdict::judge(&items, &tests);
     println!("{}", verdict.text);
