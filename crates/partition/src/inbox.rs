@@ -1,4 +1,4 @@
-//! Messages of other partitions, each handled once and in order.
+//! Messages of other partitions, each handled once.
 //!
 //! The last number that was handled stands in the same commit as what it did. A
 //! lower number has been seen and is dropped. One message of a link is handled at

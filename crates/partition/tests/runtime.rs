@@ -1,4 +1,4 @@
-//! What a partition does with commands, timers, messages and work.
+//! What a partition does with what comes to it.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod counting;
@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use counting::{Ask, COUNTER, Counter, Say, Setup, counter};
+use futures_util::FutureExt;
 use steadfast_core::clock::{Clock, SystemClock, Timestamp};
+use steadfast_core::limits::MAILBOX;
 use steadfast_partition::ErrorKind;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -291,6 +293,26 @@ async fn a_drain_runs_its_hooks_before_partitions_go_and_ends_by_its_limit() {
     let sheet = node.runtime.drain(vec![endless], limit).await;
     assert_eq!(sheet.left, u64::from(counting::PARTITIONS));
     assert!(node.runtime.router().doors().is_empty());
+}
+
+#[tokio::test]
+async fn callers_wait_at_the_door_when_too_many_have_come() {
+    let node = Setup::new().start().await;
+    let partition = node.runtime.space().partition(&counter("a"));
+    let door = node.runtime.router().door(partition).unwrap();
+    let add = || door.call::<Ask, Say>(counter("a"), Ask::Add(1));
+    // The loop has no chance to run until this test waits.
+    let mut calls: Vec<_> = (0..MAILBOX).map(|_| Box::pin(add())).collect();
+    for call in &mut calls {
+        assert!(call.now_or_never().is_none());
+    }
+    let more = door.try_call::<Ask, Say>(counter("a"), Ask::Add(1));
+    let refused = more.now_or_never().unwrap();
+    assert_eq!(refused.unwrap_err().code().0, "STF-4003");
+    let patient = add();
+    let answers = futures_util::future::join_all(calls).await;
+    assert!(answers.iter().all(Result::is_ok));
+    assert_eq!(patient.await.unwrap(), Say::Now(MAILBOX as u64 + 1));
 }
 
 #[tokio::test]

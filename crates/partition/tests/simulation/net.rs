@@ -1,4 +1,4 @@
-//! The network between the nodes: it loses, delays and repeats.
+//! The network between nodes loses, delays and repeats.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};

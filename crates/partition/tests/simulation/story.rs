@@ -1,4 +1,4 @@
-//! The service of the simulation: every row tells what happened to it.
+//! The simulated service: rows tell what happened.
 //!
 //! An instance remembers which operations it had, what it sent to whom, what it
 //! got from whom, which timers it set, took back and saw, and which work is open.

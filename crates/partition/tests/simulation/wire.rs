@@ -1,4 +1,4 @@
-//! A node's way to the engine: slow, and cut when the node dies.
+//! A node's slow way to the engine, cut when it dies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! A whole run: faults first, then healing, then the judgement.
+//! A whole run: faults, then healing, then judgement.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
