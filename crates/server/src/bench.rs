@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use steadfast_bench::storage;
+use steadfast_bench::report::Report;
+use steadfast_bench::{runtime, storage};
 
 #[derive(Subcommand)]
 pub(crate) enum Area {
@@ -14,7 +15,13 @@ pub(crate) enum Area {
     /// Measures the disk's limits, fjall and Steadfast in turn, several times, and
     /// shows medians. A goal that is not met is shown as MISSED. Takes minutes and
     /// a few gigabytes of disk, which are given back.
-    Storage(Storage),
+    Storage(Measure),
+    /// Commands, timers and messages of the partition runtime
+    ///
+    /// Measures the machine's limits and Steadfast in turn, several times, and shows
+    /// medians. A goal that is not met is shown as MISSED. Takes minutes and a few
+    /// gigabytes of disk, which are given back.
+    Runtime(Measure),
     /// Fills a folder, says READY and waits to be killed
     #[command(hide = true)]
     StorageChild {
@@ -23,10 +30,16 @@ pub(crate) enum Area {
         /// How many keys to put
         keys: u64,
     },
+    /// Serves a folder, says READY and waits to be killed
+    #[command(hide = true)]
+    RuntimeChild {
+        /// The folder to serve
+        folder: PathBuf,
+    },
 }
 
 #[derive(Args)]
-pub(crate) struct Storage {
+pub(crate) struct Measure {
     /// Print one JSON object instead of tables
     #[arg(long)]
     json: bool,
@@ -45,13 +58,17 @@ pub(crate) struct Storage {
 pub(crate) fn run(area: &Area) -> Result<()> {
     match area {
         Area::Storage(arguments) => run_storage(arguments),
+        Area::Runtime(arguments) => run_runtime(arguments),
         Area::StorageChild { folder, keys } => {
             storage::fill(folder, *keys, std::io::stdin(), std::io::stdout())
+        }
+        Area::RuntimeChild { folder } => {
+            runtime::serve(folder, std::io::stdin(), std::io::stdout())
         }
     }
 }
 
-fn run_storage(arguments: &Storage) -> Result<()> {
+fn run_storage(arguments: &Measure) -> Result<()> {
     let executable = std::env::current_exe().context("find this executable")?;
     let mut settings = match arguments.quick {
         true => storage::Settings::quick(&arguments.dir, &executable),
@@ -60,7 +77,22 @@ fn run_storage(arguments: &Storage) -> Result<()> {
     if let Some(duration) = arguments.seconds {
         settings.duration = duration;
     }
-    let report = storage::run(&settings)?;
+    show(arguments, &storage::run(&settings)?)
+}
+
+fn run_runtime(arguments: &Measure) -> Result<()> {
+    let executable = std::env::current_exe().context("find this executable")?;
+    let mut settings = match arguments.quick {
+        true => runtime::Settings::quick(&arguments.dir, &executable),
+        false => runtime::Settings::full(&arguments.dir, &executable),
+    };
+    if let Some(duration) = arguments.seconds {
+        settings.duration = duration;
+    }
+    show(arguments, &runtime::run(&settings)?)
+}
+
+fn show(arguments: &Measure, report: &Report) -> Result<()> {
     if arguments.json {
         println!("{}", report.json()?);
         return Ok(());
