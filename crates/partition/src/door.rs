@@ -93,9 +93,11 @@ impl Door {
             to: envelope.to,
             body: Payload::Bytes(envelope.body),
         };
+        let mut steps = commands.into_iter().map(step);
         let command = Command {
             origin: Origin::Transaction(reply),
-            steps: commands.into_iter().map(step).collect(),
+            first: steps.next(),
+            more: steps.collect(),
             writes,
         };
         if self.calls.send(command).await.is_err() {

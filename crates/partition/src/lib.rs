@@ -36,6 +36,7 @@ mod timers;
 mod transport;
 mod turn;
 mod warm;
+mod written;
 
 pub use address::{Address, Envelope, Kind};
 pub use door::Door;
