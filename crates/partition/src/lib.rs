@@ -9,6 +9,7 @@
 //! `runtime` takes partitions and gives them up.
 
 mod address;
+mod alarm;
 mod command;
 mod door;
 mod draft;

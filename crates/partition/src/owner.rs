@@ -22,6 +22,7 @@ use steadfast_storage::{Error as StorageError, Kind as StorageKind, Ledger};
 use tokio::sync::{mpsc, watch};
 
 use crate::address::Address;
+use crate::alarm::Alarm;
 use crate::command::Command;
 use crate::door::Post;
 use crate::draft::Timer;
@@ -74,6 +75,7 @@ pub(crate) struct Owner {
     /// What is being waited for.
     pending: FuturesUnordered<Pin<Box<dyn Future<Output = Done> + Send>>>,
     is_draining: bool,
+    alarm: Alarm,
 }
 
 /// Something that was waited for.
@@ -107,6 +109,7 @@ impl Owner {
             arrived: VecDeque::with_capacity(limits::TURN_COMMANDS),
             looked_up: parts.clock.monotonic(),
             is_draining: false,
+            alarm: Alarm::new(LONGEST_SLEEP),
             parts,
             sequencer,
             calls,
@@ -177,6 +180,7 @@ impl Owner {
     /// Waits until there is something to do.
     async fn wait(&mut self) {
         let sleep = self.sleep();
+        let alarm = self.alarm.within(sleep);
         let has_calls = !self.calls.is_closed() || !self.calls.is_empty();
         tokio::select! {
             biased;
@@ -185,7 +189,7 @@ impl Owner {
             Some(post) = self.posts.recv() => self.posted.push_back(post),
             _ = self.calls.recv_many(&mut self.fresh, limits::TURN_COMMANDS),
                 if has_calls && self.sequencer.has_room() => {}
-            () = tokio::time::sleep(sleep) => {}
+            () = alarm => {}
         }
     }
 
