@@ -205,9 +205,6 @@ fn a_quick_run_of_the_runtime_reports_everything() {
     let figures = RUNTIME_FIGURES.into_iter().chain(RUN_FIGURES);
     assert_eq!(keys(&report["figures"]), sorted(figures));
     check_goals(report["goals"].as_array().unwrap(), &RUNTIME_GOALS);
-    // Timers are due at a steady rate, however slow the machine is.
-    let timers_per_s = report["figures"]["timers_per_s"].as_f64().unwrap();
-    assert!(timers_per_s > 5_000.0, "{timers_per_s}");
 }
 
 #[test]

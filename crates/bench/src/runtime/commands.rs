@@ -1,4 +1,4 @@
-//! Commands that each put one row, through 1 and through all partitions.
+//! Commands that each put one row.
 
 use anyhow::Result;
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! The machine's limits: the disk, and how long a thread is left waiting.
+//! The limits of the machine: its disk and its processors.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The service that is measured: it puts rows, tells others and fires timers.
+//! The service under load: rows, messages and timers.
 //!
 //! It does next to nothing itself, so that what is measured is the runtime.
 
