@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rustix::fs::{Advice, fadvise};
+use tempfile::TempDir;
 
 use crate::samples::Samples;
 use crate::stopwatch::Stopwatch;
@@ -83,6 +84,24 @@ pub(crate) fn read_file(path: &Path) -> Result<f64> {
         }
     }
     Ok(bytes as f64 / run.seconds())
+}
+
+/// A new folder on the disk that is measured; gone when it is dropped.
+pub(crate) fn temporary(folder: &Path) -> Result<TempDir> {
+    let builder = tempfile::Builder::new()
+        .prefix(".steadfast-bench-")
+        .to_owned();
+    let made = builder.tempdir_in(folder);
+    made.with_context(|| format!("create a folder in {}", folder.display()))
+}
+
+/// Bytes of disk that all files below a folder take.
+pub(crate) fn taken_bytes(folder: &Path) -> Result<u64> {
+    let mut bytes = 0;
+    for path in files_below(folder)? {
+        bytes += fs::metadata(path)?.blocks() * 512;
+    }
+    Ok(bytes)
 }
 
 /// Bytes that anybody has written to the disk below a folder so far, the file

@@ -4,11 +4,14 @@
 //! Steadfast in one run, several times in turn, and reports medians: machines are
 //! noisy, and only what was measured side by side can be compared.
 
+mod child;
+mod counting;
 mod disk;
 mod machine;
 pub mod postgres;
 mod process;
 pub mod report;
+pub mod runtime;
 mod samples;
 mod stopwatch;
 pub mod storage;

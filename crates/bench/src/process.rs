@@ -43,6 +43,12 @@ pub(crate) fn settle() -> Result<()> {
     Ok(())
 }
 
+/// Processor time that this process has had, in seconds.
+pub(crate) fn cpu_seconds() -> Result<f64> {
+    let per_s = rustix::param::clock_ticks_per_second();
+    Ok(cpu_ticks()? as f64 / per_s as f64)
+}
+
 /// Processor time of this process, in ticks of usually 10 ms.
 fn cpu_ticks() -> Result<u64> {
     let text = fs::read_to_string("/proc/self/stat").context("read /proc/self/stat")?;
@@ -67,5 +73,6 @@ mod tests {
         assert!(resident_mb(std::process::id()).unwrap() > 0.1);
         written_bytes().unwrap();
         settle().unwrap();
+        assert!(cpu_seconds().unwrap() >= 0.0);
     }
 }

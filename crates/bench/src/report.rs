@@ -82,6 +82,13 @@ impl Values {
         }
     }
 
+    /// The largest median of all values whose name starts like this.
+    pub(crate) fn largest(&self, name: &str) -> f64 {
+        let values = self.medians();
+        let alike = values.filter(|(other, _)| other.starts_with(name));
+        alike.map(|(_, value)| value).fold(f64::NAN, f64::max)
+    }
+
     fn medians(&self) -> impl Iterator<Item = (&str, f64)> {
         let values = self.0.iter();
         values.map(|(name, rounds)| (name.as_str(), median(rounds)))

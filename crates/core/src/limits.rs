@@ -65,8 +65,17 @@ pub const LATE_ANSWERS: usize = 64 * 1024;
 /// Commands that a partition handles before it looks at anything else.
 pub const TURN_COMMANDS: usize = 128;
 
+/// Commands after which a partition looks at how long it has been at it.
+pub const TURN_LOOK: usize = 16;
+
+/// How long a partition works before it looks at anything else, about.
+pub const TURN_TIME: Duration = Duration::from_millis(1);
+
+/// Replies and effects that a partition lets go before it looks at anything else.
+pub const TURN_RELEASES: usize = 4096;
+
 /// Timers of a partition that are kept in memory.
-pub const NEAR_TIMERS: usize = 16 * 1024;
+pub const NEAR_TIMERS: usize = 4 * 1024;
 
 /// Messages to one partition that are kept in memory.
 pub const LINK_QUEUE: usize = 4096;

@@ -35,6 +35,15 @@ impl Address {
         }
     }
 
+    /// An address that no service has.
+    pub(crate) fn nobody() -> Self {
+        Self {
+            kind: Kind(u16::MAX),
+            name: Bytes::new(),
+            key: Bytes::new(),
+        }
+    }
+
     /// Spreads addresses over partitions. Stored state depends on it: it is the
     /// same for ever.
     pub fn spread(&self) -> u64 {

@@ -1,23 +1,22 @@
 //! A command on its way through a partition.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use steadfast_core::id::Lsn;
 use steadfast_storage::Writes;
 use tokio::sync::oneshot;
 
-use crate::address::Address;
+use crate::address::{Address, Kind};
 use crate::error::Result;
 use crate::message::Payload;
-use crate::service::Erased;
 use crate::transport::Link;
 
 /// What is to be done, and for whom.
 pub(crate) struct Command {
     pub(crate) origin: Origin,
-    /// One, except for a user's transaction, whose commands share its commit.
-    pub(crate) steps: Vec<Step>,
+    /// What is called first. A user's transaction may call nothing.
+    pub(crate) first: Option<Step>,
+    /// The other commands of a user's transaction, which share its commit.
+    pub(crate) more: Vec<Step>,
     /// Rows that a user's transaction has filled in already.
     pub(crate) writes: Writes,
 }
@@ -54,16 +53,28 @@ pub(crate) struct Caller {
 /// A caller whose answer a later turn gives.
 pub(crate) struct Waiting {
     pub(crate) caller: Caller,
-    pub(crate) service: Arc<dyn Erased>,
+    /// Whose answer it is.
+    pub(crate) service: Kind,
 }
 
 impl Command {
     pub(crate) fn new(origin: Origin, to: Address, body: Payload) -> Self {
         Self {
             origin,
-            steps: vec![Step { to, body }],
+            first: Some(Step { to, body }),
+            more: Vec::new(),
             writes: Writes::new(),
         }
+    }
+
+    /// All calls, in order.
+    pub(crate) fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.first.iter().chain(&self.more)
+    }
+
+    /// The instance that it is for, if it calls one.
+    pub(crate) fn to(&self) -> Option<&Address> {
+        self.first.as_ref().map(|step| &step.to)
     }
 
     /// Whether it may be turned away, because somebody learns of it.

@@ -29,36 +29,64 @@ pub(crate) enum Post {
     Stop,
 }
 
-/// A partition that this node serves. Clones lead to the same one.
+/// A partition that this node serves. Clones lead to the same one, and are cheap:
+/// every call makes one.
 #[derive(Clone)]
 pub struct Door {
-    pub(crate) partition: Partition,
-    pub(crate) calls: mpsc::Sender<Command>,
-    pub(crate) posts: mpsc::UnboundedSender<Post>,
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) ledger: Ledger,
+    inside: Arc<Inside>,
+}
+
+struct Inside {
+    partition: Partition,
+    calls: mpsc::Sender<Command>,
+    posts: mpsc::UnboundedSender<Post>,
+    metrics: Arc<Metrics>,
+    ledger: Ledger,
 }
 
 impl Door {
+    pub(crate) fn new(
+        ledger: Ledger,
+        calls: mpsc::Sender<Command>,
+        posts: mpsc::UnboundedSender<Post>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let inside = Inside {
+            partition: ledger.partition(),
+            calls,
+            posts,
+            metrics,
+            ledger,
+        };
+        Self {
+            inside: Arc::new(inside),
+        }
+    }
+
     /// Which partition this is.
     pub fn partition(&self) -> Partition {
-        self.partition
+        self.inside.partition
     }
 
     /// What the partition has counted.
     pub fn metrics(&self) -> &Arc<Metrics> {
-        &self.metrics
+        &self.inside.metrics
     }
 
     /// The state underneath, for reads.
     pub fn ledger(&self) -> &Ledger {
-        &self.ledger
+        &self.inside.ledger
+    }
+
+    /// Tells the owner something; one that is gone need not be told.
+    pub(crate) fn tell(&self, post: Post) {
+        let _ = self.inside.posts.send(post);
     }
 
     /// Calls an instance, and waits for room first if need be.
     pub async fn call<C: Message, R: Message>(&self, to: Address, command: C) -> Result<R> {
         let (command, answer) = self.command(to, Payload::value(command), false);
-        if self.calls.send(command).await.is_err() {
+        if self.inside.calls.send(command).await.is_err() {
             return Err(self.closed());
         }
         open(self.answer(answer).await?)
@@ -67,8 +95,8 @@ impl Door {
     /// Calls an instance, unless there is no room.
     pub async fn try_call<C: Message, R: Message>(&self, to: Address, command: C) -> Result<R> {
         let (command, answer) = self.command(to, Payload::value(command), false);
-        let partition = self.partition;
-        match self.calls.try_send(command) {
+        let partition = self.inside.partition;
+        match self.inside.calls.try_send(command) {
             Ok(()) => open(self.answer(answer).await?),
             Err(TrySendError::Full(_)) => Err(Error::new(Kind::Busy { partition })),
             Err(TrySendError::Closed(_)) => Err(self.closed()),
@@ -79,7 +107,7 @@ impl Door {
     pub(crate) async fn serve(&self, envelope: Envelope) -> Result<Bytes> {
         let body = Payload::Bytes(envelope.body);
         let (command, answer) = self.command(envelope.to, body, true);
-        if self.calls.send(command).await.is_err() {
+        if self.inside.calls.send(command).await.is_err() {
             return Err(self.closed());
         }
         open(self.answer(answer).await?)
@@ -93,17 +121,22 @@ impl Door {
             to: envelope.to,
             body: Payload::Bytes(envelope.body),
         };
+        let mut steps = commands.into_iter().map(step);
         let command = Command {
             origin: Origin::Transaction(reply),
-            steps: commands.into_iter().map(step).collect(),
+            first: steps.next(),
+            more: steps.collect(),
             writes,
         };
-        if self.calls.send(command).await.is_err() {
+        if self.inside.calls.send(command).await.is_err() {
             return Err(self.closed());
         }
         match answer.await {
             Ok(answer) => answer,
-            Err(_) => Err(Error::unknown(self.partition, self.ledger.failure())),
+            Err(_) => Err(Error::unknown(
+                self.inside.partition,
+                self.inside.ledger.failure(),
+            )),
         }
     }
 
@@ -114,13 +147,13 @@ impl Door {
         let body = Payload::Bytes(envelope.body);
         let command = Command::new(Origin::Posted, envelope.to, body);
         // If the owner is gone, the next one starts the work again.
-        let _ = self.posts.send(Post::Command(command));
+        let _ = self.inside.posts.send(Post::Command(command));
     }
 
     /// Takes messages of another partition.
     pub(crate) async fn receive(&self, parcel: Parcel) -> Result<u64> {
         let (reply, answer) = oneshot::channel();
-        if self.posts.send(Post::Parcel(parcel, reply)).is_err() {
+        if self.inside.posts.send(Post::Parcel(parcel, reply)).is_err() {
             return Err(self.closed());
         }
         match answer.await {
@@ -143,13 +176,16 @@ impl Door {
     async fn answer(&self, answer: oneshot::Receiver<Result<Payload>>) -> Result<Payload> {
         match answer.await {
             Ok(answer) => answer,
-            Err(_) => Err(Error::unknown(self.partition, self.ledger.failure())),
+            Err(_) => Err(Error::unknown(
+                self.inside.partition,
+                self.inside.ledger.failure(),
+            )),
         }
     }
 
     /// The command was never taken in.
     fn closed(&self) -> Error {
-        let partition = self.partition;
+        let partition = self.inside.partition;
         Error::new(Kind::Draining { partition })
     }
 }

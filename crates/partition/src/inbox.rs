@@ -103,6 +103,13 @@ impl Inbox {
             return Vec::new();
         };
         let (handled, lsn) = (line.handled, line.lsn);
+        if !line
+            .acknowledgements
+            .iter()
+            .any(|(last, _)| *last <= handled)
+        {
+            return Vec::new();
+        }
         let all = std::mem::take(&mut line.acknowledgements);
         let (ready, rest): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|(last, _)| *last <= handled);

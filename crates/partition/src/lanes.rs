@@ -28,8 +28,9 @@ impl Lanes {
         if self.lanes.is_empty() {
             return None;
         }
-        let steps = command.steps.iter();
-        let mut blocked = steps.filter(|step| self.lanes.contains_key(&step.to));
+        let mut blocked = command
+            .steps()
+            .filter(|step| self.lanes.contains_key(&step.to));
         blocked.next().map(|step| step.to.clone())
     }
 

@@ -9,6 +9,7 @@
 //! `runtime` takes partitions and gives them up.
 
 mod address;
+mod alarm;
 mod command;
 mod door;
 mod draft;
@@ -36,6 +37,7 @@ mod timers;
 mod transport;
 mod turn;
 mod warm;
+mod written;
 
 pub use address::{Address, Envelope, Kind};
 pub use door::Door;

@@ -59,6 +59,12 @@ pub struct Counts {
 }
 
 impl Metrics {
+    /// The longest time for which the loop did not look up, since this was last
+    /// asked; it begins anew.
+    pub fn take_longest_turn(&self) -> Duration {
+        Duration::from_micros(self.longest_turn_us.swap(0, Ordering::Relaxed))
+    }
+
     /// The counters now. Each is exact; together they are of about one moment.
     pub fn counts(&self) -> Counts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -17,6 +17,8 @@ pub(crate) struct Outbox {
     lines: BTreeMap<Partition, Line>,
     /// Keys of rows that have arrived: they go with the next commit.
     arrived: Vec<Bytes>,
+    /// Messages that have not arrived, of all lines.
+    backlog: u64,
 }
 
 /// The way to one partition.
@@ -50,6 +52,7 @@ impl Outbox {
             link,
             lines: BTreeMap::new(),
             arrived: Vec::new(),
+            backlog: 0,
         }
     }
 
@@ -61,6 +64,7 @@ impl Outbox {
             durable: last,
             ..Line::default()
         };
+        self.backlog += line.backlog();
         self.lines.insert(to, line);
     }
 
@@ -72,11 +76,13 @@ impl Outbox {
     /// A message was staged.
     pub(crate) fn staged(&mut self, to: Partition, number: u64, message: Bytes) {
         let line = self.lines.entry(to).or_default();
+        let before = line.backlog();
         line.last = number;
         if line.known + 1 == number && line.queue.len() < limits::LINK_QUEUE {
             line.queue.push_back((number, message));
             line.known = number;
         }
+        self.backlog = self.backlog - before + line.backlog();
     }
 
     /// Messages up to this number are durable.
@@ -111,9 +117,13 @@ impl Outbox {
     /// All messages to ourselves that memory holds: they need not leave, so they
     /// need not be durable either.
     pub(crate) fn take_own(&mut self) -> VecDeque<(u64, Bytes)> {
-        let own = self.lines.get_mut(&self.link.source);
-        own.map(|line| std::mem::take(&mut line.queue))
-            .unwrap_or_default()
+        let Some(line) = self.lines.get_mut(&self.link.source) else {
+            return VecDeque::new();
+        };
+        let before = line.backlog();
+        let own = std::mem::take(&mut line.queue);
+        self.backlog = self.backlog - before + line.backlog();
+        own
     }
 
     /// Rows have been read. They are durable, and ascend, but may have gaps where
@@ -122,6 +132,7 @@ impl Outbox {
         let Some(line) = self.lines.get_mut(&to) else {
             return;
         };
+        let before = line.backlog();
         let sought = line.loading.take().unwrap_or_default();
         for (number, message) in rows {
             if number > line.known {
@@ -133,6 +144,7 @@ impl Outbox {
             // Whatever was durable before and is not there has arrived.
             line.known = line.known.max(sought);
         }
+        self.backlog = self.backlog - before + line.backlog();
     }
 
     /// The destination has handled everything up to `handled`.
@@ -140,6 +152,7 @@ impl Outbox {
         let Some(line) = self.lines.get_mut(&to) else {
             return;
         };
+        let before = line.backlog();
         line.is_under_way = false;
         while line
             .queue
@@ -150,6 +163,7 @@ impl Outbox {
                 self.arrived.push(row_key(to, number));
             }
         }
+        self.backlog = self.backlog - before + line.backlog();
     }
 
     /// Rows that may go, for the next commit.
@@ -165,15 +179,19 @@ impl Outbox {
 
     /// Messages that have not arrived.
     pub(crate) fn backlog(&self) -> u64 {
-        let waits = |line: &Line| match line.queue.front() {
-            Some((first, _)) => line.last + 1 - first,
-            None => line.last - line.known.min(line.last),
-        };
-        self.lines.values().map(waits).sum()
+        self.backlog
     }
 }
 
 impl Line {
+    /// Messages that have not arrived.
+    fn backlog(&self) -> u64 {
+        match self.queue.front() {
+            Some((first, _)) => self.last + 1 - first,
+            None => self.last - self.known.min(self.last),
+        }
+    }
+
     /// Memory has nothing left, but the table has.
     fn needs_rows(&self) -> bool {
         self.queue.is_empty() && self.known < self.durable && self.loading.is_none()

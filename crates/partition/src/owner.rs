@@ -22,6 +22,7 @@ use steadfast_storage::{Error as StorageError, Kind as StorageKind, Ledger};
 use tokio::sync::{mpsc, watch};
 
 use crate::address::Address;
+use crate::alarm::Alarm;
 use crate::command::Command;
 use crate::door::Post;
 use crate::draft::Timer;
@@ -65,9 +66,16 @@ pub(crate) struct Owner {
     /// A post that ended the last wait.
     posted: VecDeque<Post>,
     durable: watch::Receiver<Lsn>,
+    /// Callers that have just come in.
+    fresh: Vec<Command>,
+    /// Callers that are next.
+    arrived: VecDeque<Command>,
+    /// When the loop last looked up.
+    looked_up: Duration,
     /// What is being waited for.
     pending: FuturesUnordered<Pin<Box<dyn Future<Output = Done> + Send>>>,
     is_draining: bool,
+    alarm: Alarm,
 }
 
 /// Something that was waited for.
@@ -97,7 +105,11 @@ impl Owner {
             durable: parts.ledger.durable(),
             pending: FuturesUnordered::new(),
             posted: VecDeque::new(),
+            fresh: Vec::with_capacity(limits::TURN_COMMANDS),
+            arrived: VecDeque::with_capacity(limits::TURN_COMMANDS),
+            looked_up: parts.clock.monotonic(),
             is_draining: false,
+            alarm: Alarm::new(LONGEST_SLEEP),
             parts,
             sequencer,
             calls,
@@ -109,9 +121,9 @@ impl Owner {
 
     /// Serves the partition until it is drained or lost.
     pub(crate) async fn run(mut self) -> End {
-        let mut calls = Vec::with_capacity(limits::TURN_COMMANDS);
+        self.looked_up = self.parts.clock.monotonic();
         loop {
-            let has_more = self.round(&mut calls);
+            let has_more = self.round();
             if self.sequencer.is_stale {
                 if let Err(error) = self.reload().await {
                     return self.fail(error);
@@ -126,62 +138,69 @@ impl Owner {
             }
             match has_more {
                 true => tokio::task::yield_now().await,
-                false => self.wait(&mut calls).await,
+                false => self.wait().await,
             }
-            if self.take_in(&mut calls) {
+            self.looked_up = self.parts.clock.monotonic();
+            if self.take_in() {
                 return self.end(End::Stopped);
             }
         }
     }
 
     /// Does some of everything that has come; answers whether there is more.
-    fn round(&mut self, calls: &mut Vec<Command>) -> bool {
-        let began = self.parts.clock.monotonic();
+    fn round(&mut self) -> bool {
+        let (clock, end) = (&self.parts.clock, self.looked_up + limits::TURN_TIME);
+        let is_over = || clock.monotonic() >= end;
         let sequencer = &mut self.sequencer;
         sequencer.look_at_clock();
         let durable = *self.durable.borrow_and_update();
-        sequencer.release(durable);
+        let mut has_more = sequencer.release(durable);
         sequencer.retry_stalled();
-        for command in calls.drain(..) {
-            sequencer.accept(command);
-        }
+        has_more |= sequencer.run_lanes(&is_over);
         // What is in rows is left to the next owner.
-        let (mut has_due, mut has_messages) = (false, false);
         if !self.is_draining {
-            has_due = sequencer.fire();
-            has_messages = sequencer.work_off();
+            has_more |= sequencer.fire(&is_over);
+        }
+        has_more |= sequencer.accept_some(&mut self.arrived, &is_over);
+        if !self.is_draining {
+            has_more |= sequencer.work_off(&is_over);
         }
         // Some of it depends on nothing that is still on its way.
         let durable = *self.durable.borrow_and_update();
-        sequencer.release(durable);
+        has_more |= sequencer.release(durable);
         sequencer.measure();
         for job in sequencer.take_jobs() {
             self.begin(job);
         }
-        let took = self.parts.clock.monotonic().saturating_sub(began);
+        let took = self.parts.clock.monotonic().saturating_sub(self.looked_up);
         raise(&self.parts.metrics.longest_turn_us, took.as_micros() as u64);
-        (has_due || has_messages) && self.sequencer.stalled.is_empty()
+        has_more && self.sequencer.stalled.is_empty()
     }
 
     /// Waits until there is something to do.
-    async fn wait(&mut self, calls: &mut Vec<Command>) {
+    async fn wait(&mut self) {
         let sleep = self.sleep();
+        let alarm = self.alarm.within(sleep);
         let has_calls = !self.calls.is_closed() || !self.calls.is_empty();
         tokio::select! {
             biased;
             changed = self.durable.changed() => drop(changed),
             Some(done) = self.pending.next(), if !self.pending.is_empty() => self.finish(done),
             Some(post) = self.posts.recv() => self.posted.push_back(post),
-            _ = self.calls.recv_many(calls, limits::TURN_COMMANDS),
+            _ = self.calls.recv_many(&mut self.fresh, limits::TURN_COMMANDS),
                 if has_calls && self.sequencer.has_room() => {}
-            () = tokio::time::sleep(sleep) => {}
+            () = alarm => {}
         }
     }
 
     /// Takes in some of what has come meanwhile, without waiting; answers whether
     /// to stop.
-    fn take_in(&mut self, calls: &mut Vec<Command>) -> bool {
-        while let Some(Some(done)) = self.pending.next().now_or_never() {
+    fn take_in(&mut self) -> bool {
+        self.arrived.extend(self.fresh.drain(..));
+        for _ in 0..limits::TURN_COMMANDS {
+            let Some(Some(done)) = self.pending.next().now_or_never() else {
+                break;
+            };
             self.finish(done);
         }
         for _ in 0..limits::TURN_COMMANDS {
@@ -193,11 +212,11 @@ impl Owner {
                 return true;
             }
         }
-        while calls.len() < limits::TURN_COMMANDS && self.sequencer.has_room() {
-            match self.calls.try_recv() {
-                Ok(command) => calls.push(command),
-                Err(_) => break,
-            }
+        let room = limits::TURN_COMMANDS.saturating_sub(self.arrived.len());
+        if room > 0 && self.sequencer.has_room() {
+            // Together: each take of its own would lock the queue once more.
+            let _ = self.calls.recv_many(&mut self.fresh, room).now_or_never();
+            self.arrived.extend(self.fresh.drain(..));
         }
         false
     }
@@ -212,7 +231,8 @@ impl Owner {
         let Some(due) = due.filter(|_| !self.is_draining) else {
             return LONGEST_SLEEP;
         };
-        let wait = due.0.saturating_sub(self.parts.ledger.time().0).max(0);
+        let now = self.parts.ledger.time().max(self.sequencer.now);
+        let wait = due.0.saturating_sub(now.0).max(0);
         Duration::from_millis(wait as u64).min(LONGEST_SLEEP)
     }
 
@@ -302,7 +322,7 @@ impl Owner {
     }
 
     fn is_quiet(&mut self) -> bool {
-        self.sequencer.is_quiet() && self.calls.is_empty()
+        self.sequencer.is_quiet() && self.arrived.is_empty() && self.calls.is_empty()
     }
 
     fn fail(self, error: StorageError) -> End {
@@ -319,6 +339,7 @@ impl Owner {
             End::Drained => Error::new(Kind::Draining { partition }),
         };
         let mut rest = self.sequencer.dissolve(durable, &error);
+        rest.extend(self.arrived.drain(..));
         self.calls.close();
         while let Ok(command) = self.calls.try_recv() {
             rest.push(command);

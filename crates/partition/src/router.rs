@@ -56,7 +56,7 @@ impl Router {
     }
 
     pub(crate) fn open(&self, door: Door) {
-        self.doors.write().insert(door.partition, door);
+        self.doors.write().insert(door.partition(), door);
     }
 
     pub(crate) fn close(&self, partition: Partition) {

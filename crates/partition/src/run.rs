@@ -27,6 +27,7 @@ use crate::service::Answer;
 use crate::tables::{OUTBOX, POISON, RECEIVED, SENT, TIMERS};
 use crate::turn::Turn;
 use crate::warm::Row;
+use crate::written::Written;
 
 /// How a run of a command ended.
 enum Ran {
@@ -38,7 +39,7 @@ enum Ran {
 /// What a command came to, before it is staged.
 struct Decision {
     writes: Writes,
-    rows: Vec<(Row, Option<Bytes>)>,
+    rows: Written,
     draft: Draft,
     given: Option<Given>,
 }
@@ -94,9 +95,9 @@ impl Sequencer {
 
     fn await_rows(&mut self, lane: Option<&Address>, command: Command, rows: Vec<Row>) {
         count(&self.metrics.missed);
-        let lane = match lane {
-            Some(lane) => lane.clone(),
-            None => command.steps[0].to.clone(),
+        let Some(lane) = lane.or(command.to()).cloned() else {
+            // Only a service misses rows, and none was called.
+            return;
         };
         for row in &rows {
             self.warm.want(row);
@@ -126,16 +127,16 @@ impl Sequencer {
         let call = CallId(self.next_call);
         let writes = command.writes.clone();
         let (ledger, space, warm) = (&self.ledger, &self.space, &self.warm);
-        let nobody = Address::new(ServiceKind(u16::MAX), "", "");
-        let mut turn = Turn::new(ledger, space, warm, self.now, nobody, writes);
+        let nobody = Address::nobody();
+        let mut turn = Turn::new(ledger, space, warm, self.now, &nobody, writes);
         if let Origin::Timer { key } = &command.origin {
             // Before whatever the service schedules: it may be the same key.
             turn.writes.delete(TIMERS, key);
         }
         turn.call = matches!(command.origin, Origin::Caller(_)).then_some(call);
         let mut given = None;
-        for step in &mut command.steps {
-            turn.to = step.to.clone();
+        for step in command.first.iter_mut().chain(&mut command.more) {
+            turn.to = &step.to;
             let service = step.to.kind;
             let found = self
                 .services
@@ -157,7 +158,7 @@ impl Sequencer {
         }
         Ok(Decision {
             writes: turn.writes,
-            rows: turn.own.into_iter().collect(),
+            rows: turn.own,
             draft: turn.draft,
             given,
         })
@@ -178,7 +179,7 @@ impl Sequencer {
         }
         count(&self.metrics.commands);
         if !self.warm.is_empty() {
-            for ((table, key), value) in &rows {
+            for ((table, key), value) in rows.rows() {
                 self.warm.written(*table, key, value.as_ref());
             }
         }
@@ -279,8 +280,8 @@ impl Sequencer {
         self.write_origin(&command.origin, &mut writes);
         match self.stage(writes) {
             Ok(()) => {
-                let to = &command.steps[0].to;
-                tracing::warn!(%to, %refusal, "a message was refused and put aside");
+                let to = command.to().map(tracing::field::display);
+                tracing::warn!(to, %refusal, "a message was refused and put aside");
                 count(&self.metrics.poisoned);
                 self.finish(command.origin, None);
                 Ran::Done
@@ -303,8 +304,8 @@ impl Sequencer {
         let mut row = vec![1];
         put_bytes(&mut row, refusal.code.0.as_bytes());
         put_bytes(&mut row, refusal.message.as_bytes());
-        put_varint(&mut row, command.steps.len() as u64);
-        for step in &command.steps {
+        put_varint(&mut row, command.steps().count() as u64);
+        for step in command.steps() {
             let envelope = Envelope::new(step.to.clone(), step.body.bytes());
             put_bytes(&mut row, &envelope.encode());
         }
@@ -338,13 +339,10 @@ impl Sequencer {
     }
 
     fn answer(&mut self, caller: Caller, given: Given) {
-        let Some(service) = self.services.get(given.service).cloned() else {
-            return;
-        };
-        let waiting = Waiting { caller, service };
+        let service = given.service;
         match given.answer {
-            Answer::Now(reply) => self.reply(waiting, reply),
-            Answer::Later => self.answer_later(given.call, waiting),
+            Answer::Now(reply) => self.reply(Waiting { caller, service }, reply),
+            Answer::Later => self.answer_later(given.call, Waiting { caller, service }),
         }
     }
 
@@ -365,9 +363,13 @@ impl Sequencer {
     fn reply(&mut self, to: Waiting, reply: Payload) {
         let reply = match to.caller.is_remote {
             false => Ok(reply),
-            true => match to.service.encode(reply) {
-                Ok(bytes) => Ok(Payload::Bytes(bytes)),
-                Err(_) => Err(Error::new(Kind::Malformed { what: "the reply" })),
+            true => match self
+                .services
+                .get(to.service)
+                .map(|found| found.encode(reply))
+            {
+                Some(Ok(bytes)) => Ok(Payload::Bytes(bytes)),
+                Some(Err(_)) | None => Err(Error::new(Kind::Malformed { what: "the reply" })),
             },
         };
         let release = Release::Reply(to.caller.reply, reply);

@@ -163,19 +163,19 @@ impl Runtime {
         let door = self.inner.router.door(partition).ok_or_else(not_ours)?;
         let mut ended = self.inner.leave(partition).ok_or_else(not_ours)?;
         self.inner.router.close(partition);
-        let before = door.metrics.counts();
-        let _ = door.posts.send(Post::Drain);
+        let before = door.metrics().counts();
+        door.tell(Post::Drain);
         let all_done = ended.wait_for(|ended| *ended);
         let is_late = tokio::time::timeout(limit, all_done).await.is_err();
         let mut commands = HandedOver::default();
         if is_late {
-            let counts = door.metrics.counts();
+            let counts = door.metrics().counts();
             commands.cut_off = counts.waiting + counts.gated;
-            let _ = door.posts.send(Post::Stop);
+            door.tell(Post::Stop);
             let _ = ended.wait_for(|ended| *ended).await;
         }
-        commands.completed = door.metrics.counts().commands - before.commands;
-        self.inner.store.release(&door.ledger).await?;
+        commands.completed = door.metrics().counts().commands - before.commands;
+        self.inner.store.release(door.ledger()).await?;
         Ok(commands)
     }
 
@@ -247,13 +247,7 @@ impl Inner {
         let (calls, calls_in) = mpsc::channel(limits::MAILBOX);
         let (posts, posts_in) = mpsc::unbounded_channel();
         let metrics = Arc::new(Metrics::default());
-        let door = Door {
-            partition: ledger.partition(),
-            calls,
-            posts,
-            metrics: Arc::clone(&metrics),
-            ledger: ledger.clone(),
-        };
+        let door = Door::new(ledger.clone(), calls, posts, Arc::clone(&metrics));
         let parts = Parts {
             ledger,
             space: Arc::clone(&self.space),

@@ -7,7 +7,7 @@
 //! If staged writes are taken back, memory no longer fits the rows:
 //! [`Sequencer::is_stale`] then, and the owner loads the partition again.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -17,7 +17,7 @@ use steadfast_core::limits;
 use steadfast_storage::Ledger;
 use tokio::sync::oneshot;
 
-use crate::address::{Address, Envelope, Kind};
+use crate::address::{Address, Envelope};
 use crate::command::{Command, Origin, Waiting};
 use crate::draft::{CallId, Timer, timer_address};
 use crate::effect::Effect;
@@ -76,6 +76,10 @@ pub(crate) struct Sequencer {
     /// What cannot be refused, while the log is full.
     pub(crate) stalled: VecDeque<Command>,
     pub(crate) jobs: Vec<Job>,
+    /// Instances whose rows have come.
+    ready_lanes: VecDeque<Address>,
+    /// Destinations whose messages have become durable.
+    postable: BTreeSet<Partition>,
 }
 
 impl Sequencer {
@@ -106,6 +110,8 @@ impl Sequencer {
             next_call: 0,
             stalled: VecDeque::new(),
             jobs: Vec::new(),
+            ready_lanes: VecDeque::new(),
+            postable: BTreeSet::new(),
             ledger,
             space,
             services,
@@ -124,9 +130,10 @@ impl Sequencer {
         }
     }
 
-    /// Reads the clock; once per round of the loop.
+    /// Reads the clock; once per round of the loop. What was seen once is not taken
+    /// back, even if nothing was staged meanwhile: a timer that was due stays due.
     pub(crate) fn look_at_clock(&mut self) {
-        self.now = self.ledger.time();
+        self.now = self.now.max(self.ledger.time());
     }
 
     /// What is to be done now.
@@ -158,6 +165,23 @@ impl Sequencer {
         }
     }
 
+    /// Accepts callers, some at a time; answers whether there are more.
+    pub(crate) fn accept_some(
+        &mut self,
+        arrived: &mut VecDeque<Command>,
+        is_over: &dyn Fn() -> bool,
+    ) -> bool {
+        let mut count = 0;
+        while let Some(command) = arrived.pop_front() {
+            self.accept(command);
+            count += 1;
+            if count % limits::TURN_LOOK == 0 && is_over() {
+                break;
+            }
+        }
+        !arrived.is_empty()
+    }
+
     /// Takes messages of another partition in.
     pub(crate) fn receive(&mut self, parcel: Parcel, reply: oneshot::Sender<Result<u64>>) {
         let link = parcel.link;
@@ -169,8 +193,11 @@ impl Sequencer {
 
     /// Handles messages that have come, some at a time; answers whether there are
     /// more.
-    pub(crate) fn work_off(&mut self) -> bool {
-        for _ in 0..limits::TURN_COMMANDS {
+    pub(crate) fn work_off(&mut self, is_over: &dyn Fn() -> bool) -> bool {
+        for count in 1..=limits::TURN_COMMANDS {
+            if count % limits::TURN_LOOK == 0 && is_over() {
+                return true;
+            }
             if let Some(command) = self.next_own() {
                 self.accept(command);
             } else if let Some(link) = self.open_links.pop_front() {
@@ -183,9 +210,21 @@ impl Sequencer {
     }
 
     /// Fires timers that are due; answers whether there may be more.
-    pub(crate) fn fire(&mut self) -> bool {
-        let due = self.timers.take_due(self.now, limits::TURN_COMMANDS);
-        let is_full = due.len() == limits::TURN_COMMANDS;
+    pub(crate) fn fire(&mut self, is_over: &dyn Fn() -> bool) -> bool {
+        for _ in 0..limits::TURN_COMMANDS / limits::TURN_LOOK {
+            if !self.fire_some() {
+                return false;
+            }
+            if is_over() {
+                break;
+            }
+        }
+        true
+    }
+
+    fn fire_some(&mut self) -> bool {
+        let due = self.timers.take_due(self.now, limits::TURN_LOOK);
+        let is_full = due.len() == limits::TURN_LOOK;
         for Timer { key, body } in due {
             let late = self.now.0.saturating_sub(due_of(&key).0).max(0) as u64;
             raise(&self.metrics.lateness_ms, late);
@@ -212,14 +251,29 @@ impl Sequencer {
         for (row, value) in rows {
             self.warm.loaded(&row, value);
         }
-        while let Some(command) = self.lanes.front(lane) {
-            if !self.settle(Some(lane), command) {
-                break;
-            }
-            for row in self.lanes.done(lane) {
-                self.warm.release(&row);
+        self.ready_lanes.push_back(lane.clone());
+    }
+
+    /// Runs commands whose rows have come, and those behind them, some at a time;
+    /// answers whether there are more.
+    pub(crate) fn run_lanes(&mut self, is_over: &dyn Fn() -> bool) -> bool {
+        let mut count = 0;
+        while let Some(lane) = self.ready_lanes.pop_front() {
+            while let Some(command) = self.lanes.front(&lane) {
+                if !self.settle(Some(&lane), command) {
+                    break;
+                }
+                for row in self.lanes.done(&lane) {
+                    self.warm.release(&row);
+                }
+                count += 1;
+                if count % limits::TURN_LOOK == 0 && is_over() {
+                    self.ready_lanes.push_front(lane);
+                    return true;
+                }
             }
         }
+        false
     }
 
     /// A page of timers has been read.
@@ -242,17 +296,27 @@ impl Sequencer {
         }
     }
 
-    /// Lets everything leave that is durable now.
-    pub(crate) fn release(&mut self, durable: Lsn) {
+    /// Lets things leave that are durable now, some at a time; answers whether
+    /// there are more.
+    pub(crate) fn release(&mut self, durable: Lsn) -> bool {
         // The durable LSN was read before: if nothing was taken back until now,
         // then nothing up to it was.
         if self.ledger.rollbacks() != self.rollbacks {
             self.is_stale = true;
-            return;
+            return false;
         }
-        while let Some(release) = self.gate.pass(durable) {
+        let mut count = 0;
+        while count < limits::TURN_RELEASES
+            && let Some(release) = self.gate.pass(durable)
+        {
             self.let_go(release);
+            count += 1;
         }
+        // Only now, so that a parcel holds all of it.
+        for to in std::mem::take(&mut self.postable) {
+            self.post(to);
+        }
+        count == limits::TURN_RELEASES
     }
 
     /// Shows how things stand.
@@ -290,7 +354,7 @@ impl Sequencer {
             Release::Perform(effect) => self.jobs.push(Job::Perform(effect)),
             Release::Send(to, number) => {
                 self.outbox.durable(to, number);
-                self.post(to);
+                self.postable.insert(to);
             }
         }
     }
@@ -336,9 +400,6 @@ impl Sequencer {
 fn open(origin: Origin, message: Bytes) -> Command {
     match Envelope::decode(message.clone()) {
         Ok(envelope) => Command::new(origin, envelope.to, Payload::Bytes(envelope.body)),
-        Err(_) => {
-            let nobody = Address::new(Kind(u16::MAX), "", "");
-            Command::new(origin, nobody, Payload::Bytes(message))
-        }
+        Err(_) => Command::new(origin, Address::nobody(), Payload::Bytes(message)),
     }
 }

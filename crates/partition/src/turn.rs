@@ -4,8 +4,6 @@
 //! and its own. It has no effect before it succeeds. A row that is not in memory
 //! ends it with [`Halt::Missing`].
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 use steadfast_core::clock::Timestamp;
 use steadfast_core::id::{Offset, Partition, Sequence, Stream, Table};
@@ -19,6 +17,7 @@ use crate::refusal::Halt;
 use crate::space::Space;
 use crate::tables::{TIMERS, WORK};
 use crate::warm::{Row, Warm};
+use crate::written::Written;
 
 /// What a service works with while it handles a command.
 pub struct Turn<'a> {
@@ -27,12 +26,12 @@ pub struct Turn<'a> {
     warm: &'a Warm,
     time: Timestamp,
     /// The instance whose command is being handled.
-    pub(crate) to: Address,
+    pub(crate) to: &'a Address,
     /// Whoever waits for the answer.
     pub(crate) call: Option<CallId>,
     pub(crate) writes: Writes,
     /// What this turn has written, for its own reads.
-    pub(crate) own: BTreeMap<Row, Option<Bytes>>,
+    pub(crate) own: Written,
     pub(crate) missing: Vec<Row>,
     pub(crate) draft: Draft,
 }
@@ -43,7 +42,7 @@ impl<'a> Turn<'a> {
         space: &'a Space,
         warm: &'a Warm,
         time: Timestamp,
-        to: Address,
+        to: &'a Address,
         writes: Writes,
     ) -> Self {
         Self {
@@ -54,7 +53,7 @@ impl<'a> Turn<'a> {
             to,
             call: None,
             writes,
-            own: BTreeMap::new(),
+            own: Written::default(),
             missing: Vec::new(),
             draft: Draft::default(),
         }
@@ -72,11 +71,8 @@ impl<'a> Turn<'a> {
 
     /// Reads a row.
     pub fn get(&mut self, table: Table, key: &[u8]) -> Result<Option<Bytes>, Halt> {
-        if !self.own.is_empty() {
-            let row = (table, Bytes::copy_from_slice(key));
-            if let Some(value) = self.own.get(&row) {
-                return Ok(value.clone());
-            }
+        if let Some(value) = self.own.get(table, key) {
+            return Ok(value.clone());
         }
         match self.ledger.peek(table, key, View::Staged) {
             Ok(Peek::Found(value)) => Ok(value),
@@ -108,14 +104,13 @@ impl<'a> Turn<'a> {
     pub fn put(&mut self, table: Table, key: &[u8], value: impl Into<Bytes>) {
         let value = value.into();
         self.writes.put(table, key, &value);
-        let row = (table, Bytes::copy_from_slice(key));
-        self.own.insert(row, Some(value));
+        self.own.set(table, key, Some(value));
     }
 
     /// Removes a row.
     pub fn delete(&mut self, table: Table, key: &[u8]) {
         self.writes.delete(table, key);
-        self.own.insert((table, Bytes::copy_from_slice(key)), None);
+        self.own.set(table, key, None);
     }
 
     /// Appends `count` events, encoded in `bytes`, to a stream.
@@ -150,7 +145,7 @@ impl<'a> Turn<'a> {
     /// Sends `body` to this instance at `due` or soon after. Due time and tag name
     /// the timer: the same again replaces it.
     pub fn schedule(&mut self, due: Timestamp, tag: u64, body: impl Into<Bytes>) {
-        let key = timer_key(due, &self.to, tag);
+        let key = timer_key(due, self.to, tag);
         let body = body.into();
         self.writes.put(TIMERS, &key, &body);
         self.draft.timers.push(Timer { key, body });
@@ -158,7 +153,7 @@ impl<'a> Turn<'a> {
 
     /// Takes a timer of this instance back; nothing happens if it is not there.
     pub fn cancel(&mut self, due: Timestamp, tag: u64) {
-        let key = timer_key(due, &self.to, tag);
+        let key = timer_key(due, self.to, tag);
         self.writes.delete(TIMERS, &key);
         self.draft.timers.retain(|timer| timer.key != key);
         self.draft.cancels.push(key);
@@ -169,14 +164,14 @@ impl<'a> Turn<'a> {
     pub fn open_work(&mut self, id: impl Into<Bytes>, body: impl Into<Bytes>) {
         let (id, body) = (id.into(), body.into());
         let row = Envelope::new(self.to.clone(), body.clone()).encode();
-        self.writes.put(WORK, &work_key(&self.to, &id), &row);
+        self.writes.put(WORK, &work_key(self.to, &id), &row);
         let effect = self.effect(Some(id), body);
         self.draft.effects.push(effect);
     }
 
     /// The work is done, or no longer wanted.
     pub fn close_work(&mut self, id: &[u8]) {
-        self.writes.delete(WORK, &work_key(&self.to, id));
+        self.writes.delete(WORK, &work_key(self.to, id));
         let is_other = |effect: &Effect| effect.work.as_deref() != Some(id);
         self.draft.effects.retain(is_other);
     }

@@ -1,11 +1,13 @@
-//! `steadfast bench storage`, as a user runs it.
+//! `steadfast bench`, as a user runs it.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::process::{Command, Output};
 
 use serde_json::Value;
 
-const GOALS: [(&str, &str, &str); 9] = [
+type Goal = (&'static str, &'static str, &'static str);
+
+const GOALS: [Goal; 9] = [
     ("append_p50_over_fdatasync_p50", "ratio", "<= 2"),
     ("commits_per_sync_64_writers", "commits", ">= 16"),
     ("commits_per_s_over_fjall_64_writers", "ratio", ">= 1"),
@@ -76,6 +78,53 @@ const DISK_FIGURES: [&str; 2] = [
     "device_bytes_per_committed_byte_events",
 ];
 
+const RUNTIME_GOALS: [Goal; 4] = [
+    ("commands_per_s_1_partition", "1/s", ">= 150000"),
+    ("commands_per_s_64_partitions", "1/s", ">= 150000"),
+    ("timer_lateness_p99", "ms", "< 20"),
+    ("longest_turn", "ms", "< 5"),
+];
+
+const RUNTIME_LIMITS: [&str; 4] = [
+    "fdatasync_p50_us",
+    "fdatasync_p99_us",
+    "sequential_256_kib_write_and_fdatasync_mb_per_s",
+    "longest_time_without_processor_ms",
+];
+
+const RUNTIME_FIGURES: [&str; 30] = [
+    "command_p50_us_1_partition",
+    "command_p99_us_1_partition",
+    "processor_us_per_command_1_partition",
+    "commands_per_sync_1_partition",
+    "rows_over_sequential_write_1_partition",
+    "flushes_1_partition",
+    "longest_turn_ms_1_partition",
+    "command_p50_us_64_partitions",
+    "command_p99_us_64_partitions",
+    "processor_us_per_command_64_partitions",
+    "commands_per_sync_64_partitions",
+    "rows_over_sequential_write_64_partitions",
+    "flushes_64_partitions",
+    "longest_turn_ms_64_partitions",
+    "pending_timers",
+    "disk_bytes_per_pending_timer",
+    "resident_bytes_per_pending_timer",
+    "resident_mb_without_timers",
+    "timer_handled_late_ms_p50",
+    "timer_handled_late_ms_p99",
+    "timer_handled_late_ms_max",
+    "timer_durable_late_ms_p50",
+    "timer_durable_late_ms_p99",
+    "timer_durable_late_ms_max",
+    "timers_per_s",
+    "longest_turn_ms_timers",
+    "outbox_messages_per_s",
+    "outbox_messages_per_sync",
+    "processor_us_per_outbox_message",
+    "longest_turn_ms_outbox",
+];
+
 fn steadfast(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_steadfast"));
     command.args(arguments).output().unwrap()
@@ -106,20 +155,19 @@ fn assert_positive(values: &Value) {
     }
 }
 
-#[test]
-fn a_quick_run_reports_everything_in_the_agreed_form() {
+/// Runs an area quickly; its report, after what all reports have in common.
+fn quick_report(area: &str) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().to_str().unwrap();
-    let output = steadfast(&["bench", "storage", "--quick", "--json", "--dir", dir]);
+    let output = steadfast(&["bench", area, "--quick", "--json", "--dir", dir]);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-
     assert_eq!(
         keys(&report),
         ["area", "figures", "goals", "limits", "machine"]
     );
-    assert_eq!(report["area"], "storage");
+    assert_eq!(report["area"], area);
     let machine = &report["machine"];
     let expected = [
         "cores",
@@ -132,21 +180,50 @@ fn a_quick_run_reports_everything_in_the_agreed_form() {
     assert!(machine["cores"].as_u64().unwrap() > 0);
     assert!(machine["memory_bytes"].as_u64().unwrap() > 0);
     assert!(machine["kernel"].is_string() && machine["file_system"].is_string());
-
-    assert_eq!(keys(&report["limits"]), sorted(LIMITS));
     assert_positive(&report["limits"]);
+    assert_positive(&report["figures"]);
+    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
+    report
+}
+
+#[test]
+fn a_quick_run_reports_everything_in_the_agreed_form() {
+    let report = quick_report("storage");
+    assert_eq!(keys(&report["limits"]), sorted(LIMITS));
     let figures = FIGURES.into_iter().chain(RUN_FIGURES);
     let mut found = keys(&report["figures"]);
     found.retain(|name| !DISK_FIGURES.contains(name));
     assert_eq!(found, sorted(figures));
-    assert_positive(&report["figures"]);
-    check_goals(report["goals"].as_array().unwrap());
-
-    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
-    assert!(left.is_empty(), "left behind: {left:?}");
+    check_goals(report["goals"].as_array().unwrap(), &GOALS);
 }
 
-fn check_goals(goals: &[Value]) {
+#[test]
+fn a_quick_run_of_the_runtime_reports_everything() {
+    let report = quick_report("runtime");
+    assert_eq!(keys(&report["limits"]), sorted(RUNTIME_LIMITS));
+    let figures = RUNTIME_FIGURES.into_iter().chain(RUN_FIGURES);
+    assert_eq!(keys(&report["figures"]), sorted(figures));
+    check_goals(report["goals"].as_array().unwrap(), &RUNTIME_GOALS);
+}
+
+#[test]
+fn the_table_names_every_goal_and_says_whether_it_was_met() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().to_str().unwrap();
+    let output = steadfast(&["bench", "runtime", "--quick", "--dir", dir]);
+    assert!(output.status.success());
+    let table = String::from_utf8(output.stdout).unwrap();
+    for (name, _, goal) in RUNTIME_GOALS {
+        let line = table.lines().find(|line| line.trim().starts_with(name));
+        let line = line.unwrap_or_else(|| panic!("{name} is not in {table}"));
+        assert!(line.contains(goal), "{line}");
+        assert!(line.ends_with("met") || line.ends_with("MISSED"), "{line}");
+    }
+    assert!(table.contains("no number can be trusted"), "{table}");
+}
+
+fn check_goals(goals: &[Value], expected: &[Goal]) {
     let form = ["goal", "met", "name", "unit", "value"];
     assert!(goals.iter().all(|goal| keys(goal) == form));
     let text = |goal: &Value, key: &str| goal[key].as_str().unwrap().to_string();
@@ -154,8 +231,8 @@ fn check_goals(goals: &[Value]) {
         .iter()
         .map(|goal| (text(goal, "name"), text(goal, "unit"), text(goal, "goal")))
         .collect();
-    let expected = GOALS.map(|(a, b, c)| (a.to_string(), b.to_string(), c.to_string()));
-    assert_eq!(found, expected);
+    let owned = |(a, b, c): &Goal| (a.to_string(), b.to_string(), c.to_string());
+    assert_eq!(found, expected.iter().map(owned).collect::<Vec<_>>());
     for goal in goals {
         let value = goal["value"].as_f64().unwrap();
         assert!(value.is_finite() && value > 0.0, "{goal}");
@@ -169,6 +246,7 @@ fn what_is_not_understood_exits_with_2() {
         &["dance"][..],
         &["bench", "dance"],
         &["bench", "storage", "--seconds", "0"],
+        &["bench", "runtime", "--seconds", "0"],
         &[],
     ] {
         let output = steadfast(arguments);

@@ -87,6 +87,8 @@ impl Writes {
 
     /// Sets a row.
     pub fn put(&mut self, table: Table, key: &[u8], value: &[u8]) {
+        // Two lengths and a tag stand beside them; growing step by step copies.
+        self.operations.reserve(key.len() + value.len() + 16);
         self.operation(PUT, table, key);
         put_bytes(&mut self.operations, value);
     }

@@ -3,7 +3,6 @@
 mod append;
 mod child;
 mod commits;
-mod counting;
 mod events;
 mod load;
 mod peer;

@@ -1,17 +1,15 @@
 //! Reopen after a kill: a child loads keys and is killed.
 
-use std::io::{BufRead, BufReader};
+use std::ffi::OsStr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use steadfast_storage::View;
 
-use super::child::READY;
 use super::load::value_of;
 use super::session::{PARTITIONS, Session, TABLE, options};
 use super::settings::Settings;
-use crate::process::resident_mb;
+use crate::child::Child;
 use crate::report::{Bound, Report};
 use crate::stopwatch::Stopwatch;
 
@@ -37,30 +35,9 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
 
 /// Lets a child fill a folder and kills it; the memory it had in use.
 fn load_and_kill(settings: &Settings, data: &Path) -> Result<f64> {
-    let child = Command::new(&settings.executable)
-        .args(["bench", "storage-child"])
-        .arg(data)
-        .arg(settings.keys.to_string())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn();
-    let mut child = Killed(child.context("start a child process")?);
-    let output = child.0.stdout.take().context("the child has no output")?;
-    let mut line = String::new();
-    BufReader::new(output).read_line(&mut line)?;
-    ensure!(line.trim() == READY, "the child said {line:?}");
-    resident_mb(child.0.id())
-}
-
-/// A child that does not outlive this.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        // It may be gone already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    let keys = settings.keys.to_string();
+    let arguments = [OsStr::new("storage-child"), data.as_os_str(), keys.as_ref()];
+    Child::start(&settings.executable, arguments)?.resident_mb()
 }
 
 fn read_one_of_each(session: &Session, keys: u64) -> Result<()> {

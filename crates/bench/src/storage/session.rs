@@ -12,7 +12,7 @@ use steadfast_storage::local::Local;
 use steadfast_storage::{Ledger, Options, Store, local};
 use tokio::runtime::Runtime;
 
-use super::counting::Counting;
+use crate::counting::Counting;
 
 /// Partitions of a store, as in a data folder with defaults.
 pub(super) const PARTITIONS: u16 = 64;

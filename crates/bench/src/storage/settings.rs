@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use tempfile::TempDir;
+
+use crate::disk::temporary;
 
 /// The settings of a run.
 #[derive(Clone, Debug)]
@@ -52,10 +54,6 @@ impl Settings {
 
     /// A new folder on the disk that is measured; gone when it is dropped.
     pub(super) fn temporary(&self) -> Result<TempDir> {
-        let builder = tempfile::Builder::new()
-            .prefix(".steadfast-bench-")
-            .to_owned();
-        let made = builder.tempdir_in(&self.folder);
-        made.with_context(|| format!("create a folder in {}", self.folder.display()))
+        temporary(&self.folder)
     }
 }

@@ -17,14 +17,14 @@ use crate::samples::Samples;
 use crate::stopwatch::Stopwatch;
 
 /// The local engine, counted.
-pub(super) struct Counting {
+pub(crate) struct Counting {
     engine: Local,
     appends: Mutex<Samples>,
     flushes: AtomicU64,
 }
 
 impl Counting {
-    pub(super) fn new(engine: Local) -> Arc<Self> {
+    pub(crate) fn new(engine: Local) -> Arc<Self> {
         Arc::new(Self {
             engine,
             appends: Mutex::default(),
@@ -34,12 +34,12 @@ impl Counting {
 
     /// How long each append took since this was last asked; each is one group and
     /// one sync of the log.
-    pub(super) fn take_appends(&self) -> Samples {
+    pub(crate) fn take_appends(&self) -> Samples {
         std::mem::take(&mut *self.lock())
     }
 
     /// Partitions that were flushed.
-    pub(super) fn flushes(&self) -> u64 {
+    pub(crate) fn flushes(&self) -> u64 {
         self.flushes.load(Ordering::Relaxed)
     }
 

@@ -1,0 +1,59 @@
+//! A child process that gets ready and waits for its end.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::process::resident_mb;
+
+/// What a child says when it has done its part.
+const READY: &str = "READY";
+
+/// A child that is ready. It is killed when this is dropped.
+pub(crate) struct Child(std::process::Child);
+
+impl Child {
+    /// Starts this program's `bench` again and waits until it is ready.
+    pub(crate) fn start<A: AsRef<OsStr>>(
+        executable: &Path,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Result<Self> {
+        let child = Command::new(executable)
+            .arg("bench")
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut child = Self(child.context("start a child process")?);
+        let output = child.0.stdout.take().context("the child has no output")?;
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line)?;
+        ensure!(line.trim() == READY, "the child said {line:?}");
+        Ok(child)
+    }
+
+    /// Memory that it has in use, in MB.
+    pub(crate) fn resident_mb(&self) -> Result<f64> {
+        resident_mb(self.0.id())
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The child's side: says that it is ready, and waits for its end: to be killed,
+/// or for `input` to close because the parent is gone.
+pub(crate) fn wait_for_end(mut input: impl Read, mut output: impl Write) -> Result<()> {
+    writeln!(output, "{READY}")?;
+    output.flush()?;
+    input.read_to_end(&mut Vec::new())?;
+    Ok(())
+}

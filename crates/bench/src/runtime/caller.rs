@@ -1,0 +1,108 @@
+//! Callers that keep many calls under way each.
+//!
+//! A task per call would measure the tasks; so a few callers each wait for many
+//! calls at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use steadfast_core::id::Partition;
+use steadfast_partition::{Address, Error, Handle};
+use steadfast_storage::Kind;
+
+use super::load::{Ask, Load};
+use super::session::Session;
+use crate::samples::Samples;
+use crate::stopwatch::Stopwatch;
+
+/// Callers at a time.
+const CALLERS: u64 = 8;
+
+/// What some callers achieved.
+pub(super) struct Calls {
+    /// From the call to the durable answer, of each call.
+    pub(super) latencies: Samples,
+    pub(super) seconds: f64,
+}
+
+/// The next call of a caller.
+pub(super) type Next = fn(&mut fastrand::Rng, instances: u64) -> (Address, Ask);
+
+/// What callers do.
+#[derive(Clone, Copy)]
+pub(super) struct Plan {
+    pub(super) next: Next,
+    pub(super) instances: u64,
+    /// Where all instances are, unless their hash decides.
+    pub(super) place: Option<Partition>,
+    /// Calls that are under way at a time, of all callers.
+    pub(super) open_calls: usize,
+    pub(super) duration: Duration,
+}
+
+/// Lets callers call for some time.
+pub(super) fn call_for(session: &Session, plan: Plan) -> Result<Calls> {
+    let run = Arc::new(Stopwatch::start());
+    let start = |seed| {
+        let calling = call(session.handle(), plan, seed, Arc::clone(&run));
+        session.tasks.spawn(calling)
+    };
+    let callers: Vec<_> = (0..CALLERS).map(start).collect();
+    let latencies = session.tasks.block_on(async {
+        let mut latencies = Samples::default();
+        for caller in callers {
+            latencies.extend(caller.await??);
+        }
+        anyhow::Ok(latencies)
+    })?;
+    Ok(Calls {
+        latencies,
+        seconds: run.seconds(),
+    })
+}
+
+async fn call(handle: Handle<Load>, plan: Plan, seed: u64, run: Arc<Stopwatch>) -> Result<Samples> {
+    let window = (plan.open_calls / CALLERS as usize).max(1);
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut latencies = Samples::default();
+    let mut open = FuturesUnordered::new();
+    let one = |random: &mut fastrand::Rng| {
+        let (to, ask) = (plan.next)(random, plan.instances);
+        let (handle, run) = (&handle, &run);
+        async move {
+            let began = run.elapsed();
+            match plan.place {
+                None => handle.call(to, ask).await,
+                Some(place) => handle.call_in(place, to, ask).await,
+            }
+            .map(|()| (began, run.elapsed()))
+        }
+    };
+    for _ in 0..window {
+        open.push(one(&mut random));
+    }
+    while let Some(done) = open.next().await {
+        match done {
+            Ok((began, ended)) => {
+                latencies.push(ended - began);
+                if ended < plan.duration {
+                    open.push(one(&mut random));
+                }
+            }
+            Err(error) if is_throttled(&error) => {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                open.push(one(&mut random));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(latencies)
+}
+
+/// Whether the store wants its writers to wait.
+pub(super) fn is_throttled(error: &Error) -> bool {
+    let kind = error.storage().map(steadfast_storage::Error::kind);
+    matches!(kind, Some(Kind::Throttled { .. }))
+}

@@ -1,0 +1,150 @@
+//! The service under load: rows, messages and timers.
+//!
+//! It does next to nothing itself, so that what is measured is the runtime.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use steadfast_core::clock::Timestamp;
+use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
+use steadfast_core::id::Table;
+use steadfast_partition::{
+    Address, Answer, Envelope, Halt, Kind, Message, Service, Turn, service_table,
+};
+
+use super::meter::Meter;
+
+/// What a row's value takes.
+pub(super) const VALUE_BYTES: usize = 100;
+
+/// What a row brings along: key and value.
+pub(super) const ROW_BYTES: usize = 8 + VALUE_BYTES;
+
+const LOAD: Kind = Kind(999);
+const ROWS: Table = service_table(LOAD, 0);
+
+/// The service under load.
+pub(super) struct Load {
+    pub(super) meter: Arc<Meter>,
+}
+
+/// What an instance is told.
+pub(super) enum Ask {
+    /// Put this row.
+    Put(Bytes),
+    /// Tell these instances this row.
+    Tell(Vec<u64>, Bytes),
+    /// Have timers at these times, in milliseconds, each again and again after
+    /// `every`.
+    Schedule { due: Vec<i64>, every: u64 },
+    /// A timer, its due time, and how much later it comes again.
+    Fired { due: i64, every: u64 },
+}
+
+/// The instance with a number.
+pub(super) fn instance(number: u64) -> Address {
+    let key = Bytes::copy_from_slice(&number.to_be_bytes());
+    Address::new(LOAD, Bytes::from_static(b"load"), key)
+}
+
+impl Service for Load {
+    type Command = Ask;
+    type Reply = ();
+
+    fn kind(&self) -> Kind {
+        LOAD
+    }
+
+    fn handle(&self, turn: &mut Turn<'_>, to: &Address, ask: &Ask) -> Result<Answer<()>, Halt> {
+        match ask {
+            Ask::Put(row) => turn.put(ROWS, &to.key, row.clone()),
+            Ask::Tell(others, row) => {
+                let body = Ask::Put(row.clone()).encode();
+                for other in others {
+                    turn.send(Envelope::new(instance(*other), body.clone()));
+                }
+            }
+            Ask::Schedule { due, every } => {
+                for (tag, due) in (0..).zip(due) {
+                    schedule(turn, *due, tag, *every);
+                }
+            }
+            Ask::Fired { due, every } => {
+                self.meter.handled(*due);
+                schedule(turn, *due + *every as i64, 0, *every);
+                turn.push(due.to_be_bytes().to_vec());
+            }
+        }
+        Ok(Answer::Now(()))
+    }
+}
+
+fn schedule(turn: &mut Turn<'_>, due: i64, tag: u64, every: u64) {
+    let body = Ask::Fired { due, every }.encode();
+    turn.schedule(Timestamp(due), tag, body);
+}
+
+impl Message for Ask {
+    fn encode(&self) -> Bytes {
+        let mut out = Vec::with_capacity(VALUE_BYTES + 16);
+        match self {
+            Self::Put(row) => {
+                out.push(0);
+                put_bytes(&mut out, row);
+            }
+            Self::Tell(others, row) => {
+                out.push(1);
+                put_bytes(&mut out, row);
+                others.iter().for_each(|other| put_varint(&mut out, *other));
+            }
+            Self::Schedule { due, every } => {
+                out.push(2);
+                put_varint(&mut out, *every);
+                due.iter().for_each(|due| put_varint(&mut out, *due as u64));
+            }
+            Self::Fired { due, every } => {
+                out.push(3);
+                put_varint(&mut out, *every);
+                put_varint(&mut out, *due as u64);
+            }
+        }
+        out.into()
+    }
+
+    fn decode(bytes: &Bytes) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes.clone());
+        Ok(match reader.byte()? {
+            0 => Self::Put(reader.bytes()?),
+            1 => {
+                let row = reader.bytes()?;
+                Self::Tell(numbers(&mut reader)?, row)
+            }
+            2 => {
+                let every = reader.varint()?;
+                let due = numbers(&mut reader)?;
+                let due = due.into_iter().map(|due| due as i64).collect();
+                Self::Schedule { due, every }
+            }
+            3 => {
+                let every = reader.varint()?;
+                let due = reader.varint()? as i64;
+                Self::Fired { due, every }
+            }
+            _ => return Err(Malformed),
+        })
+    }
+}
+
+fn numbers(reader: &mut Reader) -> Result<Vec<u64>, Malformed> {
+    let mut numbers = Vec::new();
+    while !reader.is_empty() {
+        numbers.push(reader.varint()?);
+    }
+    Ok(numbers)
+}
+
+/// The time that was given, in whole milliseconds.
+pub(super) fn millis(duration: Duration) -> u64 {
+    duration.as_millis() as u64
+}

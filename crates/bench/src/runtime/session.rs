@@ -1,0 +1,101 @@
+//! A node with all partitions of a space, on a folder.
+//!
+//! Dropping a session flushes nothing: what is not in the tables yet is found in
+//! the log by the next one, as after a crash.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use steadfast_core::clock::SystemClock;
+use steadfast_core::id::Owner;
+use steadfast_partition::{Alone, Handle, Options, Router, Runtime, Services, Space};
+use steadfast_storage::local::{self, Local};
+use steadfast_storage::{Options as StoreOptions, Store};
+
+use super::load::Load;
+use super::meter::Meter;
+use crate::counting::Counting;
+
+/// Partitions of a space with defaults.
+pub(super) const PARTITIONS: u16 = 64;
+
+/// A running node. Fields are dropped in this order: tasks have to end before the
+/// engine does, because they hold it.
+pub(super) struct Session {
+    pub(super) node: Runtime,
+    store: Arc<Store>,
+    pub(super) tasks: tokio::runtime::Runtime,
+    pub(super) engine: Arc<Counting>,
+    pub(super) meter: Arc<Meter>,
+}
+
+impl Session {
+    /// Opens a folder and serves all partitions, as a node does when it starts.
+    pub(super) fn open(folder: &Path) -> Result<Self> {
+        let tasks = tokio::runtime::Runtime::new()?;
+        let engine = Counting::new(Local::open(folder, &local::Options::default())?);
+        let meter = Arc::new(Meter::new());
+        let (node, store) = tasks.block_on(start(&engine, &meter))?;
+        Ok(Self {
+            node,
+            store,
+            tasks,
+            engine,
+            meter,
+        })
+    }
+
+    pub(super) fn handle(&self) -> Handle<Load> {
+        self.node.handle()
+    }
+
+    /// Commands that were handled, of whatever origin.
+    pub(super) fn commands(&self) -> u64 {
+        let doors = self.node.router().doors();
+        let count = |door: &steadfast_partition::Door| door.metrics().counts().commands;
+        doors.iter().map(count).sum()
+    }
+
+    /// The longest turn of any partition since this was last asked.
+    pub(super) fn take_longest_turn(&self) -> Duration {
+        let doors = self.node.router().doors();
+        let longest = doors.iter().map(|door| door.metrics().take_longest_turn());
+        longest.max().unwrap_or_default()
+    }
+
+    /// Brings everything into the tables.
+    pub(super) fn flush(&self) -> Result<()> {
+        Ok(self.tasks.block_on(self.store.flush())?)
+    }
+}
+
+async fn start(engine: &Arc<Counting>, meter: &Arc<Meter>) -> Result<(Runtime, Arc<Store>)> {
+    let incarnation = u128::from(fastrand::u64(..));
+    let owner = Owner {
+        node: 1,
+        incarnation,
+    };
+    let store = Store::start(Arc::clone(engine) as _, StoreOptions::new(owner));
+    let store = Arc::new(store);
+    let space = Space {
+        number: 0,
+        name: "main".into(),
+        partitions: PARTITIONS,
+        incarnation,
+    };
+    let space = Space::open(&**engine, space).await?;
+    let meter = Arc::clone(meter);
+    let options = Options {
+        services: Services::new().with(Load {
+            meter: Arc::clone(&meter),
+        }),
+        performer: meter,
+        router: Arc::new(Router::new(Arc::new(Alone))),
+        clock: Arc::new(SystemClock::new()),
+    };
+    let node = Runtime::new(Arc::clone(&store), space, options);
+    node.serve_all().await?;
+    Ok((node, store))
+}
