@@ -4,6 +4,7 @@
 //! Steadfast in one run, several times in turn, and reports medians: machines are
 //! noisy, and only what was measured side by side can be compared.
 
+pub mod collections;
 mod disk;
 mod machine;
 pub mod postgres;

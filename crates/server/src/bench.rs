@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use steadfast_bench::report::Report;
-use steadfast_bench::{postgres, storage};
+use steadfast_bench::{collections, postgres, storage};
 
 #[derive(Subcommand)]
 pub(crate) enum Area {
@@ -16,6 +16,13 @@ pub(crate) enum Area {
     /// shows medians. A goal that is not met is shown as MISSED. Takes minutes and
     /// a few gigabytes of disk, which are given back.
     Storage(Storage),
+    /// Transactions, reads and scans of reliable collections
+    ///
+    /// Measures the disk's limits, the bare ledger and the collections in turn,
+    /// durable and volatile, several times, and shows medians. A goal that is not
+    /// met is shown as MISSED. Takes minutes and a few gigabytes of disk, which are
+    /// given back.
+    Collections(Storage),
     /// Commits, events and takeover of the engine on PostgreSQL
     ///
     /// Measures the bare commit statement and Steadfast in turn, several times, on
@@ -29,6 +36,14 @@ pub(crate) enum Area {
         folder: PathBuf,
         /// How many keys to put
         keys: u64,
+    },
+    /// Takes rows and says by how many MB it has grown
+    #[command(hide = true)]
+    CollectionsChild {
+        /// How many rows to take
+        rows: u64,
+        /// The folder to fill; without it the rows are volatile
+        folder: Option<PathBuf>,
     },
 }
 
@@ -69,6 +84,12 @@ pub(crate) fn run(area: &Area) -> Result<()> {
     match area {
         Area::Storage(arguments) => run_storage(arguments),
         Area::Postgres(arguments) => run_postgres(arguments),
+        Area::Collections(arguments) => run_collections(arguments),
+        Area::CollectionsChild { rows, folder } => {
+            let volatile = collections::Place::Volatile;
+            let place = folder.clone().map_or(volatile, collections::Place::Durable);
+            collections::hold(&place, *rows, std::io::stdout())
+        }
         Area::StorageChild { folder, keys } => {
             storage::fill(folder, *keys, std::io::stdin(), std::io::stdout())
         }
@@ -85,6 +106,19 @@ fn run_storage(arguments: &Storage) -> Result<()> {
         settings.duration = duration;
     }
     show(&storage::run(&settings)?, arguments.json, arguments.quick)
+}
+
+fn run_collections(arguments: &Storage) -> Result<()> {
+    let executable = std::env::current_exe().context("find this executable")?;
+    let mut settings = match arguments.quick {
+        true => collections::Settings::quick(&arguments.dir, &executable),
+        false => collections::Settings::full(&arguments.dir, &executable),
+    };
+    if let Some(duration) = arguments.seconds {
+        settings.duration = duration;
+    }
+    let report = collections::run(&settings)?;
+    show(&report, arguments.json, arguments.quick)
 }
 
 fn run_postgres(arguments: &Postgres) -> Result<()> {

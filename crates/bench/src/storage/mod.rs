@@ -3,15 +3,15 @@
 mod append;
 mod child;
 mod commits;
-mod counting;
+pub(crate) mod counting;
 mod events;
-mod load;
+pub(crate) mod load;
 mod peer;
 mod reads;
 mod recovery;
 mod reopen;
 mod run;
-mod session;
+pub(crate) mod session;
 mod settings;
 mod waiters;
 mod written;
