@@ -1,4 +1,4 @@
-//! `steadfast bench storage`, as a user runs it.
+//! `steadfast bench`, as a user runs it.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::process::{Command, Output};
@@ -76,6 +76,51 @@ const DISK_FIGURES: [&str; 2] = [
     "device_bytes_per_committed_byte_events",
 ];
 
+const COLLECTION_GOALS: [(&str, &str, &str); 2] = [
+    ("commit_p50_over_fdatasync_p50", "ratio", "<= 2.5"),
+    ("point_reads_per_s_per_core", "reads/s", ">= 1000000"),
+];
+
+const COLLECTION_LIMITS: [&str; 5] = [
+    "fdatasync_p50_us",
+    "fdatasync_p99_us",
+    "fdatasync_per_s",
+    "hash_map_reads_per_s",
+    "ordered_map_rows_per_s",
+];
+
+const COLLECTION_FIGURES: [&str; 17] = [
+    "commit_p50_us",
+    "commit_p99_us",
+    "ledger_commit_p50_us",
+    "commit_p50_over_ledger_commit_p50",
+    "volatile_commit_p50_us",
+    "volatile_commit_p99_us",
+    "hot_row_changes_per_s_64_clients",
+    "hot_row_changes_over_fdatasync",
+    "volatile_hot_row_changes_per_s_64_clients",
+    "point_reads_over_hash_map",
+    "single_read_transactions_per_s_per_core",
+    "scan_rows_per_s",
+    "volatile_scan_rows_per_s",
+    "memory_per_million_rows_mb",
+    "volatile_memory_per_million_rows_mb",
+    "measurement_s",
+    "rounds",
+];
+
+/// Each with 64 and with 1,000 clients.
+const CLIENT_FIGURES: [&str; 8] = [
+    "transactions_per_s",
+    "commits_per_sync",
+    "commit_p50_us",
+    "commit_p99_us",
+    "ledger_commits_per_s",
+    "transactions_over_ledger_commits",
+    "volatile_transactions_per_s",
+    "volatile_commit_p99_us",
+];
+
 fn steadfast(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_steadfast"));
     command.args(arguments).output().unwrap()
@@ -140,13 +185,39 @@ fn a_quick_run_reports_everything_in_the_agreed_form() {
     found.retain(|name| !DISK_FIGURES.contains(name));
     assert_eq!(found, sorted(figures));
     assert_positive(&report["figures"]);
-    check_goals(report["goals"].as_array().unwrap());
+    check_goals(report["goals"].as_array().unwrap(), &GOALS);
 
     let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
     assert!(left.is_empty(), "left behind: {left:?}");
 }
 
-fn check_goals(goals: &[Value]) {
+#[test]
+fn a_quick_run_of_collections_reports_everything() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().to_str().unwrap();
+    let output = steadfast(&["bench", "collections", "--quick", "--json", "--dir", dir]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+
+    assert_eq!(report["area"], "collections");
+    assert_eq!(keys(&report["limits"]), sorted(COLLECTION_LIMITS));
+    assert_positive(&report["limits"]);
+    let with = |clients: &str| CLIENT_FIGURES.map(|name| format!("{name}_{clients}_clients"));
+    let (few, many) = (with("64"), with("1000"));
+    let by_clients = few.iter().chain(&many).map(String::as_str);
+    let figures = COLLECTION_FIGURES.into_iter().chain(by_clients);
+    assert_eq!(keys(&report["figures"]), sorted(figures));
+    assert_positive(&report["figures"]);
+    check_goals(report["goals"].as_array().unwrap(), &COLLECTION_GOALS);
+    // Each commit of a hot row waits for the one before it; all others share syncs.
+    assert!(report["figures"]["commits_per_sync_64_clients"].as_f64() > Some(1.0));
+
+    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
+}
+
+fn check_goals(goals: &[Value], expected: &[(&str, &str, &str)]) {
     let form = ["goal", "met", "name", "unit", "value"];
     assert!(goals.iter().all(|goal| keys(goal) == form));
     let text = |goal: &Value, key: &str| goal[key].as_str().unwrap().to_string();
@@ -154,7 +225,8 @@ fn check_goals(goals: &[Value]) {
         .iter()
         .map(|goal| (text(goal, "name"), text(goal, "unit"), text(goal, "goal")))
         .collect();
-    let expected = GOALS.map(|(a, b, c)| (a.to_string(), b.to_string(), c.to_string()));
+    let own = |(a, b, c): &(&str, &str, &str)| (a.to_string(), b.to_string(), c.to_string());
+    let expected: Vec<_> = expected.iter().map(own).collect();
     assert_eq!(found, expected);
     for goal in goals {
         let value = goal["value"].as_f64().unwrap();
@@ -169,6 +241,7 @@ fn what_is_not_understood_exits_with_2() {
         &["dance"][..],
         &["bench", "dance"],
         &["bench", "storage", "--seconds", "0"],
+        &["bench", "collections", "--seconds", "0"],
         &[],
     ] {
         let output = steadfast(arguments);

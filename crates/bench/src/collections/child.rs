@@ -1,4 +1,6 @@
-//! A process that only holds rows, so that its memory can be read.
+//! A process that only holds rows.
+//!
+//! Its memory is what is measured.
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::node::{Home, Node, home_of, patiently};
+use super::node::{Home, Node, Value, home_of, patiently};
 use crate::samples::Samples;
 use crate::stopwatch::Stopwatch;
 
@@ -94,7 +94,7 @@ impl Home {
     /// One transaction that counts in the first byte of a row.
     async fn change(&self, key: u64) -> steadfast_collections::Result<()> {
         let mut tx = self.replica.begin();
-        let count = |old: &super::node::Value| {
+        let count = |old: &Value| {
             let mut new = *old;
             new[0] = new[0].wrapping_add(1);
             new

@@ -1,4 +1,4 @@
-//! Enumerations of a whole dictionary in the order of its keys.
+//! Enumerations of a whole dictionary, in order.
 //!
 //! Durable rows are in tables and their pages cached; volatile ones are in maps. A
 //! bare ordered map with the same rows is the limit.
