@@ -7,26 +7,26 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition, Stream, Table};
+use steadfast_storage::Result;
 use steadfast_storage::engine::{
     Acquired, Engine, Entry, EventBatch, Flush, Outcome, Record, Row, Scan, Start, Swap,
 };
-use steadfast_storage::{Result, local::Local};
 use tokio::sync::watch;
 
 use crate::samples::Samples;
 use crate::stopwatch::Stopwatch;
 
-/// The local engine, counted.
+/// An engine, counted.
 pub(crate) struct Counting {
-    engine: Local,
+    engine: Box<dyn Engine>,
     appends: Mutex<Samples>,
     flushes: AtomicU64,
 }
 
 impl Counting {
-    pub(crate) fn new(engine: Local) -> Arc<Self> {
+    pub(crate) fn new(engine: impl Engine + 'static) -> Arc<Self> {
         Arc::new(Self {
-            engine,
+            engine: Box::new(engine),
             appends: Mutex::default(),
             flushes: AtomicU64::new(0),
         })

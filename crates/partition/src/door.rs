@@ -22,7 +22,7 @@ use crate::transport::Parcel;
 /// What comes to a partition without being asked for.
 pub(crate) enum Post {
     Parcel(Parcel, oneshot::Sender<Result<u64>>),
-    Command(Command),
+    Command(Box<Command>),
     /// Take no more callers, and end when nothing is under way.
     Drain,
     /// End now.
@@ -147,7 +147,7 @@ impl Door {
         let body = Payload::Bytes(envelope.body);
         let command = Command::new(Origin::Posted, envelope.to, body);
         // If the owner is gone, the next one starts the work again.
-        let _ = self.inside.posts.send(Post::Command(command));
+        let _ = self.inside.posts.send(Post::Command(Box::new(command)));
     }
 
     /// Takes messages of another partition.

@@ -244,7 +244,7 @@ impl Owner {
                 let _ = reply.send(Err(Error::new(Kind::Draining { partition })));
             }
             Post::Parcel(parcel, reply) => self.sequencer.receive(parcel, reply),
-            Post::Command(command) => self.sequencer.accept(command),
+            Post::Command(command) => self.sequencer.accept(*command),
             Post::Drain => {
                 self.is_draining = true;
                 self.calls.close();

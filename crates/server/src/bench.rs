@@ -43,6 +43,12 @@ pub(crate) enum Area {
         /// How many keys to put
         keys: u64,
     },
+    /// Serves a folder, says READY and waits to be killed
+    #[command(hide = true)]
+    RuntimeChild {
+        /// The folder to serve
+        folder: PathBuf,
+    },
     /// Takes rows and says by how many MB it has grown
     #[command(hide = true)]
     CollectionsChild {
@@ -99,6 +105,9 @@ pub(crate) fn run(area: &Area) -> Result<()> {
         }
         Area::StorageChild { folder, keys } => {
             storage::fill(folder, *keys, std::io::stdin(), std::io::stdout())
+        }
+        Area::RuntimeChild { folder } => {
+            runtime::serve(folder, std::io::stdin(), std::io::stdout())
         }
     }
 }

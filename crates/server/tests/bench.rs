@@ -125,6 +125,51 @@ const RUNTIME_FIGURES: [&str; 30] = [
     "longest_turn_ms_outbox",
 ];
 
+const COLLECTION_GOALS: [Goal; 2] = [
+    ("commit_p50_over_fdatasync_p50", "ratio", "<= 2.5"),
+    ("point_reads_per_s_per_core", "reads/s", ">= 1000000"),
+];
+
+const COLLECTION_LIMITS: [&str; 5] = [
+    "fdatasync_p50_us",
+    "fdatasync_p99_us",
+    "fdatasync_per_s",
+    "hash_map_reads_per_s",
+    "ordered_map_rows_per_s",
+];
+
+const COLLECTION_FIGURES: [&str; 17] = [
+    "commit_p50_us",
+    "commit_p99_us",
+    "ledger_commit_p50_us",
+    "commit_p50_over_ledger_commit_p50",
+    "volatile_commit_p50_us",
+    "volatile_commit_p99_us",
+    "hot_row_changes_per_s_64_clients",
+    "hot_row_changes_over_fdatasync",
+    "volatile_hot_row_changes_per_s_64_clients",
+    "point_reads_over_hash_map",
+    "single_read_transactions_per_s_per_core",
+    "scan_rows_per_s",
+    "volatile_scan_rows_per_s",
+    "memory_per_million_rows_mb",
+    "volatile_memory_per_million_rows_mb",
+    "measurement_s",
+    "rounds",
+];
+
+/// Each with 64 and with 1,000 clients.
+const CLIENT_FIGURES: [&str; 8] = [
+    "transactions_per_s",
+    "commits_per_sync",
+    "commit_p50_us",
+    "commit_p99_us",
+    "ledger_commits_per_s",
+    "transactions_over_ledger_commits",
+    "volatile_transactions_per_s",
+    "volatile_commit_p99_us",
+];
+
 fn steadfast(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_steadfast"));
     command.args(arguments).output().unwrap()
@@ -223,6 +268,20 @@ fn the_table_names_every_goal_and_says_whether_it_was_met() {
     assert!(table.contains("no number can be trusted"), "{table}");
 }
 
+#[test]
+fn a_quick_run_of_collections_reports_everything() {
+    let report = quick_report("collections");
+    assert_eq!(keys(&report["limits"]), sorted(COLLECTION_LIMITS));
+    let with = |clients: &str| CLIENT_FIGURES.map(|name| format!("{name}_{clients}_clients"));
+    let (few, many) = (with("64"), with("1000"));
+    let by_clients = few.iter().chain(&many).map(String::as_str);
+    let figures = COLLECTION_FIGURES.into_iter().chain(by_clients);
+    assert_eq!(keys(&report["figures"]), sorted(figures));
+    check_goals(report["goals"].as_array().unwrap(), &COLLECTION_GOALS);
+    // Each commit of a hot row waits for the one before it; all others share syncs.
+    assert!(report["figures"]["commits_per_sync_64_clients"].as_f64() > Some(1.0));
+}
+
 fn check_goals(goals: &[Value], expected: &[Goal]) {
     let form = ["goal", "met", "name", "unit", "value"];
     assert!(goals.iter().all(|goal| keys(goal) == form));
@@ -247,6 +306,7 @@ fn what_is_not_understood_exits_with_2() {
         &["bench", "dance"],
         &["bench", "storage", "--seconds", "0"],
         &["bench", "runtime", "--seconds", "0"],
+        &["bench", "collections", "--seconds", "0"],
         &[],
     ] {
         let output = steadfast(arguments);

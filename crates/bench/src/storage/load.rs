@@ -11,15 +11,15 @@ use crate::samples::Samples;
 use crate::stopwatch::Stopwatch;
 
 /// What a row's value takes.
-pub(super) const VALUE_BYTES: usize = 100;
+pub(crate) const VALUE_BYTES: usize = 100;
 
 /// What a row brings along: key and value.
 pub(super) const ROW_BYTES: usize = 8 + VALUE_BYTES;
 
 /// What some writers achieved.
-pub(super) struct Load {
+pub(crate) struct Load {
     /// From the call to the durable answer, of each commit.
-    pub(super) latencies: Samples,
+    pub(crate) latencies: Samples,
     pub(super) seconds: f64,
     /// Of each group meanwhile, each one sync of the log.
     pub(super) groups: Samples,
@@ -32,7 +32,7 @@ impl Load {
         self.latencies.len() as f64
     }
 
-    pub(super) fn commits_per_s(&self) -> f64 {
+    pub(crate) fn commits_per_s(&self) -> f64 {
         self.commits() / self.seconds
     }
 
@@ -42,7 +42,7 @@ impl Load {
 }
 
 /// Lets writers commit one put after the other, each on its own task.
-pub(super) fn put_for(
+pub(crate) fn put_for(
     session: &Session,
     writers: u64,
     keys: u64,
@@ -114,7 +114,7 @@ pub(super) async fn commit_patiently(
 }
 
 /// A value that does not compress and is never the same.
-pub(super) fn value_of(key: u64, version: usize) -> [u8; VALUE_BYTES] {
+pub(crate) fn value_of(key: u64, version: usize) -> [u8; VALUE_BYTES] {
     let mut value = [0; VALUE_BYTES];
     fastrand::Rng::with_seed(key ^ ((version as u64) << 32)).fill(&mut value);
     value

@@ -15,22 +15,22 @@ use tokio::runtime::Runtime;
 use crate::counting::Counting;
 
 /// Partitions of a store, as in a data folder with defaults.
-pub(super) const PARTITIONS: u16 = 64;
+pub(crate) const PARTITIONS: u16 = 64;
 
 /// The table that all rows are in.
-pub(super) const TABLE: Table = Table(1);
+pub(crate) const TABLE: Table = Table(1);
 
 /// An open store. Fields are dropped in this order: the runtime has to end before
 /// the engine does, because its tasks hold the engine.
-pub(super) struct Session {
-    pub(super) ledgers: Vec<Ledger>,
+pub(crate) struct Session {
+    pub(crate) ledgers: Vec<Ledger>,
     store: Arc<Store>,
-    pub(super) runtime: Runtime,
-    pub(super) engine: Arc<Counting>,
+    pub(crate) runtime: Runtime,
+    pub(crate) engine: Arc<Counting>,
 }
 
 /// The defaults for the only node there is.
-pub(super) fn options() -> Options {
+pub(crate) fn options() -> Options {
     Options::new(Owner {
         node: 1,
         incarnation: u128::from(fastrand::u64(..)),
@@ -39,9 +39,14 @@ pub(super) fn options() -> Options {
 
 impl Session {
     /// Opens a folder and takes all partitions, as a node does when it starts.
-    pub(super) fn open(folder: &Path, options: Options) -> Result<Self> {
+    pub(crate) fn open(folder: &Path, options: Options) -> Result<Self> {
+        let engine = Local::open(folder, &local::Options::default())?;
+        Self::over(Counting::new(engine), options)
+    }
+
+    /// Takes all partitions of an engine.
+    pub(crate) fn over(engine: Arc<Counting>, options: Options) -> Result<Self> {
         let runtime = Runtime::new()?;
-        let engine = Counting::new(Local::open(folder, &local::Options::default())?);
         let start = async {
             let store = Arc::new(Store::start(Arc::clone(&engine) as _, options));
             let ledgers = acquire_all(&store).await?;
@@ -57,23 +62,23 @@ impl Session {
     }
 
     /// The partition that a key belongs to.
-    pub(super) fn ledger_of(&self, key: u64) -> &Ledger {
+    pub(crate) fn ledger_of(&self, key: u64) -> &Ledger {
         ledger_of(&self.ledgers, key)
     }
 
     /// Log bytes that are not in the tables yet.
-    pub(super) fn unflushed(&self) -> u64 {
+    pub(crate) fn unflushed(&self) -> u64 {
         self.store.unflushed()
     }
 
     /// Brings everything into the tables.
-    pub(super) fn flush(&self) -> Result<()> {
+    pub(crate) fn flush(&self) -> Result<()> {
         Ok(self.runtime.block_on(self.store.flush())?)
     }
 }
 
 /// The partition that a key belongs to.
-pub(super) fn ledger_of(ledgers: &[Ledger], key: u64) -> &Ledger {
+pub(crate) fn ledger_of(ledgers: &[Ledger], key: u64) -> &Ledger {
     &ledgers[(key % ledgers.len() as u64) as usize]
 }
 

@@ -1,0 +1,34 @@
+//! A process that only holds rows.
+//!
+//! Its memory is what is measured.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use super::node::Node;
+use crate::process::{resident_mb, settle};
+
+/// Where the rows are.
+pub enum Place {
+    /// In this folder, flushed, and resident.
+    Durable(PathBuf),
+    /// Nowhere else.
+    Volatile,
+}
+
+/// Takes rows and writes to `output` by how many MB the process has grown.
+pub fn hold(place: &Place, rows: u64, mut output: impl Write) -> Result<()> {
+    let node = match place {
+        Place::Durable(folder) => Node::durable(folder)?,
+        Place::Volatile => Node::volatile()?,
+    };
+    let own = std::process::id();
+    let before = resident_mb(own)?;
+    node.fill(rows)?;
+    node.session.flush()?;
+    settle()?;
+    writeln!(output, "{}", resident_mb(own)? - before)?;
+    Ok(())
+}

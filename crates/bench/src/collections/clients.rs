@@ -1,0 +1,105 @@
+//! Clients that commit one transaction after the other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::node::{Home, Node, Value, home_of, patiently};
+use crate::samples::Samples;
+use crate::stopwatch::Stopwatch;
+
+/// What some clients achieved.
+pub(super) struct Load {
+    /// From the begin to the answer of each transaction, other tries included.
+    pub(super) latencies: Samples,
+    seconds: f64,
+    /// Groups that were appended meanwhile, each with one sync.
+    groups: usize,
+}
+
+impl Load {
+    pub(super) fn per_second(&self) -> f64 {
+        self.latencies.len() as f64 / self.seconds
+    }
+
+    pub(super) fn per_sync(&self) -> f64 {
+        self.latencies.len() as f64 / self.groups.max(1) as f64
+    }
+}
+
+/// What a client does, again and again.
+#[derive(Clone, Copy)]
+pub(super) enum Work {
+    /// Sets one row out of so many.
+    SetOneOf(u64),
+    /// Reads one row, always the same, and writes it changed.
+    Change(u64),
+}
+
+/// Lets clients work, each on its own task.
+pub(super) fn work_for(node: &Node, clients: u64, work: Work, duration: Duration) -> Result<Load> {
+    let (runtime, engine) = (&node.session.runtime, &node.session.engine);
+    engine.take_appends();
+    let run = Arc::new(Stopwatch::start());
+    let start = |client| {
+        let (homes, run) = (node.homes.clone(), Arc::clone(&run));
+        runtime.spawn(repeat(homes, client, work, run, duration))
+    };
+    let tasks: Vec<_> = (0..clients).map(start).collect();
+    let latencies = runtime.block_on(async {
+        let mut latencies = Samples::default();
+        for task in tasks {
+            latencies.extend(task.await??);
+        }
+        anyhow::Ok(latencies)
+    })?;
+    Ok(Load {
+        latencies,
+        seconds: run.seconds(),
+        groups: engine.take_appends().len(),
+    })
+}
+
+async fn repeat(
+    homes: Vec<Home>,
+    client: u64,
+    work: Work,
+    run: Arc<Stopwatch>,
+    duration: Duration,
+) -> Result<Samples> {
+    let mut random = fastrand::Rng::with_seed(client);
+    let mut latencies = Samples::default();
+    while run.elapsed() < duration || latencies.len() == 0 {
+        let key = match work {
+            Work::SetOneOf(rows) => random.u64(..rows),
+            Work::Change(key) => key,
+        };
+        let home = home_of(&homes, key);
+        let transaction = Stopwatch::start();
+        let mut is_done = false;
+        while !is_done {
+            let done = match work {
+                Work::SetOneOf(_) => home.set(&[key], latencies.len()).await,
+                Work::Change(_) => home.change(key).await,
+            };
+            is_done = patiently(done).await?;
+        }
+        latencies.push(transaction.elapsed());
+    }
+    Ok(latencies)
+}
+
+impl Home {
+    /// One transaction that counts in the first byte of a row.
+    async fn change(&self, key: u64) -> steadfast_collections::Result<()> {
+        let mut tx = self.replica.begin();
+        let count = |old: &Value| {
+            let mut new = *old;
+            new[0] = new[0].wrapping_add(1);
+            new
+        };
+        self.rows.update(&mut tx, &key, count).await?;
+        tx.commit().await.map(drop)
+    }
+}

@@ -1,0 +1,16 @@
+//! `steadfast bench collections`: transactions and reads.
+
+mod child;
+mod clients;
+mod commits;
+mod hot;
+mod memory;
+mod node;
+mod reads;
+mod run;
+mod scans;
+mod settings;
+
+pub use child::{Place, hold};
+pub use run::run;
+pub use settings::Settings;

@@ -1,0 +1,125 @@
+//! All partitions of a store, each with one dictionary.
+//!
+//! Durable on a folder or volatile in memory; everything else is the same, so
+//! that the two can be compared.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use steadfast_collections::{Dictionary, Options, Replica, Retry};
+use steadfast_storage::memory::Memory;
+
+use crate::counting::Counting;
+use crate::storage::load::{VALUE_BYTES, value_of};
+use crate::storage::session::{Session, options};
+
+/// A row's value: as large as in the area `storage`.
+pub(super) type Value = [u8; VALUE_BYTES];
+
+/// The dictionary of a partition.
+pub(super) type Rows = Dictionary<u64, Value>;
+
+/// One partition.
+#[derive(Clone)]
+pub(super) struct Home {
+    pub(super) replica: Replica,
+    pub(super) rows: Rows,
+}
+
+/// An open store. Homes are dropped before the session that they live in.
+pub(super) struct Node {
+    pub(super) homes: Vec<Home>,
+    pub(super) session: Session,
+}
+
+impl Node {
+    /// State that survives the process.
+    pub(super) fn durable(folder: &Path) -> Result<Self> {
+        Self::on(Session::open(folder, options())?, false)
+    }
+
+    /// State that is lost with the process.
+    pub(super) fn volatile() -> Result<Self> {
+        let engine = Counting::new(Memory::new());
+        Self::on(Session::over(engine, options())?, true)
+    }
+
+    fn on(session: Session, is_volatile: bool) -> Result<Self> {
+        let open = async {
+            let mut homes = Vec::with_capacity(session.ledgers.len());
+            for ledger in &session.ledgers {
+                let options = Options {
+                    is_volatile,
+                    ..Options::default()
+                };
+                let replica = Replica::primary(ledger.clone(), options).await?;
+                let rows = replica.state().get_or_add("rows").await?;
+                homes.push(Home { replica, rows });
+            }
+            anyhow::Ok(homes)
+        };
+        let homes = session.runtime.block_on(open)?;
+        Ok(Self { homes, session })
+    }
+
+    /// Sets every row once, one task per partition.
+    pub(super) fn fill(&self, rows: u64) -> Result<()> {
+        let homes = self.homes.len();
+        let fill = |(index, home): (usize, &Home)| {
+            let keys = (index as u64..rows).step_by(homes);
+            self.session
+                .runtime
+                .spawn(home.clone().fill(keys.collect()))
+        };
+        let tasks: Vec<_> = self.homes.iter().enumerate().map(fill).collect();
+        self.session.runtime.block_on(async {
+            for task in tasks {
+                task.await??;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// The partition that a row belongs to.
+pub(super) fn home_of(homes: &[Home], key: u64) -> &Home {
+    &homes[(key % homes.len() as u64) as usize]
+}
+
+impl Home {
+    /// Sets rows, several to a transaction.
+    pub(super) async fn fill(self, keys: Vec<u64>) -> Result<()> {
+        const ROWS: usize = 64;
+        for keys in keys.chunks(ROWS) {
+            while !patiently(self.set(keys, 0).await).await? {}
+        }
+        Ok(())
+    }
+
+    /// One transaction that sets rows.
+    pub(super) async fn set(
+        &self,
+        keys: &[u64],
+        version: usize,
+    ) -> steadfast_collections::Result<()> {
+        let mut tx = self.replica.begin();
+        for key in keys {
+            let value = value_of(*key, version);
+            self.rows.set(&mut tx, *key, value).await?;
+        }
+        tx.commit().await.map(drop)
+    }
+}
+
+/// Whether it is done; if not, and another try can help, waits a moment.
+pub(super) async fn patiently(done: steadfast_collections::Result<()>) -> Result<bool> {
+    match done {
+        Ok(()) => Ok(true),
+        Err(error) if error.retry() == Retry::No => Err(error.into()),
+        Err(_) => {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            Ok(false)
+        }
+    }
+}
