@@ -32,7 +32,7 @@ pub(crate) const GROUPS: &[Group] = &[
     row("ownership", "balancing of a thousand members, its rules and the drain", ownership),
     row("collections", "conformance, models, crash and history tests of the collections", collections),
     row("partition", "the runtime, and a simulation of several nodes on 1,000 seeds", partition),
-    row("postgres", "conformance, failover and damage tests of the engine on PostgreSQL", postgres),
+    row("postgres", "conformance, failover, damage and migration tests of the engine on PostgreSQL", postgres),
     row("harness", "tests of the test harness", harness),
     row("docs", "examples in the documentation, and its links", docs),
     row("server", "tests of the binary", server),
@@ -61,7 +61,8 @@ fn storage(workspace: &Workspace) -> Result<()> {
 
 fn postgres(workspace: &Workspace) -> Result<()> {
     tools::install_postgres(workspace)?;
-    chosen(workspace, "steadfast-storage", needs_postgres)
+    chosen(workspace, "steadfast-storage", needs_postgres)?;
+    chosen(workspace, "steadfast-server", needs_postgres)
 }
 
 /// Test files that need a server say so in their name.
@@ -88,7 +89,7 @@ fn harness(workspace: &Workspace) -> Result<()> {
 }
 
 fn server(workspace: &Workspace) -> Result<()> {
-    integration(workspace, "steadfast-server")
+    chosen(workspace, "steadfast-server", |test| !needs_postgres(test))
 }
 
 fn docs(workspace: &Workspace) -> Result<()> {

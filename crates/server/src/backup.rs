@@ -1,25 +1,27 @@
 //! `steadfast backup` and `steadfast restore`.
 
-use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use clap::{Args, Subcommand, ValueEnum};
-use serde_json::{Value, json};
-use steadfast::clock::{Clock, SystemClock};
-use steadfast::storage::backup::{self, Chain, Extent, Manifest, Order, Policy, Progress};
-use tokio::sync::watch;
+use clap::{Args, Subcommand};
+use serde_json::json;
+use steadfast::storage::backup::{Chain, Extent, Manifest, Order, Policy};
 
+use crate::place::{Address, Durability};
 use crate::progress::show;
+use crate::result::{Facts, Output, print, timed};
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Backup {
     #[command(subcommand)]
     command: Option<Check>,
-    /// The data folder
-    #[arg(long, value_name = "DIR", required = true)]
-    data: Option<PathBuf>,
+    /// The data folder, or postgres://user:password@host1,host2,host3/database
+    #[arg(long, value_name = "PLACE", required = true)]
+    data: Option<Address>,
+    /// Who keeps the second copy of what a database acknowledges
+    #[arg(long, value_enum, default_value_t = Durability::Quorum)]
+    durability: Durability,
     /// The folder of backups; it is made if need be
     #[arg(long, value_name = "DIR", required = true)]
     to: Option<PathBuf>,
@@ -49,23 +51,19 @@ pub(crate) struct Restore {
     /// A backup, or a folder of backups: then the newest one
     #[arg(long, value_name = "DIR")]
     from: PathBuf,
-    /// The data folder, empty or missing, or with an older state of the same store
-    #[arg(long, value_name = "DIR")]
-    data: PathBuf,
-    /// Give up whatever the data folder holds
+    /// The data folder, empty or missing, or with an older state of the same store; or
+    /// postgres://user:password@host1,host2,host3/database, without any state
+    #[arg(long, value_name = "PLACE")]
+    data: Address,
+    /// Who keeps the second copy of what a database acknowledges
+    #[arg(long, value_enum, default_value_t = Durability::Quorum)]
+    durability: Durability,
+    /// Give up whatever is there
     #[arg(long)]
     force: bool,
     /// How to print the result
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// Lines for people
-    Table,
-    /// One JSON object
-    Json,
 }
 
 /// Takes or verifies a backup.
@@ -80,8 +78,9 @@ pub(crate) fn run(arguments: &Backup) -> Result<()> {
         false => Extent::Full,
     };
     let order = Order::new(to, extent);
+    let place = data.place(arguments.durability);
     let (taken, seconds) = timed(async |progress| {
-        let taken = backup::take_folder(data, &order, progress);
+        let taken = place.take(&order, progress);
         show(progress, taken).await
     })?;
     let mut facts = facts(&taken.folder, &taken.manifest);
@@ -91,20 +90,17 @@ pub(crate) fn run(arguments: &Backup) -> Result<()> {
 
 /// Brings a backup back.
 pub(crate) fn run_restore(arguments: &Restore) -> Result<()> {
-    let order = backup::Restore {
-        from: arguments.from.clone(),
-        data: arguments.data.clone(),
-        policy: match arguments.force {
-            true => Policy::Force,
-            false => Policy::Safe,
-        },
+    let place = arguments.data.place(arguments.durability);
+    let policy = match arguments.force {
+        true => Policy::Force,
+        false => Policy::Safe,
     };
     let (restored, seconds) = timed(async |progress| {
-        let restored = backup::restore_folder(&order, progress);
+        let restored = place.restore(&arguments.from, policy, progress);
         show(progress, restored).await
     })?;
     let facts = [
-        ("data", json!(order.data.display().to_string())),
+        ("data", json!(place.to_string())),
         ("partitions", json!(restored.partitions)),
         ("rows", json!(restored.rows)),
         ("events", json!(restored.events)),
@@ -139,8 +135,6 @@ fn verify(from: &Path, output: Output) -> Result<()> {
     print(&facts, output)
 }
 
-type Facts = Vec<(&'static str, Value)>;
-
 fn facts(folder: &Path, manifest: &Manifest) -> Facts {
     vec![
         ("backup", json!(folder.display().to_string())),
@@ -151,36 +145,4 @@ fn facts(folder: &Path, manifest: &Manifest) -> Facts {
         ("new events", json!(manifest.events)),
         ("bytes", json!(manifest.bytes())),
     ]
-}
-
-/// Runs some work on a runtime of its own; answers how long it took.
-fn timed<T>(
-    work: impl AsyncFnOnce(&watch::Sender<Progress>) -> steadfast::storage::Result<T>,
-) -> Result<(T, f64)> {
-    let clock = SystemClock::new();
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.enable_time().build().context("start a runtime")?;
-    let (progress, _) = watch::channel(Progress::default());
-    let done = runtime.block_on(work(&progress))?;
-    let seconds = clock.monotonic().as_secs_f64();
-    Ok((done, (seconds * 1000.0).round() / 1000.0))
-}
-
-fn print(facts: &[(&'static str, Value)], output: Output) -> Result<()> {
-    if output == Output::Json {
-        let name = |name: &str| name.replace(' ', "_");
-        let object = facts.iter().map(|(key, value)| (name(key), value.clone()));
-        let object: serde_json::Map<_, _> = object.collect();
-        println!("{}", serde_json::to_string_pretty(&object)?);
-        return Ok(());
-    }
-    let width = facts.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
-    for (key, value) in facts {
-        let shown: &dyn Display = match value {
-            Value::String(text) => text,
-            other => other,
-        };
-        println!("{key:width$}  {shown}");
-    }
-    Ok(())
 }

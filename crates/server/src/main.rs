@@ -10,7 +10,10 @@
 
 mod backup;
 mod bench;
+mod migrate;
+mod place;
 mod progress;
+mod result;
 
 use std::process::ExitCode;
 
@@ -26,16 +29,21 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Back a data folder up, in full or what has changed
+    /// Back a data folder or database up, in full or what has changed
     ///
     /// A backup is a folder inside DIR, and an incremental one builds on the newest
-    /// that is there. Nobody else may have the data folder open.
+    /// that is there. Nobody else may use the data meanwhile.
     Backup(backup::Backup),
-    /// Bring a backup back into a data folder
+    /// Bring a backup back into a data folder or database
     ///
     /// Everything is verified before anything is written, and compared after it. An
     /// unfinished restore cannot be opened: run it again.
     Restore(backup::Restore),
+    /// Move a store between a data folder and PostgreSQL
+    ///
+    /// A full copy into an empty place, which is then read back and compared. Nobody
+    /// may use either place meanwhile. The old state stays as it is.
+    Migrate(migrate::Migrate),
     /// Measure this machine, a peer and Steadfast side by side
     #[command(subcommand)]
     Bench(bench::Area),
@@ -46,6 +54,7 @@ fn main() -> ExitCode {
     let done = match arguments.command {
         Command::Backup(arguments) => backup::run(&arguments),
         Command::Restore(arguments) => backup::run_restore(&arguments),
+        Command::Migrate(arguments) => migrate::run(&arguments),
         Command::Bench(area) => bench::run(&area),
     };
     match done {

@@ -98,6 +98,10 @@ pub enum Kind {
     BackupOverrun { waiting: usize, limit: usize },
     /// It is not known which tables the partition has.
     TablesUnknown { partition: Partition },
+    /// A migration or restore would go into what is not empty.
+    NotEmpty { place: String, what: String },
+    /// A node, or another command, has a lease on the database.
+    DatabaseInUse { node: u32 },
     /// The database is set up so that acknowledged writes could be lost.
     UnsafeStorage { what: String },
     /// The database does not let us in, or not do what we must.
@@ -192,6 +196,8 @@ impl Error {
             Kind::RestoreDiffers { .. } => "STF-2057",
             Kind::BackupOverrun { .. } => "STF-2058",
             Kind::TablesUnknown { .. } => "STF-2059",
+            Kind::NotEmpty { .. } => "STF-2060",
+            Kind::DatabaseInUse { .. } => "STF-2061",
             Kind::UnsafeStorage { .. } => "STF-2030",
             Kind::AccessDenied { .. } => "STF-2031",
             Kind::Unreachable { .. } => "STF-2032",
@@ -339,6 +345,17 @@ impl fmt::Display for Kind {
             Self::TablesUnknown { partition } => write!(
                 f,
                 "partition {partition} was flushed by a version that kept no list of its tables; back its folder up once while it is stopped"
+            ),
+            Self::NotEmpty { place, what } => {
+                write!(f, "{place} is not empty: {what}; use an empty one")
+            }
+            Self::DatabaseInUse { node: u32::MAX } => f.write_str(
+                "another backup or migration uses the database; \
+                 wait until it is done, or half a minute if it was killed",
+            ),
+            Self::DatabaseInUse { node } => write!(
+                f,
+                "node {node} uses the database; stop all nodes, and wait until their leases end"
             ),
             Self::UnsafeStorage { what } => write!(
                 f,

@@ -92,7 +92,7 @@ pub async fn restore_folder(
 }
 
 /// A chain of which every byte was read.
-async fn verified(from: PathBuf, progress: watch::Sender<Progress>) -> Result<Chain> {
+pub(super) async fn verified(from: PathBuf, progress: watch::Sender<Progress>) -> Result<Chain> {
     let work = move || {
         let chain = Chain::open(&from)?;
         chain.verify(&progress)?;

@@ -21,7 +21,7 @@ use super::scrub::{self, Replica};
 use super::servers::Servers;
 use super::session::{Session, within};
 use super::shared::Shared;
-use super::{append, cas, flush, read, safety, tenure, watcher};
+use super::{append, cas, flush, listing, read, safety, tenure, watcher};
 use crate::engine::{
     Acquired, Engine, Entry, EventBatch, Flush, Outcome, Record, Row, Scan, Start, Swap,
 };
@@ -130,6 +130,26 @@ macro_rules! reading {
             }
         }
     }};
+}
+
+impl Postgres {
+    /// Partitions that have ever had an owner, in order.
+    pub async fn partitions(&self) -> Result<Vec<Partition>> {
+        reading!(self, None::<Partition>, "list partitions", session =>
+            listing::partitions(session))
+    }
+
+    /// Tables of a partition that have flushed rows, in order.
+    pub async fn tables(&self, partition: Partition) -> Result<Vec<Table>> {
+        reading!(self, Some(partition), "list tables", session =>
+            listing::tables(session, partition))
+    }
+
+    /// Nodes whose lease has not ended, in order.
+    pub async fn nodes(&self) -> Result<Vec<u32>> {
+        reading!(self, None::<Partition>, "list nodes", session =>
+            listing::nodes(session))
+    }
 }
 
 #[async_trait]

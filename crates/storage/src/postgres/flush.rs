@@ -147,6 +147,8 @@ fn trim(hubs: &mut Hubs, flush: &Flush) {
     for (stream, first) in &flush.trims {
         let ends = hubs.entry(*stream).or_default();
         ends.first = ends.first.max(*first);
+        // A restored stream may begin behind events that were never here.
+        ends.next = ends.next.max(ends.first);
     }
 }
 

@@ -10,10 +10,12 @@ mod engine;
 mod fault;
 mod flush;
 mod held;
+mod listing;
 mod options;
 mod pool;
 mod read;
 mod record;
+mod replace;
 mod safety;
 mod schema;
 mod scrub;
@@ -27,4 +29,5 @@ mod watcher;
 
 pub use engine::Postgres;
 pub use options::{Durability, Options};
+pub(crate) use replace::{Replacement, has_schema};
 pub use scrub::Replica;

@@ -19,7 +19,7 @@ use crate::error::{Error, Kind, Result};
 pub(super) const KNOWN: u32 = MIGRATIONS.len() as u32;
 
 /// Taken by whoever migrates or makes segments: "stf" and the purpose.
-const MIGRATION_LOCK: i64 = 0x0073_7466_0001;
+pub(super) const MIGRATION_LOCK: i64 = 0x0073_7466_0001;
 
 const MIGRATIONS: [&str; 1] = [FIRST];
 

@@ -1,0 +1,71 @@
+//! `steadfast migrate`: a store moves to another engine.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use clap::Args;
+use serde_json::json;
+use steadfast::storage::backup::{self, Migration};
+
+use crate::place::{Address, Durability};
+use crate::progress::show;
+use crate::result::{Output, print, timed};
+
+#[derive(Args)]
+pub(crate) struct Migrate {
+    /// Where the state is: local:DIR or postgres://user:password@host1,host2,host3/database
+    #[arg(long, value_name = "PLACE")]
+    from: Address,
+    /// Where it goes, in the same form; it must be empty
+    #[arg(long, value_name = "PLACE")]
+    to: Address,
+    /// Who keeps the second copy of what a database acknowledges
+    #[arg(long, value_enum, default_value_t = Durability::Quorum)]
+    durability: Durability,
+    /// The folder for a copy that is removed afterwards, as large as the state
+    ///
+    /// Beside the data folder if not said, or here if there is none.
+    #[arg(long, value_name = "DIR")]
+    scratch: Option<PathBuf>,
+    /// How to print the result
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+}
+
+/// Copies a store to another place and compares it there.
+pub(crate) fn run(arguments: &Migrate) -> Result<()> {
+    let migration = Migration {
+        from: arguments.from.place(arguments.durability),
+        to: arguments.to.place(arguments.durability),
+        scratch: scratch(arguments),
+    };
+    let (moved, seconds) = timed(async |progress| {
+        let moved = backup::migrate(&migration, progress);
+        show(progress, moved).await
+    })?;
+    let facts = [
+        ("from", json!(migration.from.to_string())),
+        ("to", json!(migration.to.to_string())),
+        ("partitions", json!(moved.partitions)),
+        ("rows", json!(moved.rows)),
+        ("events", json!(moved.events)),
+        ("bytes", json!(moved.bytes)),
+        ("compared", json!(true)),
+        ("seconds", json!(seconds)),
+    ];
+    print(&facts, arguments.output)
+}
+
+/// A folder of this run's own.
+fn scratch(arguments: &Migrate) -> PathBuf {
+    let beside = |address: &Address| match address {
+        Address::Folder(path) => path.parent().map(Path::to_path_buf),
+        Address::Database(_) => None,
+    };
+    let chosen = arguments.scratch.clone();
+    let folder = chosen
+        .or_else(|| beside(&arguments.from))
+        .or_else(|| beside(&arguments.to))
+        .unwrap_or_default();
+    folder.join(format!("steadfast-migration-{}", std::process::id()))
+}

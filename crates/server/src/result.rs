@@ -1,0 +1,55 @@
+//! What a command prints when it is done.
+
+use std::fmt::Display;
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use serde_json::Value;
+use steadfast::clock::{Clock, SystemClock};
+use steadfast::storage::backup::Progress;
+use tokio::sync::watch;
+
+/// How to print it.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// Lines for people
+    Table,
+    /// One JSON object
+    Json,
+}
+
+/// Names and values.
+pub(crate) type Facts = Vec<(&'static str, Value)>;
+
+/// Runs some work on a runtime of its own; answers how long it took.
+pub(crate) fn timed<T>(
+    work: impl AsyncFnOnce(&watch::Sender<Progress>) -> steadfast::storage::Result<T>,
+) -> Result<(T, f64)> {
+    let clock = SystemClock::new();
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.enable_all().build().context("start a runtime")?;
+    let (progress, _) = watch::channel(Progress::default());
+    let done = runtime.block_on(work(&progress))?;
+    let seconds = clock.monotonic().as_secs_f64();
+    Ok((done, (seconds * 1000.0).round() / 1000.0))
+}
+
+/// Prints a result.
+pub(crate) fn print(facts: &[(&'static str, Value)], output: Output) -> Result<()> {
+    if output == Output::Json {
+        let name = |name: &str| name.replace(' ', "_");
+        let object = facts.iter().map(|(key, value)| (name(key), value.clone()));
+        let object: serde_json::Map<_, _> = object.collect();
+        println!("{}", serde_json::to_string_pretty(&object)?);
+        return Ok(());
+    }
+    let width = facts.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
+    for (key, value) in facts {
+        let shown: &dyn Display = match value {
+            Value::String(text) => text,
+            other => other,
+        };
+        println!("{key:width$}  {shown}");
+    }
+    Ok(())
+}

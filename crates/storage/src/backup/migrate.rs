@@ -1,0 +1,163 @@
+//! Moving a store from one engine to another.
+//!
+//! A migration is a full backup of the one, in a folder of its own, and a restore
+//! into the other, which must be empty. Everything is read back from the new place
+//! and compared with digests of what was read from the old one. The old place
+//! stays as it is; until the last step the new one stays empty.
+
+use std::fmt;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use tokio::sync::watch;
+
+use super::database::{restore_database, take_database};
+use super::manifest::Extent;
+use super::offline::{Policy, Restore, restore_folder, take_folder};
+use super::progress::Progress;
+use super::restore::Restored;
+use super::take::{Order, Taken};
+use crate::error::{Error, Kind, Result};
+use crate::local::is_data_folder;
+use crate::postgres::{Options as DatabaseOptions, Replacement};
+
+/// Where a store keeps its state.
+#[derive(Clone)]
+pub enum Place {
+    /// A folder of this machine.
+    Folder(PathBuf),
+    /// A PostgreSQL database.
+    Database(Box<DatabaseOptions>),
+}
+
+impl fmt::Display for Place {
+    /// The place, without a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let url = match self {
+            Self::Folder(path) => return write!(f, "{}", path.display()),
+            Self::Database(options) => &options.url,
+        };
+        let Some((login, rest)) = url.split_once('@') else {
+            return f.write_str(bare(url));
+        };
+        let (scheme, user) = login.split_once("://").unwrap_or(("postgres", login));
+        let user = user.split(':').next().unwrap_or_default();
+        write!(f, "{scheme}://{user}@{}", bare(rest))
+    }
+}
+
+/// An address without its settings: one may be a password.
+fn bare(url: &str) -> &str {
+    url.split('?').next().unwrap_or_default()
+}
+
+impl Place {
+    /// Backs it up; nobody may use it.
+    pub async fn take(&self, order: &Order, progress: &watch::Sender<Progress>) -> Result<Taken> {
+        match self {
+            Self::Folder(path) => take_folder(path, order, progress).await,
+            Self::Database(options) => take_database(options, order, progress).await,
+        }
+    }
+
+    /// Restores it; nobody may use it. Only a folder knows whether its state is an
+    /// older one of the same store: a database must be empty, or is given up.
+    pub async fn restore(
+        &self,
+        from: &Path,
+        policy: Policy,
+        progress: &watch::Sender<Progress>,
+    ) -> Result<Restored> {
+        let from = from.to_path_buf();
+        match self {
+            Self::Folder(path) => {
+                let data = path.clone();
+                let order = Restore { from, data, policy };
+                restore_folder(&order, progress).await
+            }
+            Self::Database(options) => restore_database(&from, options, policy, progress).await,
+        }
+    }
+
+    /// Refuses a place that holds something.
+    async fn expect_empty(&self) -> Result<()> {
+        let path = match self {
+            Self::Folder(path) => path,
+            Self::Database(options) => {
+                return Replacement::begin(options, false).await.map(drop);
+            }
+        };
+        if !is_data_folder(path) {
+            return Ok(());
+        }
+        Err(Error::new(Kind::NotEmpty {
+            place: path.display().to_string(),
+            what: "it is a data folder".to_string(),
+        }))
+    }
+}
+
+/// What to move, and where to.
+#[derive(Clone)]
+pub struct Migration {
+    /// Where the state is, and stays; nobody may use it.
+    pub from: Place,
+    /// Where it goes; it must be empty.
+    pub to: Place,
+    /// A folder that does not exist yet, for as long as it takes.
+    pub scratch: PathBuf,
+}
+
+/// Copies a store to another place and compares it there.
+pub async fn migrate(
+    migration: &Migration,
+    progress: &watch::Sender<Progress>,
+) -> Result<Restored> {
+    migration.to.expect_empty().await?;
+    let scratch = Scratch::create(&migration.scratch)?;
+    let order = Order::new(&scratch.0, Extent::Full);
+    let taken = migration.from.take(&order, progress).await?;
+    let restored = migration.to.restore(&taken.folder, Policy::Safe, progress);
+    restored.await
+}
+
+/// A folder that is removed when it is dropped, and that others cannot read.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn create(path: &Path) -> Result<Self> {
+        let made = DirBuilder::new().mode(0o700).create(path);
+        made.map_err(|e| Error::io(path, "create", e))?;
+        Ok(Self(path.to_path_buf()))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            let path = self.0.display();
+            tracing::warn!(%error, %path, "a scratch folder was not removed");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_shown_without_its_password() {
+        let show = |url: &str| {
+            let options = Box::new(DatabaseOptions::new(url));
+            Place::Database(options).to_string()
+        };
+        let shown = "postgres://ada@db1,db2:5432/state";
+        assert_eq!(show("postgres://ada:se?cret@db1,db2:5432/state"), shown);
+        assert_eq!(
+            show("postgres://ada@db1,db2:5432/state?password=secret"),
+            shown
+        );
+        assert_eq!(show("postgres://db1/state"), "postgres://db1/state");
+    }
+}

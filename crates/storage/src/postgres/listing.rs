@@ -1,0 +1,46 @@
+//! What a database holds, and who uses it.
+
+use bytes::Bytes;
+use steadfast_core::id::{Partition, Table};
+
+use super::digest;
+use super::fault::Fault;
+use super::session::Session;
+
+const PARTITIONS: &str = "select part from sf_partition";
+const TABLES: &str = "select tables from sf_flush where part = $1";
+const NODES: &str = "select node from sf_node where expires > clock_timestamp()";
+
+/// Partitions that have ever had an owner, in order.
+pub(super) async fn partitions(session: &Session) -> Result<Vec<Partition>, Fault> {
+    let rows = session.query(PARTITIONS, &[]).await?;
+    let number = |row: &tokio_postgres::Row| row.try_get::<_, i32>(0);
+    let found: Result<Vec<i32>, _> = rows.iter().map(number).collect();
+    // The column has a sign, the number has none.
+    let mut found: Vec<_> = found?.into_iter().map(|n| Partition(n as u32)).collect();
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// Tables of a partition that have flushed rows, in order. Their digests say so,
+/// because a cut file would hide a table.
+pub(super) async fn tables(session: &Session, partition: Partition) -> Result<Vec<Table>, Fault> {
+    let rows = session.query(TABLES, &[&(partition.0 as i32)]).await?;
+    let Some(row) = rows.first() else {
+        return Ok(Vec::new());
+    };
+    let tables = Bytes::copy_from_slice(row.try_get(0)?);
+    let tables = digest::decode_tables(tables)
+        .map_err(|_| Fault::Damaged("what the last flush left is malformed".to_string()))?;
+    Ok(tables.into_keys().map(Table).collect())
+}
+
+/// Nodes whose lease has not ended, in order.
+pub(super) async fn nodes(session: &Session) -> Result<Vec<u32>, Fault> {
+    let rows = session.query(NODES, &[]).await?;
+    let number = |row: &tokio_postgres::Row| row.try_get::<_, i32>(0);
+    let found: Result<Vec<i32>, _> = rows.iter().map(number).collect();
+    let mut found: Vec<_> = found?.into_iter().map(|node| node as u32).collect();
+    found.sort_unstable();
+    Ok(found)
+}
