@@ -43,9 +43,10 @@ impl Settings {
     pub fn quick(folder: &Path, executable: &Path) -> Self {
         Self {
             duration: Duration::from_millis(50),
+            rounds: 1,
             rows: 5_000,
             read_rows: 5_000,
-            held_rows: 50_000,
+            held_rows: 20_000,
             ..Self::full(folder, executable)
         }
     }
