@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 use steadfast::Record;
@@ -29,6 +29,14 @@ fn house(name: &str, warmth: Option<f64>) -> House {
         warmth,
         unknown: Unknown::NONE,
     }
+}
+
+/// One test at a time: a child that one test starts holds, until it is itself, what
+/// all others have open, and so their locked folders.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Opens a folder, does something with its partitions 0 and 1, closes it.
@@ -132,6 +140,7 @@ fn fail(folder: &Path, arguments: &[&str], status: i32, text: &str) {
 
 #[test]
 fn the_guide_shows_what_is_printed() {
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     write(&folder.path().join("data"));
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guides/inspect.md");
@@ -157,6 +166,7 @@ fn the_guide_shows_what_is_printed() {
 
 #[test]
 fn every_shape_is_shown_as_json() {
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     write(&folder.path().join("data"));
     let seen = |arguments: &[&str]| seen(folder.path(), arguments);
@@ -208,6 +218,7 @@ fn every_shape_is_shown_as_json() {
 
 #[test]
 fn looking_changes_nothing() {
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     write(&data);
@@ -233,6 +244,7 @@ fn looking_changes_nothing() {
 
 #[test]
 fn what_is_not_there_is_said() {
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     let data = root.join("data");
