@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: &Inspect) -> Result<()> {
     let runtime = runtime.enable_time().build().context("start a runtime")?;
     let sheet = runtime.block_on(look(arguments))?;
     match arguments.output {
-        Output::Json => print_json(sheet),
+        Output::Json => print_json(&sheet),
         Output::Table => {
             print_table(&sheet);
             Ok(())
@@ -241,7 +241,7 @@ fn object<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
         .collect()
 }
 
-fn print_json(sheet: Sheet) -> Result<()> {
+fn print_json(sheet: &Sheet) -> Result<()> {
     let mut whole = object([(sheet.name, json!(sheet.rows))]);
     if sheet.name == "entries" {
         whole.insert("has_more".to_owned(), json!(sheet.has_more));
