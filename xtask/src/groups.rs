@@ -94,6 +94,7 @@ fn server(workspace: &Workspace) -> Result<()> {
 
 fn docs(workspace: &Workspace) -> Result<()> {
     cargo_test(workspace, &["--workspace", "--doc"])?;
+    integration(workspace, "steadfast")?;
     let mut command = workspace.cargo();
     command
         .args(["doc", "--no-deps", "--workspace", "--locked"])

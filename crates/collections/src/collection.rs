@@ -24,7 +24,8 @@ pub enum Shape {
 }
 
 impl Shape {
-    fn word(self) -> &'static str {
+    /// What people call it.
+    pub fn word(self) -> &'static str {
         match self {
             Self::Dictionary => "dictionary",
             Self::Queue => "queue",

@@ -24,7 +24,7 @@ use crate::transaction::Tx;
 
 const HEAD: &[u8] = &[0];
 const TAIL: &[u8] = &[1];
-const ITEM: u8 = 2;
+pub(crate) const ITEM: u8 = 2;
 
 /// A reliable queue. Clones are the same queue.
 pub struct Queue<V> {
@@ -140,7 +140,8 @@ impl<V: Record> Queue<V> {
     }
 }
 
-fn item(number: u64) -> [u8; 9] {
+/// The row's key of an item.
+pub(crate) fn item(number: u64) -> [u8; 9] {
     let mut key = [ITEM; 9];
     key[1..].copy_from_slice(&number.to_be_bytes());
     key

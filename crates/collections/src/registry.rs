@@ -70,6 +70,11 @@ impl Registry {
         Table(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// All committed collections, by scope and name.
+    pub(crate) fn all(&self) -> Vec<Arc<Collection>> {
+        self.names.read().values().cloned().collect()
+    }
+
     /// Committed names of a scope, in order.
     pub(crate) fn list(&self, scope: &str) -> Vec<Arc<Collection>> {
         let names = self.names.read();

@@ -136,3 +136,6 @@ pub const RECORD_KEY_BYTES: usize = 2_000;
 
 /// Rows or events that a restore brings into the tables in one go.
 pub const RESTORE_FLUSH_BYTES: usize = 64 * 1024 * 1024;
+
+/// Rows that are held at a time when a collection is inspected.
+pub const INSPECT_ROWS: usize = 1_000;

@@ -1,7 +1,7 @@
 //! The `steadfast` command.
 //!
 //! Exit codes: 0 if it did what was asked, 1 if it failed, 2 if it was not
-//! understood.
+//! understood, 3 if there is no such thing.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -10,6 +10,7 @@
 
 mod backup;
 mod bench;
+mod inspect;
 mod migrate;
 mod place;
 mod progress;
@@ -44,6 +45,10 @@ enum Command {
     /// A full copy into an empty place, which is then read back and compared. Nobody
     /// may use either place meanwhile. The old state stays as it is.
     Migrate(migrate::Migrate),
+    /// Show what a data folder holds, as JSON
+    ///
+    /// Without a name: its partitions. Nobody else may have the data folder open.
+    Inspect(inspect::Inspect),
     /// Measure this machine, a peer and Steadfast side by side
     #[command(subcommand)]
     Bench(bench::Area),
@@ -55,13 +60,17 @@ fn main() -> ExitCode {
         Command::Backup(arguments) => backup::run(&arguments),
         Command::Restore(arguments) => backup::run_restore(&arguments),
         Command::Migrate(arguments) => migrate::run(&arguments),
+        Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Bench(area) => bench::run(&area),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("steadfast: {error:#}");
-            ExitCode::FAILURE
+            match error.is::<inspect::NotFound>() {
+                true => ExitCode::from(3),
+                false => ExitCode::FAILURE,
+            }
         }
     }
 }

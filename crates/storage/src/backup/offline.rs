@@ -49,11 +49,7 @@ pub async fn take_folder(
     order: &Order,
     progress: &watch::Sender<Progress>,
 ) -> Result<Taken> {
-    if !is_data_folder(data) {
-        let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
-        return Err(Error::io(data, "find the data folder", missing));
-    }
-    let engine = Arc::new(Local::open(data, &LocalOptions::default())?);
+    let engine = Arc::new(Local::open_existing(data, &LocalOptions::default())?);
     let mut options = Options::new(owner());
     // Nothing is written, so nothing need be flushed, and the tables stand still.
     options.log_target = u64::MAX;

@@ -20,7 +20,7 @@ use tokio::sync::{oneshot, watch};
 use super::control::Control;
 use super::events::EventFiles;
 use super::fold::{self, Order};
-use super::folder::Folder;
+use super::folder::{Folder, is_data_folder};
 use super::log::{Log, Request};
 use super::read;
 use super::recover::recover;
@@ -126,6 +126,15 @@ impl Local {
         };
         local.start(log, options)?;
         Ok(local)
+    }
+
+    /// Opens a folder that is there; never makes one.
+    pub fn open_existing(path: &Path, options: &Options) -> Result<Self> {
+        if !is_data_folder(path) {
+            let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
+            return Err(Error::io(path, "find the data folder", missing));
+        }
+        Self::open(path, options)
     }
 
     /// Partitions that have ever had an owner, in order.
