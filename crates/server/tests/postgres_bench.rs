@@ -1,5 +1,4 @@
 //! `steadfast bench postgres`, as a user runs it.
-#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::process::Command;
 
