@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: &Backup) -> Result<()> {
     let order = Order::new(to, extent);
     let place = data.place(arguments.durability);
     let (taken, seconds) = timed(async |progress| {
-        let taken = place.take(&order, progress);
+        let taken = Box::pin(place.take(&order, progress));
         show(progress, taken).await
     })?;
     let mut facts = facts(&taken.folder, &taken.manifest);
@@ -96,7 +96,7 @@ pub(crate) fn run_restore(arguments: &Restore) -> Result<()> {
         false => Policy::Safe,
     };
     let (restored, seconds) = timed(async |progress| {
-        let restored = place.restore(&arguments.from, policy, progress);
+        let restored = Box::pin(place.restore(&arguments.from, policy, progress));
         show(progress, restored).await
     })?;
     let facts = [

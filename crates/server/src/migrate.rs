@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &Migrate) -> Result<()> {
         scratch: scratch(arguments),
     };
     let (moved, seconds) = timed(async |progress| {
-        let moved = backup::migrate(&migration, progress);
+        let moved = Box::pin(backup::migrate(&migration, progress));
         show(progress, moved).await
     })?;
     let facts = [

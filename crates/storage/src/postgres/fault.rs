@@ -65,6 +65,20 @@ impl Fault {
         })
     }
 
+    /// A server that cannot be trusted, or that would be told secrets in the clear,
+    /// is not asked again.
+    pub(super) fn of_connect(error: tokio_postgres::Error, host: &str) -> Self {
+        let text = describe(&error);
+        let what = if text.contains("invalid peer certificate") {
+            format!("{host} shows a certificate that is not trusted: {text}")
+        } else if text.contains("server does not support TLS") {
+            format!("{host} offers no TLS; if its network can be trusted, add sslmode=disable")
+        } else {
+            return error.into();
+        };
+        Self::Ours(Error::new(Kind::BadAddress { what }))
+    }
+
     /// Nothing happened yet, and the next attempt will go better.
     pub(super) fn again(text: impl Into<String>) -> Self {
         Self::Repeat(Cause {

@@ -24,6 +24,7 @@ mod servers;
 mod session;
 mod shared;
 mod tenure;
+mod tls;
 mod verify;
 mod watcher;
 

@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use steadfast_core::clock::Clock;
 use tokio_postgres::Config;
-use tokio_postgres::config::Host;
+use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::tls::Tls;
 use crate::error::{Error, Kind, Result};
 
 /// Who keeps a second copy of what is acknowledged.
@@ -26,7 +28,8 @@ pub enum Durability {
 /// Set-up of the engine.
 #[derive(Clone)]
 pub struct Options {
-    /// `postgres://user:password@host1,host2,host3/database`.
+    /// `postgres://user:password@host1,host2,host3/database`, with `?sslmode=` and
+    /// `sslrootcert=` if need be.
     pub url: String,
     /// Who keeps the second copy.
     pub durability: Durability,
@@ -68,7 +71,8 @@ impl Options {
     /// What all connections have in common, and one configuration per server.
     pub(super) fn targets(&self) -> Result<Vec<Target>> {
         self.check_schema()?;
-        let config: Config = self.url.parse().map_err(|error| {
+        let (url, tls) = Tls::split(&self.url);
+        let config: Config = url.parse().map_err(|error| {
             let what = "it cannot be read".to_string();
             Error::caused(Kind::BadAddress { what }, error)
         })?;
@@ -83,10 +87,22 @@ impl Options {
             [one] => *one,
             many => many.get(index).copied().unwrap_or(5432),
         };
+        let connector = tls.connector()?;
         let targets = hosts.iter().enumerate();
-        Ok(targets
-            .map(|(index, host)| target(&config, host, port(index)))
-            .collect())
+        targets
+            .map(|(index, host)| {
+                let mode = match host {
+                    Host::Tcp(name) => {
+                        let has_password = config.get_password().is_some();
+                        tls.mode(has_password && !is_loopback(name))?
+                    }
+                    Host::Unix(_) => SslMode::Disable,
+                };
+                let mut target = target(&config, host, port(index), connector.clone());
+                target.config.ssl_mode(mode);
+                Ok(target)
+            })
+            .collect()
     }
 
     fn check_schema(&self) -> Result<()> {
@@ -106,9 +122,16 @@ impl Options {
 pub(super) struct Target {
     pub(super) name: String,
     pub(super) config: Config,
+    pub(super) tls: MakeRustlsConnect,
 }
 
-fn target(all: &Config, host: &Host, port: u16) -> Target {
+/// Whether a host is this machine.
+fn is_loopback(host: &str) -> bool {
+    let address: Option<std::net::IpAddr> = host.parse().ok();
+    host == "localhost" || address.is_some_and(|address| address.is_loopback())
+}
+
+fn target(all: &Config, host: &Host, port: u16, tls: MakeRustlsConnect) -> Target {
     let mut config = Config::new();
     let host = match host {
         Host::Tcp(name) => {
@@ -136,9 +159,8 @@ fn target(all: &Config, host: &Host, port: u16) -> Target {
     }
     config
         .application_name("steadfast")
-        .ssl_mode(all.get_ssl_mode())
         .keepalives_idle(Duration::from_secs(10))
         .keepalives_interval(Duration::from_secs(5))
         .keepalives_retries(3);
-    Target { name, config }
+    Target { name, config, tls }
 }

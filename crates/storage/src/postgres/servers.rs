@@ -167,6 +167,7 @@ impl Servers {
                     let host = target.name.clone();
                     denied = Some(Error::caused(Kind::AccessDenied { host }, cause));
                 }
+                Err(Fault::Ours(error)) => denied = Some(error),
                 Err(fault) => {
                     let fault = fault.into_error("say what it is");
                     let cause = std::error::Error::source(&fault);

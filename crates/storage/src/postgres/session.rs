@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_postgres::error::Severity;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{AsyncMessage, Client, NoTls, Row, SimpleQueryMessage, Statement};
+use tokio_postgres::{AsyncMessage, Client, Row, SimpleQueryMessage, Statement};
 
 use super::fault::Fault;
 use super::options::Target;
@@ -64,7 +64,10 @@ impl Session {
         schema: &str,
         has_timeline: bool,
     ) -> Result<Self, Fault> {
-        let (client, mut connection) = target.config.connect(NoTls).await?;
+        // The handshake is large, and everybody waits for one now and then.
+        let connected = Box::pin(target.config.connect(target.tls.clone())).await;
+        let (client, mut connection) =
+            connected.map_err(|error| Fault::of_connect(error, &target.name))?;
         let signals = Arc::new(Signals::default());
         let heard = Arc::clone(&signals);
         let driver = tokio::spawn(async move {

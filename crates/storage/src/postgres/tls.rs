@@ -1,0 +1,188 @@
+//! Encryption of connections to PostgreSQL.
+//!
+//! `sslmode` in the address decides, as with other clients: `disable`, `prefer`,
+//! `require` or `verify-full`. With `sslrootcert` the server must show a certificate
+//! of that authority, in its own name. A password never travels to another machine
+//! in the clear, unless `disable` is written down.
+
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{self, CryptoProvider};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use tokio_postgres::config::SslMode;
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::error::{Error, Kind, Result};
+
+/// What the address says about encryption.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tls {
+    mode: Option<String>,
+    root: Option<String>,
+}
+
+impl Tls {
+    /// Takes our settings out of an address; answers what is left of it.
+    pub(super) fn split(url: &str) -> (String, Self) {
+        let mut tls = Self::default();
+        let Some((address, settings)) = url.split_once('?') else {
+            return (url.to_string(), tls);
+        };
+        let mut rest = Vec::new();
+        for setting in settings.split('&') {
+            match setting.split_once('=') {
+                Some(("sslmode", mode)) => tls.mode = Some(mode.to_string()),
+                Some(("sslrootcert", root)) => tls.root = Some(root.replace("%2F", "/")),
+                _ => rest.push(setting),
+            }
+        }
+        match rest.is_empty() {
+            true => (address.to_string(), tls),
+            false => (format!("{address}?{}", rest.join("&")), tls),
+        }
+    }
+
+    /// Whether to encrypt a connection that may carry a password to another machine.
+    pub(super) fn mode(&self, is_exposed: bool) -> Result<SslMode> {
+        let mode = match self.mode.as_deref() {
+            Some("disable") => SslMode::Disable,
+            // A certificate can only be demanded if encryption is.
+            None | Some("prefer") if self.root.is_some() => SslMode::Require,
+            None | Some("prefer") if is_exposed => SslMode::Require,
+            None | Some("prefer") => SslMode::Prefer,
+            Some("require") => SslMode::Require,
+            Some("verify-full") if self.root.is_some() => SslMode::Require,
+            Some("verify-full") => return Err(bad("sslmode=verify-full needs sslrootcert=FILE")),
+            Some(other) => {
+                let known = "disable, prefer, require or verify-full";
+                return Err(bad(&format!("sslmode={other} is not {known}")));
+            }
+        };
+        Ok(mode)
+    }
+
+    /// What connections are made with.
+    pub(super) fn connector(&self) -> Result<MakeRustlsConnect> {
+        let provider = Arc::new(crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(Arc::clone(&provider));
+        let config = config
+            .with_safe_default_protocol_versions()
+            .map_err(|e| caused("TLS cannot be set up", e))?;
+        let config = match &self.root {
+            Some(root) => config.with_root_certificates(roots(root)?),
+            None => config
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider))),
+        };
+        Ok(MakeRustlsConnect::new(config.with_no_client_auth()))
+    }
+}
+
+fn bad(what: &str) -> Error {
+    let what = what.to_string();
+    Error::new(Kind::BadAddress { what })
+}
+
+fn caused(what: &str, source: impl std::error::Error + Send + Sync + 'static) -> Error {
+    let what = what.to_string();
+    Error::caused(Kind::BadAddress { what }, source)
+}
+
+/// The authorities of a file.
+fn roots(file: &str) -> Result<RootCertStore> {
+    let unreadable = |e| caused(&format!("sslrootcert={file} holds no certificate"), e);
+    let mut store = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(file).map_err(unreadable)? {
+        let added = store.add(certificate.map_err(unreadable)?);
+        added.map_err(|e| caused(&format!("a certificate in {file} cannot be used"), e))?;
+    }
+    match store.is_empty() {
+        true => Err(bad(&format!("sslrootcert={file} holds no certificate"))),
+        false => Ok(store),
+    }
+}
+
+/// Encrypts without asking who is at the other end, as `require` does.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _certificate: &CertificateDer<'_>,
+        _between: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> std::result::Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        crypto::verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        crypto::verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(url: &str, is_exposed: bool) -> Result<SslMode> {
+        Tls::split(url).1.mode(is_exposed)
+    }
+
+    #[test]
+    fn a_password_is_not_sent_in_the_clear_unless_that_is_written() {
+        let plain = "postgres://ada:secret@db1/state";
+        let with = |settings: &str| format!("{plain}?{settings}");
+        assert_eq!(mode(plain, true).unwrap(), SslMode::Require);
+        assert_eq!(mode(plain, false).unwrap(), SslMode::Prefer);
+        assert_eq!(
+            mode(&with("sslmode=prefer"), true).unwrap(),
+            SslMode::Require
+        );
+        assert_eq!(
+            mode(&with("sslmode=disable"), true).unwrap(),
+            SslMode::Disable
+        );
+        assert_eq!(
+            mode(&with("sslrootcert=ca"), false).unwrap(),
+            SslMode::Require
+        );
+    }
+
+    #[test]
+    fn only_our_settings_are_taken_out() {
+        let url = "postgres://db1/state?options=-ca&sslmode=verify-full&sslrootcert=%2Fca.pem";
+        let (left, tls) = Tls::split(url);
+        assert_eq!(left, "postgres://db1/state?options=-ca");
+        assert_eq!(tls.root.as_deref(), Some("/ca.pem"));
+        assert_eq!(Tls::split("postgres://db1?sslmode=x").0, "postgres://db1");
+        let code = |url: &str| mode(url, true).unwrap_err().code().0;
+        assert_eq!(code("postgres://db1?sslmode=verify-full"), "STF-2037");
+        assert_eq!(code("postgres://db1?sslmode=verify-ca"), "STF-2037");
+    }
+}

@@ -1,0 +1,102 @@
+//! Encrypted connections to a server with a certificate.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use steadfast_harness::postgres::PostgresServer;
+use steadfast_storage::postgres::{Durability, Options, Postgres};
+use steadfast_storage::{Engine, Kind, Result};
+
+/// A server whose certificate is for `localhost`, and the file of that.
+fn server(settings: &str) -> (PostgresServer, PathBuf) {
+    let mut server = PostgresServer::create("tls", settings).unwrap();
+    let made = rcgen::generate_simple_self_signed(["localhost".to_string()]).unwrap();
+    let root = server.data().join("server.crt");
+    give(&server, &root, &made.cert.pem());
+    let key = server.data().join("server.key");
+    give(&server, &key, &made.signing_key.serialize_pem());
+    server.start().unwrap();
+    (server, root)
+}
+
+/// Writes a file that the server may read, and nobody else.
+fn give(server: &PostgresServer, file: &Path, text: &str) {
+    std::fs::write(file, text).unwrap();
+    std::fs::set_permissions(file, PermissionsExt::from_mode(0o600)).unwrap();
+    let pattern = server.data().join("postgresql.conf");
+    let mut chown = Command::new("chown");
+    let chown = chown.arg("--reference").arg(pattern).arg(file);
+    assert!(chown.status().unwrap().success());
+}
+
+async fn open(server: &PostgresServer, host: &str, settings: &str) -> Result<Postgres> {
+    let port = server.port();
+    let url = format!("postgres://postgres:unused@{host}:{port}/postgres?{settings}");
+    let mut options = Options::new(url);
+    options.durability = Durability::Single;
+    options.patience = Duration::from_secs(20);
+    Postgres::open(options).await
+}
+
+async fn refused(server: &PostgresServer, host: &str, settings: &str, text: &str) {
+    let error = open(server, host, settings).await.err().unwrap();
+    assert!(matches!(error.kind(), Kind::BadAddress { .. }), "{error}");
+    assert!(error.to_string().contains(text), "{error}");
+}
+
+/// How many of the engine's connections are encrypted, and how many are not.
+fn encrypted(server: &PostgresServer) -> String {
+    let question = "select count(*) filter (where ssl) > 0, count(*) filter (where not ssl) > 0 \
+        from pg_stat_ssl join pg_stat_activity using (pid) \
+        where application_name = 'steadfast'";
+    server.sql(question).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_server_must_be_who_it_should_be() {
+    let (server, root) = server("ssl = on");
+    let root = root.display();
+    let full = format!("sslmode=verify-full&sslrootcert={root}");
+    let engine = open(&server, "localhost", &full).await.unwrap();
+    assert_eq!(engine.list("").await.unwrap(), []);
+    assert_eq!(encrypted(&server), "t|f");
+    drop(engine);
+
+    // The same certificate, which is not for this name.
+    refused(&server, "127.0.0.1", &full, "not trusted").await;
+    let other = rcgen::generate_simple_self_signed(["localhost".to_string()]).unwrap();
+    let file = server.data().join("other.crt");
+    std::fs::write(&file, other.cert.pem()).unwrap();
+    let wrong = format!("sslmode=verify-full&sslrootcert={}", file.display());
+    refused(&server, "localhost", &wrong, "not trusted").await;
+    let weak = format!("sslmode=require&sslrootcert={}", file.display());
+    refused(&server, "localhost", &weak, "not trusted").await;
+    let missing = format!("sslmode=verify-full&sslrootcert={}.no", file.display());
+    refused(&server, "localhost", &missing, "holds no certificate").await;
+
+    // Encrypted, whoever it is.
+    for settings in ["sslmode=require", "sslmode=prefer", ""] {
+        server.wait_for(GONE, "0").unwrap();
+        let engine = open(&server, "127.0.0.1", settings).await.unwrap();
+        assert_eq!(encrypted(&server), "t|f", "{settings}");
+        drop(engine);
+    }
+    server.wait_for(GONE, "0").unwrap();
+    let engine = open(&server, "127.0.0.1", "sslmode=disable").await.unwrap();
+    assert_eq!(encrypted(&server), "f|t");
+    drop(engine);
+}
+
+const GONE: &str = "select count(*) from pg_stat_activity where application_name = 'steadfast'";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_without_tls_is_refused_if_it_is_demanded() {
+    let (server, root) = server("ssl = off");
+    refused(&server, "127.0.0.1", "sslmode=require", "sslmode=disable").await;
+    let full = format!("sslmode=verify-full&sslrootcert={}", root.display());
+    refused(&server, "localhost", &full, "offers no TLS").await;
+    open(&server, "127.0.0.1", "").await.unwrap();
+}
