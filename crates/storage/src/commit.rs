@@ -93,10 +93,13 @@ async fn settle(node: &Node, closed: Closed, outcome: Outcome) {
     match outcome {
         Outcome::Committed => ledger.committed(closed, epoch),
         Outcome::Fenced => ledger.fail(&Error::new(Kind::Fenced { partition, epoch })),
-        Outcome::Unknown => match resolve(node, &closed).await {
-            Ok(epoch) => ledger.committed(closed, epoch),
-            Err(error) => ledger.fail(&error),
-        },
+        Outcome::Unknown => {
+            ledger.write().resolving = true;
+            match resolve(node, &closed).await {
+                Ok(epoch) => ledger.committed(closed, epoch),
+                Err(error) => ledger.fail(&error),
+            }
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
-use steadfast_core::id::{Partition, Table};
+use steadfast_core::id::{Epoch, Partition, Table};
 
 use crate::engine::{Change, Flush};
 use crate::error::{Error, Kind, Result};
@@ -152,8 +152,8 @@ async fn flush(ledger: &Arc<Shared>) -> Result<bool> {
     };
     match ledger.node.engine.flush(flush).await {
         Ok(()) => {}
-        // The committer has acquired anew to resolve a doubt: again in that epoch.
-        Err(error) if is_fenced(&error) && ledger.alive()?.epoch != epoch => return Ok(false),
+        // The committer acquires anew to resolve a doubt: again in that epoch.
+        Err(error) if is_fenced(&error) && has_moved_on(ledger, epoch)? => return Ok(false),
         Err(error) => return Err(error),
     }
     retire(ledger, generation).await?;
@@ -162,6 +162,12 @@ async fn flush(ledger: &Arc<Shared>) -> Result<bool> {
 
 fn is_fenced(error: &Error) -> bool {
     matches!(error.kind(), Kind::Fenced { .. })
+}
+
+/// Whether this owner itself has raised the epoch, or may be doing so.
+fn has_moved_on(ledger: &Shared, epoch: Epoch) -> Result<bool> {
+    let state = ledger.alive()?;
+    Ok(state.resolving || state.epoch != epoch)
 }
 
 /// The oldest sealed generation, once it is durable.

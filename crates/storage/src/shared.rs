@@ -216,6 +216,7 @@ impl Shared {
     pub(crate) fn committed(&self, closed: Closed, epoch: Epoch) {
         let mut state = self.state.write();
         state.epoch = epoch;
+        state.resolving = false;
         state.durable_lsn = closed.last_lsn;
         if let Some(tap) = &state.tap {
             tap.push(&closed.entry);

@@ -42,6 +42,9 @@ pub(crate) struct State {
     pub(crate) pending_bytes: usize,
     /// The last transaction of the entry that is on its way.
     pub(crate) in_flight: Option<Lsn>,
+    /// The committer acquires anew to find out what became of an entry: the engine
+    /// may be in a later epoch than this state.
+    pub(crate) resolving: bool,
     /// How often staged writes were taken back, and which.
     pub(crate) rollbacks: u64,
     pub(crate) taken_back: VecDeque<(Lsn, Lsn)>,
@@ -113,6 +116,7 @@ impl State {
             pending: VecDeque::new(),
             pending_bytes: 0,
             in_flight: None,
+            resolving: false,
             rollbacks: 0,
             taken_back: VecDeque::new(),
             waiters: VecDeque::new(),

@@ -693,3 +693,40 @@ fn a_full_disk_refuses_and_recovers() {
         store.close().await;
     });
 }
+
+/// Resolving a doubt raises the epoch under a flush that is on its way: neither must
+/// take the other for a rival.
+#[test]
+fn a_flush_during_a_doubt_does_not_fail_the_ledger() {
+    for seed in 0..200 {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let faults = Faults {
+                delay: 50,
+                unknown_applied: 8,
+                unknown_dropped: 8,
+                ..Faults::default()
+            };
+            let engine = Hostile::new(Arc::new(Memory::new()), faults, seed);
+            let owner = Owner {
+                node: 1,
+                incarnation: 1,
+            };
+            let mut options = Options::new(owner);
+            options.log_target = 256;
+            options.background = false;
+            let store = Store::start(Arc::new(engine), options);
+            let ledger = store.acquire(Partition::new(0, 0)).await.unwrap();
+            for number in 0..100u32 {
+                let mut writes = Writes::new();
+                writes.put(Table(1), &number.to_be_bytes(), &[7; 64]);
+                let done = ledger.commit(writes).await;
+                assert!(done.is_ok(), "seed {seed}, commit {number}: {done:?}");
+            }
+        });
+    }
+}
