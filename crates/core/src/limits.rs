@@ -69,7 +69,7 @@ pub const TURN_COMMANDS: usize = 128;
 pub const TURN_LOOK: usize = 16;
 
 /// How long a partition works before it looks at anything else, about.
-pub const TURN_TIME: Duration = Duration::from_millis(1);
+pub const TURN_TIME: Duration = Duration::from_micros(300);
 
 /// Replies and effects that a partition lets go before it looks at anything else.
 pub const TURN_RELEASES: usize = 4096;

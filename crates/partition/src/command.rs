@@ -17,8 +17,9 @@ pub(crate) struct Command {
     pub(crate) first: Option<Step>,
     /// The other commands of a user's transaction, which share its commit.
     pub(crate) more: Vec<Step>,
-    /// Rows that a user's transaction has filled in already.
-    pub(crate) writes: Writes,
+    /// Rows that a user's transaction has filled in already. Most commands have
+    /// none, and a command is moved often.
+    pub(crate) writes: Option<Box<Writes>>,
 }
 
 /// One call of one service.
@@ -63,7 +64,7 @@ impl Command {
             origin,
             first: Some(Step { to, body }),
             more: Vec::new(),
-            writes: Writes::new(),
+            writes: None,
         }
     }
 

@@ -126,7 +126,7 @@ impl Door {
             origin: Origin::Transaction(reply),
             first: steps.next(),
             more: steps.collect(),
-            writes,
+            writes: Some(Box::new(writes)),
         };
         if self.inside.calls.send(command).await.is_err() {
             return Err(self.closed());

@@ -125,7 +125,7 @@ impl Sequencer {
     fn decide(&mut self, command: &mut Command, missing: &mut Vec<Row>) -> Result<Decision, Halt> {
         self.next_call += 1;
         let call = CallId(self.next_call);
-        let writes = command.writes.clone();
+        let writes = command.writes.as_deref().cloned().unwrap_or_default();
         let (ledger, space, warm) = (&self.ledger, &self.space, &self.warm);
         let nobody = Address::nobody();
         let mut turn = Turn::new(ledger, space, warm, self.now, &nobody, writes);
