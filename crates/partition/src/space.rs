@@ -102,3 +102,41 @@ impl Space {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn space(partitions: u16) -> Space {
+        Space {
+            number: 3,
+            name: "main".into(),
+            partitions,
+            incarnation: 7,
+        }
+    }
+
+    #[test]
+    fn slots_of_one_thing_lie_in_neighbouring_partitions() {
+        let space = space(64);
+        let first = space.slot(Kind(5), "telemetry", 0);
+        for slot in 0..200u32 {
+            let expected = (u32::from(first.index()) + slot) % 64;
+            let found = space.slot(Kind(5), "telemetry", slot);
+            assert_eq!(found, Partition::new(3, expected as u16));
+        }
+        // Stored state depends on these numbers.
+        assert_eq!(first.index(), 13);
+        assert_ne!(space.slot(Kind(5), "other", 0), first);
+    }
+
+    #[test]
+    fn a_record_of_a_space_comes_back_as_written() {
+        let space = space(64);
+        let bytes = space.encode();
+        assert_eq!(Space::decode(bytes.clone(), 3), Ok(space));
+        for end in 0..bytes.len() {
+            assert!(Space::decode(bytes.slice(..end), 3).is_err());
+        }
+    }
+}
