@@ -122,7 +122,11 @@ fn try_out(workspace: &Workspace, copy: &Path, mutant: &Mutant) -> Result<bool> 
 
 fn test_command(workspace: &Workspace, copy: &Path, mutant: &Mutant) -> Command {
     let mut command = workspace.cargo();
-    command.current_dir(copy).args(["test", "--quiet"]);
+    // Cargo takes two copies of one workspace for the same: in a shared target
+    // folder the faults could end up in the tests of the real sources.
+    let target = workspace.target.join("mutants").join("target");
+    command.current_dir(copy).env("CARGO_TARGET_DIR", target);
+    command.args(["test", "--quiet"]);
     command.args(mutant.test.split_whitespace());
     command
 }
