@@ -1,0 +1,1 @@
+//! Event hubs: append, read, own, checkpoint.

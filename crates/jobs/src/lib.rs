@@ -1,0 +1,1 @@
+//! Jobs that run when they are due.

@@ -1,0 +1,1 @@
+//! Sessions and routing of every protocol.
