@@ -1,1 +1,6 @@
 //! Sessions and routing of every protocol.
+//!
+//! Wire words end here: below are services that know nothing of HTTP or AMQP.
+//! Nothing here outlives a connection.
+
+pub mod access;
