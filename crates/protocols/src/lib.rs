@@ -4,3 +4,7 @@
 //! Nothing here outlives a connection.
 
 pub mod access;
+pub mod http;
+pub mod listen;
+pub mod rest;
+pub mod telemetry;
