@@ -15,10 +15,13 @@ use super::value::Form;
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Layer {
+    /// Nobody has set it.
     Default,
+    /// A file.
     File(PathBuf),
     /// A variable of the environment.
     Environment(String),
+    /// The command line.
     Flag,
 }
 

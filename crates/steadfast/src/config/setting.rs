@@ -9,6 +9,7 @@ use super::value::{Form, PORT};
 pub struct Setting {
     /// Its name in the file, with dots between tables.
     pub key: &'static str,
+    /// What its value must look like.
     pub form: Form,
     /// Its default as TOML; empty if there is none.
     pub default: &'static str,

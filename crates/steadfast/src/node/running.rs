@@ -13,6 +13,7 @@ use super::builder::Builder;
 use super::error::Result;
 use super::inner::Inner;
 use super::replicas::StatefulService;
+use crate::config::Config;
 
 /// A place where the node listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +81,16 @@ impl Node {
         self.inner.addresses.lock().clone()
     }
 
+    /// What to paste into a client, by name. Secrets are shown: for development.
+    pub fn connection_strings(&self) -> Vec<(&'static str, String)> {
+        let ring = self.inner.access.ring();
+        let Some(key) = ring.get("RootManageSharedAccessKey") else {
+            return Vec::new();
+        };
+        let secret = key.primary.reveal();
+        vec![("rest", format!("Authorization: Bearer {secret}"))]
+    }
+
     /// How it is.
     pub fn status(&self) -> Status {
         Operator::status(&*self.inner)
@@ -95,11 +106,11 @@ impl Node {
         Operator::reload(&*self.inner).map_err(|problem| problem.to_string())
     }
 
-    /// Has something else read again on [`Node::reload`].
+    /// Has something follow the configuration on [`Node::reload`].
     pub fn on_reload(
         &self,
         name: &'static str,
-        reload: impl Fn() -> std::result::Result<(), String> + Send + Sync + 'static,
+        reload: impl Fn(&Config) -> std::result::Result<(), String> + Send + Sync + 'static,
     ) {
         self.inner.reloads.lock().push((name, Box::new(reload)));
     }
