@@ -1,4 +1,4 @@
-//! `steadfast doctor`: what would keep a server from running well here.
+//! `steadfast doctor`: what ails this machine.
 
 use std::fs::{self, File};
 use std::io::Write;

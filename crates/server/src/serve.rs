@@ -1,4 +1,6 @@
-//! `steadfast dev` and `steadfast serve`: a node until a signal ends it.
+//! `steadfast dev` and `steadfast serve`.
+//!
+//! A node runs until a signal ends it.
 
 use std::io::IsTerminal;
 use std::sync::Arc;

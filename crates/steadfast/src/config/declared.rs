@@ -1,4 +1,6 @@
-//! What a configuration file declares: keys, event hubs, task hubs, collections.
+//! What a configuration file declares.
+//!
+//! Keys, event hubs, task hubs, collections of jobs.
 //!
 //! These are lists of tables, so they have no environment variable and no flag.
 
@@ -6,7 +8,7 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use super::error::{Error, Kind};
-use super::setting::nearest;
+use super::nearest::nearest;
 
 /// A key with its rights.
 #[derive(Clone, Debug, Deserialize)]

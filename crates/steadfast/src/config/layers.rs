@@ -9,7 +9,8 @@ use toml::{Table, Value};
 
 use super::declared::{self, Declared};
 use super::error::{Error, Kind};
-use super::setting::{SETTINGS, Setting, find, nearest};
+use super::nearest::nearest;
+use super::setting::{SETTINGS, Setting, find};
 use super::value::Form;
 
 /// Where a value comes from.

@@ -34,6 +34,13 @@ pub struct Builder {
     source: Option<Source>,
 }
 
+impl Node {
+    /// A node with defaults, for a start.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+}
+
 impl Default for Builder {
     fn default() -> Self {
         Self {

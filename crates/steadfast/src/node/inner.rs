@@ -15,10 +15,10 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::address::Address;
 use super::error::Result;
 use super::keys::{KeyFile, development_ring};
 use super::replicas::Replicas;
-use super::running::Address;
 use crate::config::Config;
 
 /// A node's parts.

@@ -9,20 +9,11 @@ use steadfast_protocols::access::Ring;
 use steadfast_protocols::http::State;
 use steadfast_protocols::rest::{DrainSheet, Operator, Status};
 
-use super::builder::Builder;
+use super::address::Address;
 use super::error::Result;
 use super::inner::Inner;
-use super::replicas::StatefulService;
+use super::stateful::StatefulService;
 use crate::config::Config;
-
-/// A place where the node listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Address {
-    /// What is spoken there.
-    pub name: &'static str,
-    /// Where it is.
-    pub url: String,
-}
 
 /// A running node. Clones are the same node. Dropping all of them stops it as a
 /// crash would: nothing acknowledged is lost, but nobody is told.
@@ -34,11 +25,6 @@ pub struct Node {
 impl Node {
     pub(super) fn new(inner: Arc<Inner>) -> Self {
         Self { inner }
-    }
-
-    /// A node with defaults, for a start.
-    pub fn builder() -> Builder {
-        Builder::default()
     }
 
     /// Opens a service of collections, or makes it; its scheme stays for ever.
@@ -68,7 +54,11 @@ impl Node {
 
     /// The collections of one partition, below all services.
     pub async fn replica(&self, partition: u16) -> Result<Replica> {
-        self.inner.replica(partition).await
+        let inner = &self.inner;
+        inner
+            .replicas
+            .get(&inner.runtime, &inner.clock, partition)
+            .await
     }
 
     /// The runtime underneath.
