@@ -6,11 +6,12 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use sd_notify::NotifyState;
 use steadfast::Node;
 use steadfast::config::{Config, LogFormat};
+use steadfast::protocols::rest::DrainSheet;
 use steadfast::protocols::telemetry::{Format, Telemetry};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -71,16 +72,40 @@ async fn serve(
     let limit = config.drain_limit;
     let settings = arguments.settings.clone();
     let reread = move || settings.config().map_err(|error| format!("{error:#}"));
-    let mut builder = Node::builder().config(config).reread(reread).serve();
-    if mode == Mode::Development {
-        builder = builder.development();
+    let mut config = config;
+    let mut restored = None;
+    loop {
+        let mut builder = Node::builder().config(config.clone()).serve();
+        builder = builder.reread(reread.clone()).restored(restored);
+        if mode == Mode::Development {
+            builder = builder.development();
+        }
+        let node = builder.start().await?;
+        // After a restore it listens where it did before.
+        config.http_port = node.http_port().unwrap_or(config.http_port);
+        let sheet = live(&node, limit, telemetry, &mut signals, mode).await?;
+        node.stop(LAST_WORDS).await;
+        restored = node.restore().await;
+        let Some(done) = &restored else {
+            return print(&facts(&sheet), output);
+        };
+        tracing::info!(event = "node.restored", outcome = ?done.outcome);
     }
-    let node = builder.start().await?;
+}
+
+/// One life of the node, until it has left.
+async fn live(
+    node: &Node,
+    limit: Duration,
+    telemetry: &Arc<Telemetry>,
+    signals: &mut Signals,
+    mode: Mode,
+) -> Result<DrainSheet> {
     let level = Arc::clone(telemetry);
     node.on_reload("log level", move |config| {
         level.set_level(&config.log_level)
     });
-    greet(&node, mode);
+    greet(node, mode);
     tell_systemd(&[NotifyState::Ready]);
     tracing::info!(event = "node.ready", addresses = ?node.addresses());
     loop {
@@ -88,18 +113,19 @@ async fn serve(
             () = node.drained() => break,
             _ = signals.term.recv() => break,
             _ = signals.interrupt.recv() => break,
-            _ = signals.hangup.recv() => reload(&node),
+            _ = signals.hangup.recv() => reload(node),
         }
     }
     tell_systemd(&[NotifyState::Stopping]);
-    let sheet = tokio::select! {
-        sheet = node.drain(limit) => sheet,
+    tokio::select! {
+        sheet = node.drain(limit) => return Ok(sheet),
         // The second signal means: now.
-        _ = signals.term.recv() => anyhow::bail!("ended by a second signal, before everything was handed over; nothing acknowledged is lost"),
-        _ = signals.interrupt.recv() => anyhow::bail!("ended by a second signal, before everything was handed over; nothing acknowledged is lost"),
-    };
-    node.stop(LAST_WORDS).await;
-    print(&facts(&sheet), output)
+        _ = signals.term.recv() => {}
+        _ = signals.interrupt.recv() => {}
+    }
+    bail!(
+        "ended by a second signal, before everything was handed over; nothing acknowledged is lost"
+    )
 }
 
 struct Signals {

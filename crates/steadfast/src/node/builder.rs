@@ -9,6 +9,7 @@ use steadfast_partition::{Alone, Options, Router, Runtime, Services, Space};
 use steadfast_protocols::access::Access;
 use steadfast_protocols::http::{Health, State};
 use steadfast_protocols::listen::Certificate;
+use steadfast_protocols::rest::RestoreOutcome;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -32,6 +33,7 @@ pub struct Builder {
     is_development: bool,
     clock: Arc<dyn Clock>,
     source: Option<Source>,
+    restored: Option<RestoreOutcome>,
 }
 
 impl Node {
@@ -49,6 +51,7 @@ impl Default for Builder {
             is_development: false,
             clock: Arc::new(SystemClock::new()),
             source: None,
+            restored: None,
         }
     }
 }
@@ -100,6 +103,13 @@ impl Builder {
     #[must_use]
     pub fn partitions(mut self, partitions: u16) -> Self {
         self.config.partitions = partitions;
+        self
+    }
+
+    /// The node follows one that has left for a restore, which went like this.
+    #[must_use]
+    pub fn restored(mut self, outcome: Option<RestoreOutcome>) -> Self {
+        self.restored = outcome;
         self
     }
 
@@ -182,6 +192,9 @@ impl Builder {
                 reloads: Mutex::new(Vec::new()),
                 stop: CancellationToken::new(),
                 tasks: TaskTracker::new(),
+                restores: self.restored.as_ref().map_or(0, |restored| restored.number),
+                restored: self.restored,
+                wanted: Mutex::new(None),
                 left: OnceCell::new(),
                 ended: CancellationToken::new(),
             }

@@ -9,7 +9,7 @@ use steadfast_partition::Runtime;
 use steadfast_protocols::access::{Access, Ring};
 use steadfast_protocols::http::{Check, Health};
 use steadfast_protocols::listen::Certificate;
-use steadfast_protocols::rest::DrainSheet;
+use steadfast_protocols::rest::{DrainSheet, RestoreOrder, RestoreOutcome};
 use steadfast_storage::Store;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
@@ -45,6 +45,11 @@ pub(super) struct Inner {
     pub(super) stop: CancellationToken,
     pub(super) tasks: TaskTracker,
     pub(super) left: OnceCell<DrainSheet>,
+    /// How many restores this process has done, and how the last one went.
+    pub(super) restores: u64,
+    pub(super) restored: Option<RestoreOutcome>,
+    /// A restore that is to be done when the node has left.
+    pub(super) wanted: Mutex<Option<RestoreOrder>>,
     /// Somebody has drained the node: its process may end.
     pub(super) ended: CancellationToken,
 }

@@ -7,9 +7,10 @@ use steadfast_collections::{Replica, Scheme};
 use steadfast_partition::{Runtime, Sheet};
 use steadfast_protocols::access::Ring;
 use steadfast_protocols::http::State;
-use steadfast_protocols::rest::{DrainSheet, Operator, Status};
+use steadfast_protocols::rest::{DrainSheet, Operator, RestoreOutcome, Status};
 
 use super::address::Address;
+use super::care;
 use super::error::Result;
 use super::inner::Inner;
 use super::stateful::StatefulService;
@@ -112,6 +113,45 @@ impl Node {
         self.inner.leave(limit).await
     }
 
+    /// Brings the backup back that somebody has asked for by REST, if so. The node
+    /// must have been drained and stopped; its folder is free when its last clone is
+    /// gone, which this waits for.
+    pub async fn restore(self) -> Option<RestoreOutcome> {
+        let order = self.inner.wanted.lock().take()?;
+        let number = self.inner.restores + 1;
+        let data = self.inner.config.data.clone();
+        let outcome = match self.close().await {
+            true => care::restore(&data, order).await,
+            false => Err("somebody still uses the node".to_owned()),
+        };
+        Some(RestoreOutcome { number, outcome })
+    }
+
+    /// Gives everything back, so that the folder can be opened again. False if
+    /// somebody else does not let go of the node.
+    async fn close(self) -> bool {
+        let mut inner = self.inner;
+        for _ in 0..RELEASE_TRIES {
+            // Tasks that have answered a last request are about to end.
+            inner = match Arc::try_unwrap(inner) {
+                Ok(inner) => {
+                    inner.close().await;
+                    return true;
+                }
+                Err(shared) => shared,
+            };
+            tokio::time::sleep(RELEASE_PAUSE).await;
+        }
+        false
+    }
+
+    /// The port of REST, health and metrics, if it is open.
+    pub fn http_port(&self) -> Option<u16> {
+        let addresses = self.inner.addresses.lock();
+        let http = addresses.iter().find(|address| address.name == "http")?;
+        http.url.rsplit(':').next()?.parse().ok()
+    }
+
     /// Waits until somebody has drained the node by its REST interface.
     pub async fn drained(&self) {
         self.inner.ended.cancelled().await;
@@ -127,7 +167,20 @@ impl Node {
     }
 }
 
+/// How often, and after which pause, it is looked whether a node is free.
+const RELEASE_TRIES: u32 = 500;
+const RELEASE_PAUSE: Duration = Duration::from_millis(10);
+
 impl Inner {
+    /// Ends what works on the state, and lets go of it.
+    async fn close(self) {
+        self.replicas.close().await;
+        drop(self.runtime);
+        if let Ok(store) = Arc::try_unwrap(self.store) {
+            store.close().await;
+        }
+    }
+
     /// The four phases, once.
     pub(super) async fn leave(&self, limit: Duration) -> DrainSheet {
         let leaving = async {
