@@ -176,3 +176,11 @@ pub const PRODUCERS: u64 = 4096;
 
 /// In how many steps a full retention is trimmed.
 pub const RETENTION_STEPS: u64 = 32;
+
+/// Largest body of a blob, and what one of its rows holds.
+pub const BLOB_BYTES: usize = 16 * 1024 * 1024;
+pub const BLOB_PIECE_BYTES: usize = 256 * 1024;
+
+/// Longest name of a blob, and all its metadata together.
+pub const BLOB_NAME_BYTES: usize = 1024;
+pub const BLOB_METADATA_BYTES: usize = 8 * 1024;

@@ -12,7 +12,9 @@ use steadfast_core::id::{Partition, Stream};
 use steadfast_partition::{Door, Handle, Router, Runtime, Services, Space};
 use tokio::sync::OnceCell;
 
+use crate::blob::service::Containers;
 use crate::catalog::{Catalog, CatalogCommand, CatalogReply, Change};
+use crate::claim::Claims;
 use crate::definition::{Definition, EventHub, Terms};
 use crate::error::{Error, Kind, Result};
 use crate::live::{Live, ReaderCounts, Spot};
@@ -28,7 +30,8 @@ pub fn register(services: Services) -> Services {
     services
         .with(Catalog)
         .with(Slots)
-        .with(crate::claim::Claims)
+        .with(Claims)
+        .with(Containers)
 }
 
 /// All event hubs of a space.
@@ -42,7 +45,7 @@ pub(crate) struct Inner {
     pub(crate) router: Arc<Router>,
     catalog: Handle<Catalog>,
     pub(crate) slots: Handle<Slots>,
-    pub(crate) claims: Handle<crate::claim::Claims>,
+    pub(crate) claims: Handle<Claims>,
     known: RwLock<HashMap<String, Arc<Known>>>,
     pub(crate) live: Arc<Live>,
 }

@@ -6,6 +6,7 @@
 //! it travels, is no concern of this crate.
 
 mod batch;
+mod blob;
 mod catalog;
 mod checkpoint;
 mod claim;
@@ -26,6 +27,7 @@ mod slot;
 mod slot_command;
 
 pub use batch::{Batch, Event, Publication};
+pub use blob::{Blob, Blobs, Conditions, Container, Match, Page, Pairs, Put};
 pub use catalog::Change;
 pub use checkpoint::{Checkpoint, Condition};
 pub use claim::Ownership;

@@ -98,7 +98,7 @@ macro_rules! message {
                 $crate::place::encode(self)
             }
 
-            fn decode(bytes: &bytes::Bytes) -> Result<Self, steadfast_core::codec::Malformed> {
+            fn decode(bytes: &bytes::Bytes) -> ::std::result::Result<Self, steadfast_core::codec::Malformed> {
                 $crate::place::decode(bytes)
             }
         }
