@@ -12,6 +12,7 @@ use steadfast_core::id::{Partition, Stream};
 use steadfast_partition::{Door, Handle, Router, Runtime, Services, Space};
 use tokio::sync::OnceCell;
 
+use crate::attach::Attach;
 use crate::blob::service::Containers;
 use crate::catalog::{Catalog, CatalogCommand, CatalogReply, Change};
 use crate::claim::Claims;
@@ -19,8 +20,8 @@ use crate::definition::{Definition, EventHub, Terms};
 use crate::error::{Error, Kind, Result};
 use crate::live::{Live, ReaderCounts, Spot};
 use crate::place::{self, SLOT, folded};
-use crate::position;
-use crate::reader::{Attach, PartitionProperties, Reader};
+use crate::position::{self, Position};
+use crate::reader::{PartitionProperties, Reader};
 use crate::sender::Sender;
 use crate::slot::{Slots, stream_of};
 use crate::slot_command::{SlotCommand, SlotReply};
@@ -180,12 +181,8 @@ impl EventHubs {
         }
         let (door, stream) = self.open(&known, partition).await?;
         let beginning = position::resolve(&door, stream, attach.start).await?;
-        let spot = Spot {
-            hub: known.hub.id,
-            group: folded(group).into(),
-            partition,
-        };
-        let seat = self.inner.live.attach(spot, &attach.name, attach.epoch)?;
+        let spot = self.spot(&known, group, partition);
+        let seat = self.inner.live.attach(spot, &attach)?;
         let router = Arc::clone(&self.inner.router);
         Reader::new(router, door, stream, seat, beginning)
     }
@@ -205,6 +202,19 @@ impl EventHubs {
             last_time: time,
             is_empty: head.first == head.next,
         })
+    }
+
+    /// The number of the first event at a position, and the offset of the one before.
+    pub(crate) async fn find(
+        &self,
+        known: &Known,
+        partition: u32,
+        position: Position,
+    ) -> Result<(i64, i64)> {
+        let (door, stream) = self.open(known, partition).await?;
+        let next = position::resolve(&door, stream, position).await?.sequence;
+        let offset = position::offset_before(&door, stream, next).await?;
+        Ok((next as i64, offset))
     }
 
     /// What the readers of this node have been through.
@@ -271,6 +281,15 @@ impl EventHubs {
         drop(all);
         let why = Error::hub(&known.hub.name);
         self.inner.live.cut_all(known.hub.id, None, &why);
+    }
+
+    /// A partition as a group reads it.
+    pub(crate) fn spot(&self, known: &Known, group: &str, partition: u32) -> Spot {
+        Spot {
+            hub: known.hub.id,
+            group: folded(group).into(),
+            partition,
+        }
     }
 
     /// Where a partition of an event hub lives.

@@ -5,6 +5,7 @@
 //! uses them, [`register`] how a node gets them. What an event is made of, and how
 //! it travels, is no concern of this crate.
 
+mod attach;
 mod batch;
 mod blob;
 mod catalog;
@@ -19,6 +20,7 @@ mod live;
 mod parked;
 mod place;
 mod position;
+mod processor;
 mod producer;
 mod reader;
 mod retention;
@@ -26,6 +28,7 @@ mod sender;
 mod slot;
 mod slot_command;
 
+pub use attach::Attach;
 pub use batch::{Batch, Event, Publication};
 pub use blob::{Blob, Blobs, Conditions, Container, Match, Page, Pairs, Put};
 pub use catalog::Change;
@@ -40,7 +43,11 @@ pub use live::ReaderCounts;
 pub use parked::Parked;
 pub use place::{BLOB, CATALOG, CLAIM, SLOT};
 pub use position::Position;
+pub use processor::{
+    CloseReason, Context, Every, Failure, Guarantee, Handled, Handler, Opening, Processor,
+    ProcessorOptions, Received, Trouble,
+};
 pub use producer::{ProducerState, Stamp, Wish};
-pub use reader::{Attach, PartitionProperties, Reader};
+pub use reader::{PartitionProperties, Reader};
 pub use sender::{Sender, Submitted};
 pub use slot_command::Published;

@@ -245,7 +245,7 @@ impl Blobs {
     async fn cut(&self, claim: &Claim<'_>, owner: &str) {
         if let Ok(known) = self.inner.hubs.known_group(claim.hub, claim.group).await {
             let hubs = &self.inner.hubs;
-            hubs.owner_changed(&known, claim.group, claim.partition, owner);
+            hubs.owner_changed(&known, claim.group, claim.partition, (None, owner));
         }
     }
 
