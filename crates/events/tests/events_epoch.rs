@@ -150,8 +150,7 @@ async fn a_claim_that_changes_the_owner_cuts_whoever_reads() {
 #[tokio::test]
 async fn events_34_of_two_claims_with_one_version_one_succeeds() {
     let node = node().await;
-    let mut version = 0;
-    for round in 0..1000 {
+    for version in 0..1000 {
         let (left, right) = tokio::join!(
             node.hubs.claim("a", "$Default", 1, version, "left"),
             node.hubs.claim("a", "$Default", 1, version, "right"),
@@ -159,8 +158,7 @@ async fn events_34_of_two_claims_with_one_version_one_succeeds() {
         let won = [left.unwrap(), right.unwrap()]
             .into_iter()
             .filter(|claimed| matches!(claimed, Claimed::Written(_)));
-        assert_eq!(won.count(), 1, "round {round}");
-        version += 1;
+        assert_eq!(won.count(), 1, "round {version}");
     }
     let found = node.hubs.ownerships("a", "$default").await.unwrap();
     assert_eq!((found.len(), found[0].version), (1, 1000));
