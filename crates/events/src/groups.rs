@@ -13,8 +13,8 @@ use crate::hubs::{EventHubs, Known};
 use crate::parked::Parked;
 use crate::place::{self, PARKED, folded};
 use crate::position::Position;
-use crate::slot::parked_prefix;
 use crate::slot_command::{Advance, SlotCommand, SlotReply};
+use crate::slot_group::parked_prefix;
 
 /// How a claim ended.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -22,7 +22,6 @@ use crate::live::{Live, ReaderCounts, Spot};
 use crate::place::{self, SLOT, folded};
 use crate::position::{self, Position};
 use crate::reader::{PartitionProperties, Reader};
-use crate::sender::Sender;
 use crate::slot::{Slots, stream_of};
 use crate::slot_command::{SlotCommand, SlotReply};
 
@@ -155,15 +154,6 @@ impl EventHubs {
             CatalogReply::Hubs(hubs) => Ok(hubs),
             CatalogReply::Hub(_) => Err(Error::damaged("a reply")),
         }
-    }
-
-    /// Publishes to an event hub; to one partition only, if one is named.
-    pub async fn sender(&self, name: &str, partition: Option<u32>) -> Result<Sender> {
-        let known = self.known(name).await?;
-        if let Some(partition) = partition {
-            known.check(partition)?;
-        }
-        Ok(Sender::new(self.clone(), known, partition))
     }
 
     /// Reads a partition for a group. An older reader that must go is cut before

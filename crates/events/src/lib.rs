@@ -27,6 +27,7 @@ mod retention;
 mod sender;
 mod slot;
 mod slot_command;
+mod slot_group;
 
 pub use attach::Attach;
 pub use batch::{Batch, Event, Publication};

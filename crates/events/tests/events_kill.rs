@@ -2,7 +2,7 @@
 //!
 //! A child publishes or processes and says so after each acknowledgement. The parent
 //! kills it and looks: everything that was acknowledged is there, and nothing twice.
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 mod setup;
 

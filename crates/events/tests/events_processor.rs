@@ -1,4 +1,4 @@
-//! Processors share a group's partitions and handle its events.
+//! Processors share partitions and handle events.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod setup;

@@ -1,6 +1,10 @@
 //! What a user of processors writes.
 
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+
 use bytes::Bytes;
+use futures_util::FutureExt;
 use steadfast_collections::{Replica, State, Tx};
 use steadfast_core::clock::Timestamp;
 
@@ -152,4 +156,17 @@ impl<'a> Context<'a> {
 fn not_transactional() -> Error {
     let words = "a processor has transactions with `Guarantee::ExactlyOnce` only; choose it";
     Error::new(Kind::HandlerFailed, words)
+}
+
+/// A handler that panics has failed; the partition's task goes on.
+pub(crate) async fn caught(handler: impl Future<Output = Handled>) -> Handled {
+    match AssertUnwindSafe(handler).catch_unwind().await {
+        Ok(outcome) => outcome,
+        Err(panic) => {
+            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+            let text = text.unwrap_or_default();
+            Err(format!("the handler panicked: {text}").into())
+        }
+    }
 }

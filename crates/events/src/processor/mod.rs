@@ -1,5 +1,6 @@
 //! Processors: members of a group that share its partitions.
 
+mod attempt;
 mod balance;
 mod handler;
 mod options;
