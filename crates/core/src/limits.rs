@@ -174,6 +174,9 @@ pub const READER_BYTES: usize = 128 * 1024;
 /// Idempotent producers that a partition of an event hub remembers.
 pub const PRODUCERS: u64 = 4096;
 
+/// Events that a group may have parked in one partition.
+pub const PARKED_EVENTS: usize = 1000;
+
 /// In how many steps a full retention is trimmed.
 pub const RETENTION_STEPS: u64 = 32;
 

@@ -142,6 +142,11 @@ impl Reader {
         self.next.sequence as i64
     }
 
+    /// Bytes that are read ahead.
+    pub fn held_bytes(&self) -> usize {
+        self.ahead.iter().map(Stored::weight).sum()
+    }
+
     /// Last sequence number, offset and time of the partition, as of now.
     pub fn end(&self) -> Result<(i64, i64, steadfast_core::clock::Timestamp)> {
         let head = self.door.stream(self.stream)?.unwrap_or_default();

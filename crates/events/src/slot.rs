@@ -16,11 +16,11 @@ use steadfast_partition::{
 
 use crate::definition::{Retention, Terms};
 use crate::error::{Error, Kind};
-use crate::place::{self, PARKED, SLOT, SLOTS, STREAMS, slot_key, slot_of};
+use crate::place::{self, SLOT, SLOTS, STREAMS, slot_key, slot_of};
 use crate::producer::{self, Stamp, Verdict, Window};
 use crate::retention::{self, Cut, Mark};
 use crate::slot_command::{Publish, Published, SlotCommand, SlotReply};
-use crate::slot_group::{checkpoint, forget_group, move_checkpoint, park, parked_key};
+use crate::slot_group::{checkpoint, forget_group, move_checkpoint, park, unpark};
 
 /// Runs partitions of event hubs.
 pub(crate) struct Slots;
@@ -117,20 +117,17 @@ impl Service for Slots {
             SlotCommand::Configure(terms) => configure(turn, number, terms)?,
             SlotCommand::Close { hub, groups } => close(turn, number, *hub, groups)?,
             SlotCommand::Expire(hub) => expire(turn, number, *hub)?,
-            SlotCommand::Forget { hub, group } => forget_group(turn, number, *hub, group),
+            SlotCommand::Forget { hub, group } => forget_group(turn, number, *hub, group)?,
             SlotCommand::Advance(advance) => move_checkpoint(turn, number, advance)?,
             SlotCommand::Checkpoint { hub, group } => {
                 SlotReply::Checkpoint(checkpoint(turn, number, *hub, group)?)
             }
-            SlotCommand::Park { hub, group, parked } => park(turn, number, *hub, group, parked),
+            SlotCommand::Park { hub, group, parked } => park(turn, number, *hub, group, parked)?,
             SlotCommand::Unpark {
                 hub,
                 group,
                 sequence,
-            } => {
-                turn.delete(PARKED, &parked_key(*hub, number, group, *sequence));
-                SlotReply::Done
-            }
+            } => unpark(turn, number, *hub, group, *sequence)?,
         };
         Ok(Answer::Now(reply))
     }
@@ -347,7 +344,7 @@ fn close(turn: &mut Turn<'_>, number: u32, hub: u64, groups: &[String]) -> Resul
     slot.is_changed = true;
     slot.save();
     for group in groups {
-        forget_group(turn, number, hub, group);
+        forget_group(turn, number, hub, group)?;
     }
     Ok(SlotReply::Done)
 }

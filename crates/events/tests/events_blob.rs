@@ -249,3 +249,29 @@ async fn an_ownership_blob_that_changes_hands_cuts_whoever_reads() {
         .unwrap();
     assert_eq!(reader.check().unwrap_err().kind(), Kind::Displaced);
 }
+
+#[tokio::test]
+async fn marks_of_an_event_hub_that_is_gone_can_be_removed() {
+    let (_node, blobs) = with_box().await;
+    blobs
+        .create_container("other/box", Vec::new())
+        .await
+        .unwrap();
+    let names = [
+        "ns/houses/$default/ownership/0",
+        "ns/houses/$default/checkpoint/0",
+        "ns/other/$default/checkpoint/0",
+        "ns/houses/report.json",
+    ];
+    for name in names {
+        blobs.put(BOX, put(name, ""), ALWAYS).await.unwrap();
+        blobs.put("other/box", put(name, ""), ALWAYS).await.unwrap();
+    }
+    assert_eq!(blobs.forget_event_hub("Houses").await.unwrap(), 4);
+    let left = blobs.list(BOX, "", "", 10).await.unwrap().blobs;
+    let left: Vec<_> = left.iter().map(|blob| blob.name.as_str()).collect();
+    assert_eq!(
+        left,
+        ["ns/houses/report.json", "ns/other/$default/checkpoint/0"]
+    );
+}

@@ -9,7 +9,7 @@ use std::time::Duration;
 use setup::{Node, bodies, one, open, open_with, start};
 use steadfast_core::clock::{Clock, Timestamp, VirtualClock};
 use steadfast_events::{
-    Attach, Batch, Change, Condition, Definition, Kind, Policy, Position, Retention, Rights,
+    Attach, Batch, Change, Condition, Definition, Kind, Parked, Policy, Position, Retention, Rights,
 };
 
 #[tokio::test]
@@ -327,4 +327,53 @@ async fn a_retention_can_be_set_later() {
         .await
         .unwrap();
     assert_eq!(first(&node, "a").await, 10);
+}
+
+#[tokio::test]
+async fn a_group_that_is_made_again_begins_anew() {
+    let node = start().await;
+    node.hubs
+        .create(Definition::new("a", 2).group("web"))
+        .await
+        .unwrap();
+    node.hubs.claim("a", "web", 1, 0, "somebody").await.unwrap();
+    node.hubs
+        .advance("a", "web", 1, (3, 30), Condition::Always)
+        .await
+        .unwrap();
+    let parked = Parked {
+        sequence: 3,
+        offset: 30,
+        enqueued: Timestamp(1),
+        key: None,
+        body: "poison".into(),
+        attempts: 2,
+        reason: "none".into(),
+        parked: Timestamp(0),
+    };
+    node.hubs.park("a", "web", 1, parked).await.unwrap();
+    assert_eq!(node.hubs.parked("a", "web", 1, 0).await.unwrap().len(), 1);
+    node.hubs
+        .change("a", Change::RemoveGroup("web".into()))
+        .await
+        .unwrap();
+    node.hubs
+        .change("a", Change::AddGroup("web".into()))
+        .await
+        .unwrap();
+    // What is kept elsewhere goes by message.
+    let gone = async {
+        loop {
+            let claims = node.hubs.ownerships("a", "web").await.unwrap();
+            let checkpoint = node.hubs.checkpoint("a", "web", 1).await.unwrap();
+            let parked = node.hubs.parked("a", "web", 1, 0).await.unwrap();
+            if claims.is_empty() && checkpoint.is_none() && parked.is_empty() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(5), gone)
+        .await
+        .unwrap();
 }

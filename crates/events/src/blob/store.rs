@@ -15,7 +15,7 @@ use crate::blob::record::{Blob, BlobCommand, BlobReply, Conditions, Container, P
 use crate::blob::service::{Containers, blob_key, piece_key};
 use crate::error::{Error, Kind, Result};
 use crate::hubs::EventHubs;
-use crate::place::{self, BLOB, BLOBS, PIECES};
+use crate::place::{self, BLOB, BLOBS, CONTAINERS, PIECES};
 
 /// All blobs of a space. Cheap to clone.
 #[derive(Clone)]
@@ -159,6 +159,49 @@ impl Blobs {
         self.page(container, id, prefix, from, limit).await
     }
 
+    /// Removes the ownerships and checkpoints of an event hub from all containers
+    /// that this node serves, when the event hub is gone: they would keep processors
+    /// from an event hub of the same name. Answers how many there were.
+    pub async fn forget_event_hub(&self, hub: &str) -> Result<u64> {
+        let mut count = 0;
+        for container in self.containers().await? {
+            let mut from = Some(String::new());
+            while let Some(start) = from {
+                let page = self.list(&container, "", &start, SCAN_ROWS / 10).await?;
+                let is_meant = |blob: &&Blob| {
+                    Mark::of(&blob.name).is_some_and(|mark| mark.hub.eq_ignore_ascii_case(hub))
+                };
+                for blob in page.blobs.iter().filter(is_meant) {
+                    let deleted = self.delete(&container, &blob.name, Conditions::default());
+                    match deleted.await {
+                        Err(error) if error.kind() != Kind::BlobNotFound => return Err(error),
+                        _ => count += 1,
+                    }
+                }
+                from = page.next;
+            }
+        }
+        Ok(count)
+    }
+
+    /// The containers of all partitions that this node serves.
+    async fn containers(&self) -> Result<Vec<String>> {
+        let doors = self.inner.router.doors();
+        let doors = doors.iter().filter(|door| {
+            let space = self.inner.space.number;
+            door.partition().space() == space
+        });
+        let mut found = Vec::new();
+        for door in doors {
+            let (from, to) = (Bound::Unbounded, Bound::Unbounded);
+            let rows = door.rows(CONTAINERS, from, to, SCAN_ROWS).await?;
+            let names = rows.into_iter().map(|row| row.key);
+            let names = names.filter_map(|name| String::from_utf8(name.to_vec()).ok());
+            found.extend(names.filter(|name| !name.is_empty()));
+        }
+        Ok(found)
+    }
+
     async fn page(
         &self,
         container: &str,
@@ -225,7 +268,7 @@ impl Blobs {
         let BlobReply::Blob { blob, before } = self.call(container, command).await? else {
             return Err(Error::damaged("a reply"));
         };
-        if let Some(claim) = Claim::of(name) {
+        if let Some(claim) = Mark::of(name).filter(|mark| mark.is_ownership) {
             let owner = |pairs: &Pairs| {
                 let found = pairs
                     .iter()
@@ -242,7 +285,7 @@ impl Blobs {
 
     /// A partition's owner has changed. A blob may look like an ownership of an
     /// event hub that is not there.
-    async fn cut(&self, claim: &Claim<'_>, owner: &str) {
+    async fn cut(&self, claim: &Mark<'_>, owner: &str) {
         if let Ok(known) = self.inner.hubs.known_group(claim.hub, claim.group).await {
             let hubs = &self.inner.hubs;
             hubs.owner_changed(&known, claim.group, claim.partition, (None, owner));
@@ -275,19 +318,22 @@ fn address(container: &str) -> Address {
     Address::new(BLOB, container.to_owned(), "")
 }
 
-/// A blob's name that means an ownership.
-struct Claim<'a> {
+/// A blob's name that means an ownership or a checkpoint.
+struct Mark<'a> {
     hub: &'a str,
     group: &'a str,
     partition: u32,
+    is_ownership: bool,
 }
 
-impl<'a> Claim<'a> {
-    /// Reads `namespace/hub/group/ownership/partition`.
+impl<'a> Mark<'a> {
+    /// Reads `namespace/hub/group/ownership/partition`, or `checkpoint` in its place.
     fn of(name: &'a str) -> Option<Self> {
         let mut parts = name.rsplitn(5, '/');
         let partition = parts.next()?.parse().ok()?;
-        if !parts.next()?.eq_ignore_ascii_case("ownership") {
+        let what = parts.next()?;
+        let is_ownership = what.eq_ignore_ascii_case("ownership");
+        if !is_ownership && !what.eq_ignore_ascii_case("checkpoint") {
             return None;
         }
         let (group, hub) = (parts.next()?, parts.next()?);
@@ -296,6 +342,7 @@ impl<'a> Claim<'a> {
             hub,
             group,
             partition,
+            is_ownership,
         })
     }
 }
