@@ -534,6 +534,25 @@ async fn state_and_checkpoint_are_one_commit() {
 }
 
 #[tokio::test]
+async fn poison_in_a_transaction_is_parked_and_passed_in_one_commit() {
+    let node = node(1).await;
+    let once = ProcessorOptions {
+        guarantee: Guarantee::ExactlyOnce(Arc::clone(&node.replicas)),
+        attempts: Some(2),
+        ..options()
+    };
+    node.send("a", 0, &["1", "2", "no number", "4"]).await;
+    let sum_up = node.hubs.process("a", "$Default", once, Arc::new(Sum));
+    let processor = sum_up.await.unwrap();
+    until("the end", || async { checkpoint(&node, 0).await == 3 }).await;
+    processor.stop().await;
+    assert_eq!(sum(&node, 0).await, 1 + 2 + 4);
+    let parked = node.hubs.parked("a", "$Default", 0, 0).await.unwrap();
+    assert_eq!((parked.len(), parked[0].sequence), (1, 2));
+    assert_eq!(&parked[0].body[..], b"no number");
+}
+
+#[tokio::test]
 async fn a_checkpoint_that_somebody_moved_is_respected() {
     let node = node(1).await;
     let replicas = Arc::clone(&node.replicas);
