@@ -139,3 +139,15 @@ pub const RESTORE_FLUSH_BYTES: usize = 64 * 1024 * 1024;
 
 /// Rows that are held at a time when a collection is inspected.
 pub const INSPECT_ROWS: usize = 1_000;
+
+/// How deeply values may be nested in AMQP.
+pub const AMQP_DEPTH: usize = 32;
+
+/// Elements of an AMQP array that have no bytes of their own.
+pub const AMQP_EMPTY_ELEMENTS: u32 = 1024;
+
+/// Largest AMQP frame that we take, and write.
+pub const AMQP_FRAME_BYTES: u32 = 64 * 1024;
+
+/// Largest publication: one event, or a whole batch.
+pub const PUBLICATION_BYTES: usize = 1024 * 1024;

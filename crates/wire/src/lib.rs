@@ -1,1 +1,3 @@
 //! Codecs of the wire protocols, pure and bounded.
+
+pub mod amqp;
