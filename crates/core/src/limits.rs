@@ -151,3 +151,14 @@ pub const AMQP_FRAME_BYTES: u32 = 64 * 1024;
 
 /// Largest publication: one event, or a whole batch.
 pub const PUBLICATION_BYTES: usize = 1024 * 1024;
+/// Connections that a listener has at a time, whatever is configured.
+pub const CONNECTIONS: usize = 1_000_000;
+
+/// Largest body of a request to our own REST interface.
+pub const REST_BODY_BYTES: usize = 4 * 1024 * 1024;
+
+/// How long a client may take to send the headers of a request.
+pub const HEADER_TIME: Duration = Duration::from_secs(10);
+
+/// Requests that one HTTP/2 connection has under way at a time.
+pub const HTTP_STREAMS: u32 = 1000;
