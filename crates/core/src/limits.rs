@@ -202,3 +202,39 @@ pub const AMQP_HANDSHAKE: Duration = Duration::from_secs(30);
 
 /// Tokens that one connection has put.
 pub const AMQP_TOKENS: usize = 1024;
+/// Event hubs of a space.
+pub const EVENT_HUBS: usize = 4096;
+
+/// Partitions of one event hub.
+pub const EVENT_HUB_PARTITIONS: u32 = 1024;
+
+/// Consumer groups of one event hub.
+pub const CONSUMER_GROUPS: usize = 1000;
+
+/// Access policies of one event hub.
+pub const HUB_POLICIES: usize = 12;
+
+/// Longest name of an event hub, and of a consumer group, in characters.
+pub const EVENT_HUB_NAME: usize = 256;
+pub const CONSUMER_GROUP_NAME: usize = 50;
+
+/// Event bytes of one publication.
+pub const PUBLICATION_BYTES: usize = 1024 * 1024;
+
+/// Events of one publication.
+pub const PUBLICATION_EVENTS: u32 = 256 * 1024;
+
+/// Longest partition key, in bytes.
+pub const PARTITION_KEY_BYTES: usize = 1024;
+
+/// Readers without an epoch that one partition of an event hub has per group.
+pub const GROUP_READERS: usize = 5;
+
+/// Bytes that a reader of events reads ahead, unless one publication has more.
+pub const READER_BYTES: usize = 128 * 1024;
+
+/// Idempotent producers that a partition of an event hub remembers.
+pub const PRODUCERS: u64 = 4096;
+
+/// In how many steps a full retention is trimmed.
+pub const RETENTION_STEPS: u64 = 32;
