@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use subtle::ConstantTimeEq;
 
 /// A text that nobody may see.
@@ -29,4 +31,9 @@ impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("(secret)")
     }
+}
+
+/// Random bytes as the text of a secret.
+pub fn encode_secret(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
 }

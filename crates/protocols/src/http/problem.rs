@@ -3,6 +3,8 @@
 //! One form: `{"error": {"code": "STF-6003", "message": ".."}}`. Here stands the
 //! one table from codes to statuses.
 
+use std::fmt;
+
 use axum::Json;
 use axum::http::StatusCode;
 use axum::http::header::{HeaderValue, WWW_AUTHENTICATE};
@@ -59,6 +61,12 @@ impl Problem {
             "STF-4001" | "STF-4002" | "STF-4008" | "STF-2012" => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
     }
 }
 

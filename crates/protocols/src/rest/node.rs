@@ -174,3 +174,11 @@ fn read<T>(body: Result<Json<T>, JsonRejection>) -> Result<T, Problem> {
         Err(error) => Err(Problem::bad_request(error.body_text())),
     }
 }
+
+/// Answers what no route knows.
+pub async fn no_route(uri: axum::http::Uri) -> Problem {
+    Problem::not_found(format!(
+        "there is nothing at {}: see /openapi.json",
+        uri.path()
+    ))
+}
