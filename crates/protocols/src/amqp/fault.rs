@@ -55,13 +55,13 @@ impl From<Error> for Fault {
                 condition::NOT_FOUND
             }
             Kind::TooLarge => condition::TOO_LARGE,
-            Kind::PositionBeyondEnd | Kind::BadPublication | Kind::UnknownProducer => {
+            Kind::PositionBeyondEnd | Kind::BadPublication => {
                 condition::ARGUMENT
             }
             Kind::Displaced | Kind::LowerEpoch | Kind::EpochRequired => condition::STOLEN,
             Kind::TooManyReaders => condition::RESOURCE_LIMIT,
             Kind::OutOfOrder => condition::OUT_OF_ORDER,
-            Kind::ProducerStolen => condition::PRODUCER_STOLEN,
+            Kind::ProducerStolen | Kind::UnknownProducer => condition::PRODUCER_STOLEN,
             Kind::Unavailable => condition::SERVER_BUSY,
             _ => condition::INTERNAL,
         };

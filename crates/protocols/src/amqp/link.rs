@@ -38,7 +38,10 @@ pub(super) struct Need {
 
 pub(super) enum Kind {
     /// The service is asked; the attach is answered afterwards.
-    Opening(Box<Offer>, Aborted),
+    Opening(
+        Box<Offer>,
+        #[expect(dead_code, reason = "ends the work with the link")] Aborted,
+    ),
     /// The client sends events.
     Intake(Box<Intake>),
     /// The client reads events.
