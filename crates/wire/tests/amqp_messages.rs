@@ -78,11 +78,18 @@ fn header_is_dropped_and_the_rest_kept_byte_for_byte() {
 
 #[test]
 fn annotations_of_ours_are_replaced_and_those_of_the_sender_kept() {
-    let forged = annotations(&[("x-opt-offset", "9"), ("mine", "1"), ("x-opt-partition-key", "a")]);
+    let forged = annotations(&[
+        ("x-opt-offset", "9"),
+        ("mine", "1"),
+        ("x-opt-partition-key", "a"),
+    ]);
     let message = [forged, rest(b"x")].concat();
     let mut delivered = Vec::new();
     event::deliver(&mut delivered, &stored(&message, Some("b")), &STAMP, None).expect("an event");
-    let section = Sections::new(&delivered).next().expect("a section").expect("one");
+    let section = Sections::new(&delivered)
+        .next()
+        .expect("a section")
+        .expect("one");
     let map = section.map().expect("a map");
     assert_eq!(map.count(), 10);
     for (name, value) in [
@@ -99,7 +106,10 @@ fn the_key_of_a_batch_is_given_to_events_without_one() {
     let message = rest(b"x");
     let kept = stored(&message, Some("house-42"));
     assert!(kept.ends_with(&message));
-    let section = Sections::new(&kept).next().expect("a section").expect("one");
+    let section = Sections::new(&kept)
+        .next()
+        .expect("a section")
+        .expect("one");
     let key = section.map().expect("a map").find("x-opt-partition-key");
     assert_eq!(key, Ok(Some(Value::String("house-42"))));
 }
@@ -112,7 +122,10 @@ fn readers_that_ask_learn_of_the_end_of_the_partition() {
     };
     let mut delivered = Vec::new();
     event::deliver(&mut delivered, &rest(b"x"), &STAMP, Some(&tail)).expect("an event");
-    let section = Sections::new(&delivered).next().expect("a section").expect("one");
+    let section = Sections::new(&delivered)
+        .next()
+        .expect("a section")
+        .expect("one");
     assert_eq!(section.part, Part::DeliveryAnnotations);
     let last = section.map().expect("a map").find("last_enqueued_offset");
     assert_eq!(last, Ok(Some(Value::String("123456"))));
@@ -270,7 +283,10 @@ fn addresses_of_every_client_are_read() {
                 name: "p-1",
             }),
         ),
-        ("amqps://h/Hub/ConsumerGroups/$Default/Partitions/3", Some(reader)),
+        (
+            "amqps://h/Hub/ConsumerGroups/$Default/Partitions/3",
+            Some(reader),
+        ),
         ("Hub/consumergroups/$Default/partitions/3", Some(reader)),
         ("amqps://h/", None),
         ("", None),
@@ -325,6 +341,9 @@ fn events_08_a_reply_repeats_the_id_with_its_type() {
         (0..5).for_each(|_| drop(fields.next_raw()));
         assert_eq!(fields.next_raw().expect("an id").bytes(), id);
         let wishes = sections.next().expect("a section").expect("one").map();
-        assert_eq!(wishes.expect("a map").find("status-code"), Ok(Some(Value::Int(404))));
+        assert_eq!(
+            wishes.expect("a map").find("status-code"),
+            Ok(Some(Value::Int(404)))
+        );
     }
 }

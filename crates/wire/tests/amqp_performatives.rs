@@ -186,13 +186,15 @@ fn golden_frames() {
         out.extend_from_slice(b"payload");
     });
     let head = [
-        0, 0, 0, 0x27, 2, 0, 0, 1, 0x00, 0x53, 0x14, 0xc0, 0x13, 0x0b, 0x52, 2, 0x52, 5, 0xa0, 4, 0,
-        0, 0, 5, 0x43, 0x41, 0x42, 0x40, 0x40, 0x42, 0x42, 0x42,
+        0, 0, 0, 0x27, 2, 0, 0, 1, 0x00, 0x53, 0x14, 0xc0, 0x13, 0x0b, 0x52, 2, 0x52, 5, 0xa0, 4,
+        0, 0, 0, 5, 0x43, 0x41, 0x42, 0x40, 0x40, 0x42, 0x42, 0x42,
     ];
     assert_eq!(out, [&head[..], b"payload"].concat());
 
     let mut out = Vec::new();
-    frame::put(&mut out, Kind::Sasl, 0, |out| sasl::write_outcome(out, sasl::OK));
+    frame::put(&mut out, Kind::Sasl, 0, |out| {
+        sasl::write_outcome(out, sasl::OK)
+    });
     assert_eq!(
         out,
         [
@@ -205,7 +207,9 @@ fn golden_frames() {
 #[test]
 fn frames_are_taken_one_by_one_and_large_ones_refused_by_their_size() {
     let mut out = Vec::new();
-    frame::put(&mut out, Kind::Amqp, 7, |out| End { problem: None }.write(out));
+    frame::put(&mut out, Kind::Amqp, 7, |out| {
+        End { problem: None }.write(out)
+    });
     frame::put(&mut out, Kind::Amqp, 0, |_| {});
     let mut buffer = BytesMut::new();
     let mut taken = Vec::new();

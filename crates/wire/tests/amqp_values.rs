@@ -132,12 +132,19 @@ fn get(value: Value<'_>) -> Tree {
         Value::List(items) => Tree::List(all(items)),
         Value::Map(items) => {
             let flat = all(items);
-            let pairs = flat.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone()));
+            let pairs = flat
+                .chunks(2)
+                .map(|pair| (pair[0].clone(), pair[1].clone()));
             Tree::Map(pairs.collect())
         }
         Value::Array(array) => Tree::Strings(
             array
-                .map(|item| item.expect("an element").as_text().expect("a text").to_owned())
+                .map(|item| {
+                    item.expect("an element")
+                        .as_text()
+                        .expect("a text")
+                        .to_owned()
+                })
                 .collect(),
         ),
         Value::Described(descriptor, raw) => Tree::Described(

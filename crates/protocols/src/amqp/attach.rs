@@ -24,16 +24,25 @@ const METRICS: &str = "com.microsoft:enable-receiver-runtime-metric";
 const IDEMPOTENT: &str = "com.microsoft:idempotent-producer";
 const EPOCH: &str = "com.microsoft:epoch";
 /// One of the clients writes the second.
-const READER_NAMES: [&str; 2] = ["com.microsoft:receiver-name", "com.microsoft.com:receiver-name"];
+const READER_NAMES: [&str; 2] = [
+    "com.microsoft:receiver-name",
+    "com.microsoft.com:receiver-name",
+];
 
 impl Connection {
     pub(super) fn on_attach(&mut self, channel: u16, attach: &Attach<'_>) -> Result<(), Fault> {
         let session = self.sessions.get(&channel).ok_or_else(no_session)?;
         if attach.handle > limits::AMQP_HANDLE_MAX {
-            return Err(Fault::new(condition::NOT_ALLOWED, "a handle over handle-max"));
+            return Err(Fault::new(
+                condition::NOT_ALLOWED,
+                "a handle over handle-max",
+            ));
         }
         if session.handles.contains_key(&attach.handle) {
-            return Err(Fault::new(condition::HANDLE_IN_USE, "a handle that is in use"));
+            return Err(Fault::new(
+                condition::HANDLE_IN_USE,
+                "a handle that is in use",
+            ));
         }
         let name = (attach.role, attach.name.to_owned());
         if let Some(older) = self.names.get(&name).copied() {
@@ -53,7 +62,11 @@ impl Connection {
 
     /// Answers and takes back: handle and name are not used up.
     pub(super) fn refuse(&mut self, channel: u16, offer: &Offer, fault: &Fault) {
-        tracing::debug!(event = "amqp.refused", link = offer.name, condition = fault.condition);
+        tracing::debug!(
+            event = "amqp.refused",
+            link = offer.name,
+            condition = fault.condition
+        );
         self.out.frame(channel, |out| offer.write_answer(out));
         let detach = Detach {
             handle: offer.handle,
@@ -95,7 +108,10 @@ impl Connection {
                 let need = self.need(path, hub, Right::Listen)?;
                 self.prepare_reader(id, attach, offer, need, node)
             }
-            (Role::Sender, Node::Hub(hub) | Node::Partition { hub, .. } | Node::Publisher { hub, .. }) => {
+            (
+                Role::Sender,
+                Node::Hub(hub) | Node::Partition { hub, .. } | Node::Publisher { hub, .. },
+            ) => {
                 let need = self.need(path, hub, Right::Send)?;
                 self.prepare_sender(id, attach, offer, need, node)
             }
@@ -178,7 +194,11 @@ impl Connection {
             offer.offered.clear();
             write::array_of_symbols(&mut offer.offered, [METRICS].into_iter());
         }
-        let (hubs, hub, group) = (self.context.hubs.clone(), need.hub.clone(), group.to_owned());
+        let (hubs, hub, group) = (
+            self.context.hubs.clone(),
+            need.hub.clone(),
+            group.to_owned(),
+        );
         let (work, aborted) = work::bound(async move {
             let reader = hubs.reader(&hub, &group, partition, reading).await;
             Done::Reader {
@@ -235,7 +255,10 @@ impl Connection {
 
 /// A link that may be there, and what is left to do for it.
 enum Prepared {
-    Opening(futures_util::future::BoxFuture<'static, Done>, super::link::Aborted),
+    Opening(
+        futures_util::future::BoxFuture<'static, Done>,
+        super::link::Aborted,
+    ),
     Requests(Desk),
     Replies(Desk, Option<String>),
 }
@@ -293,9 +316,9 @@ fn wish(attach: &Attach<'_>) -> Result<Wish, Fault> {
     let property = |name| -> Result<Option<i64>, Fault> {
         Ok(attach.property(name)?.and_then(|value| value.as_i64()))
     };
-    let mut wish = Wish::default();
-    wish.id = property(PRODUCER_ID)?;
-    wish.epoch = property(PRODUCER_EPOCH)?.and_then(|epoch| epoch.try_into().ok());
-    wish.last = property(PRODUCER_SEQUENCE)?.and_then(|last| last.try_into().ok());
-    Ok(wish)
+    Ok(Wish {
+        id: property(PRODUCER_ID)?,
+        epoch: property(PRODUCER_EPOCH)?.and_then(|epoch| epoch.try_into().ok()),
+        last: property(PRODUCER_SEQUENCE)?.and_then(|last| last.try_into().ok()),
+    })
 }

@@ -123,7 +123,11 @@ impl Connection {
         self.is_closed = true;
         let problem = fault.map(Fault::problem);
         if let Some(fault) = fault {
-            tracing::debug!(event = "amqp.closed", condition = fault.condition, why = fault.description);
+            tracing::debug!(
+                event = "amqp.closed",
+                condition = fault.condition,
+                why = fault.description
+            );
         }
         self.out.frame(0, |out| Close { problem }.write(out));
         self.links.clear();
@@ -154,7 +158,8 @@ impl Connection {
                 self.forget(link);
             }
         }
-        self.out.frame(channel, |out| End { problem: None }.write(out));
+        self.out
+            .frame(channel, |out| End { problem: None }.write(out));
         Ok(())
     }
 
@@ -195,10 +200,12 @@ impl Connection {
             && let Some(session) = self.sessions.get_mut(&channel)
         {
             let mut answer = session.flow();
-            let link = flow.handle.and_then(|handle| match session.handles.get(&handle) {
-                Some(Handle::Link(link)) => self.links.get(link),
-                _ => None,
-            });
+            let link = flow
+                .handle
+                .and_then(|handle| match session.handles.get(&handle) {
+                    Some(Handle::Link(link)) => self.links.get(link),
+                    _ => None,
+                });
             if let Some(link) = link {
                 let (count, credit) = match &link.kind {
                     Kind::Feed(feed) => (feed.outlet.count, feed.outlet.credit),
@@ -248,7 +255,11 @@ impl Connection {
         }
         let inlet = match &link.kind {
             Kind::Intake(intake) => {
-                self.taken_bytes -= intake.waiting.iter().map(|taken| taken.bytes).sum::<usize>();
+                self.taken_bytes -= intake
+                    .waiting
+                    .iter()
+                    .map(|taken| taken.bytes)
+                    .sum::<usize>();
                 Some(&intake.inlet)
             }
             Kind::Requests(_, inlet) => Some(inlet),

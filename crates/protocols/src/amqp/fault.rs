@@ -55,9 +55,7 @@ impl From<Error> for Fault {
                 condition::NOT_FOUND
             }
             Kind::TooLarge => condition::TOO_LARGE,
-            Kind::PositionBeyondEnd | Kind::BadPublication => {
-                condition::ARGUMENT
-            }
+            Kind::PositionBeyondEnd | Kind::BadPublication => condition::ARGUMENT,
             Kind::Displaced | Kind::LowerEpoch | Kind::EpochRequired => condition::STOLEN,
             Kind::TooManyReaders => condition::RESOURCE_LIMIT,
             Kind::OutOfOrder => condition::OUT_OF_ORDER,

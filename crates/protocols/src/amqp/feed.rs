@@ -287,7 +287,11 @@ impl Lane<'_> {
         self.go_on(outlet);
     }
 
-    fn event(&mut self, feed: &mut Feed, event: &Event) -> Result<(), steadfast_wire::amqp::error::Malformed> {
+    fn event(
+        &mut self,
+        feed: &mut Feed,
+        event: &Event,
+    ) -> Result<(), steadfast_wire::amqp::error::Malformed> {
         let stamp = Stamp {
             sequence: event.sequence,
             offset: event.offset,

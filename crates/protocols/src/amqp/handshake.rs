@@ -150,7 +150,9 @@ where
         _ => sasl::REFUSED,
     };
     out.clear();
-    frame::put(&mut out, Kind::Sasl, 0, |out| sasl::write_outcome(out, code));
+    frame::put(&mut out, Kind::Sasl, 0, |out| {
+        sasl::write_outcome(out, code)
+    });
     stream.write_all(&out).await?;
     Ok(code == sasl::OK)
 }
@@ -179,16 +181,25 @@ fn judge(init: &sasl::Init<'_>, context: &Context, tokens: &mut Tokens) -> u8 {
 /// Largest frame and longest silence of the client.
 fn opened(frame: &Frame) -> Result<(usize, Option<Duration>), Fault> {
     let Performative::Open(open) = performative::read(&frame.body)?.0 else {
-        return Err(Fault::new(condition::NOT_ALLOWED, "a connection begins with an open"));
+        return Err(Fault::new(
+            condition::NOT_ALLOWED,
+            "a connection begins with an open",
+        ));
     };
     let largest = open.max_frame.unwrap_or(u32::MAX);
     if largest < LEAST_FRAME {
-        return Err(Fault::new(condition::INVALID_FIELD, "max-frame-size is below 512"));
+        return Err(Fault::new(
+            condition::INVALID_FIELD,
+            "max-frame-size is below 512",
+        ));
     }
     let idle = open.idle_ms.filter(|ms| *ms > 0);
     let idle = idle.map(|ms| Duration::from_millis(ms.into()));
     if idle.is_some_and(|idle| idle < LEAST_IDLE) {
-        return Err(Fault::new(condition::NOT_ALLOWED, "idle-time-out is below a second"));
+        return Err(Fault::new(
+            condition::NOT_ALLOWED,
+            "idle-time-out is below a second",
+        ));
     }
     Ok((largest.min(limits::AMQP_FRAME_BYTES) as usize, idle))
 }

@@ -52,7 +52,10 @@ impl Connection {
             }
             return Ok(());
         }
-        let before = inlet.partial.as_ref().map_or(0, |partial| partial.bytes.len());
+        let before = inlet
+            .partial
+            .as_ref()
+            .map_or(0, |partial| partial.bytes.len());
         if before + payload.len() > limit {
             self.cut(id, &too_large(limit));
             return Ok(());
@@ -271,9 +274,9 @@ impl Connection {
 
 /// The beginning of a delivery, still without bytes.
 fn begin(transfer: &Transfer<'_>) -> Result<Partial, Fault> {
-    let delivery = transfer.delivery.ok_or_else(|| {
-        Fault::new(condition::INVALID_FIELD, "a delivery without a delivery-id")
-    })?;
+    let delivery = transfer
+        .delivery
+        .ok_or_else(|| Fault::new(condition::INVALID_FIELD, "a delivery without a delivery-id"))?;
     Ok(Partial {
         delivery,
         format: transfer.format.unwrap_or(0),

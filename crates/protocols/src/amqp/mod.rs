@@ -4,14 +4,15 @@
 //! need not be, and nothing grows with what a client claims or leaves undone.
 
 mod attach;
+pub mod client;
 mod connection;
 mod context;
 mod fault;
 mod feed;
 mod handshake;
 mod intake;
-mod link;
 mod lapse;
+mod link;
 mod opened;
 mod outbox;
 mod permit;

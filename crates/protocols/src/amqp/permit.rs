@@ -133,7 +133,9 @@ impl Tokens {
 fn covers(own: &str, asked: &str) -> bool {
     own.is_empty()
         || asked == own
-        || asked.strip_prefix(own).is_some_and(|rest| rest.starts_with('/'))
+        || asked
+            .strip_prefix(own)
+            .is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// Verifies a token for an audience: by the server's keys, or else by the policies of

@@ -259,7 +259,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
 }
 
 /// One read into the room that the buffer has.
-fn read_some<S>(stream: &mut S, buffer: &mut BytesMut, cx: &mut TaskContext<'_>) -> Poll<io::Result<usize>>
+fn read_some<S>(
+    stream: &mut S,
+    buffer: &mut BytesMut,
+    cx: &mut TaskContext<'_>,
+) -> Poll<io::Result<usize>>
 where
     S: AsyncRead + Unpin,
 {

@@ -62,7 +62,9 @@ impl Session {
     pub(super) fn on_flow(&mut self, flow: &Flow) -> bool {
         let before = self.window;
         let next = flow.next_incoming.unwrap_or(FIRST);
-        let open = next.wrapping_add(flow.incoming_window).wrapping_sub(self.next_outgoing);
+        let open = next
+            .wrapping_add(flow.incoming_window)
+            .wrapping_sub(self.next_outgoing);
         // More than was ever granted means that it is behind by more than its window.
         self.window = if open > flow.incoming_window { 0 } else { open };
         before == 0 && self.window > 0
@@ -109,7 +111,10 @@ impl Session {
     /// Tells what was accepted, neighbours together.
     pub(super) fn tell(&mut self, out: &mut Outbox) {
         self.accepted.sort_unstable();
-        for range in self.accepted.chunk_by(|one, next| one.wrapping_add(1) == *next) {
+        for range in self
+            .accepted
+            .chunk_by(|one, next| one.wrapping_add(1) == *next)
+        {
             let disposition = Disposition {
                 role: Role::Receiver,
                 first: range[0],

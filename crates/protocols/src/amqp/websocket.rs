@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
 
 use axum::Router;
-use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::extract::State;
+use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::response::Response;
 use axum::routing::get;
 use bytes::Bytes;
@@ -69,7 +69,9 @@ impl AsyncRead for Bridge {
                 Some(Ok(Message::Binary(bytes))) => self.left = bytes,
                 // The socket answers pings itself; texts are not ours.
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
-                Some(Ok(Message::Text(_))) => return Poll::Ready(Err(io::ErrorKind::InvalidData.into())),
+                Some(Ok(Message::Text(_))) => {
+                    return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+                }
                 Some(Ok(Message::Close(_))) | None => return Poll::Ready(Ok(())),
                 Some(Err(error)) => return Poll::Ready(Err(io::Error::other(error))),
             }
@@ -96,10 +98,14 @@ impl AsyncWrite for Bridge {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_flush(cx).map_err(io::Error::other)
+        Pin::new(&mut self.socket)
+            .poll_flush(cx)
+            .map_err(io::Error::other)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_close(cx).map_err(io::Error::other)
+        Pin::new(&mut self.socket)
+            .poll_close(cx)
+            .map_err(io::Error::other)
     }
 }

@@ -57,7 +57,10 @@ pub async fn open(folder: &Path, clock: Arc<dyn Clock>) -> Node {
         clock: Arc::clone(&clock),
     };
     let runtime = Runtime::new(Arc::clone(&store), space, options);
-    runtime.serve_all().await.expect("all partitions are served");
+    runtime
+        .serve_all()
+        .await
+        .expect("all partitions are served");
     let hubs = EventHubs::new(&runtime);
     let context = Context {
         hubs: hubs.clone(),
@@ -128,7 +131,9 @@ impl Node {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
-        self.runtime.drain(Vec::new(), Duration::from_secs(10)).await;
+        self.runtime
+            .drain(Vec::new(), Duration::from_secs(10))
+            .await;
         let Self {
             hubs,
             runtime,
