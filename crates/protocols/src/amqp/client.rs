@@ -296,10 +296,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         write::string(&mut message, token);
         self.send(channel, 0, 0, 0, &message);
         self.flush().await?;
+        let (mut answer, mut is_taken) = (None, false);
         loop {
             let frame = self.next().await?;
-            if let Some(reply) = payload(&frame) {
-                return Ok(status(&reply).unwrap_or(0));
+            match performative::read(&frame.body) {
+                Ok((Performative::Transfer(_), length)) => answer = status(&frame.body[length..]),
+                Ok((Performative::Disposition(_), _)) => is_taken = true,
+                _ => {}
+            }
+            if let (Some(status), true) = (answer, is_taken) {
+                return Ok(status);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! What every connection shares.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use steadfast_core::clock::Clock;
 use steadfast_events::EventHubs;
@@ -16,4 +17,6 @@ pub struct Context {
     pub clock: Arc<dyn Clock>,
     /// How we introduce ourselves.
     pub container: String,
+    /// How long a client may be silent; `limits::AMQP_IDLE` unless told otherwise.
+    pub idle: Duration,
 }

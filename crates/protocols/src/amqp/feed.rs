@@ -79,13 +79,16 @@ impl Connection {
             Kind::Feed(feed) => feed,
             Kind::Replies(_, _, replies) => {
                 lane.reply(replies);
-                return Pause::Rest;
+                return lane.pause();
             }
             _ => return Pause::Rest,
         };
         let start = lane.out.next().len();
         loop {
-            if !lane.go_on(&mut feed.outlet) || feed.outlet.credit == 0 {
+            if !lane.go_on(&mut feed.outlet) {
+                return lane.pause();
+            }
+            if feed.outlet.credit == 0 {
                 return Pause::Rest;
             }
             if lane.out.next().len() - start >= TURN_BYTES {
@@ -254,6 +257,14 @@ impl Lane<'_> {
             }
         }
         self.is_open()
+    }
+
+    /// Without room in the outbox a link stays ready: nothing else would wake it.
+    fn pause(&self) -> Pause {
+        match self.out.has_room() {
+            true => Pause::Rest,
+            false => Pause::Turn,
+        }
     }
 
     fn is_open(&self) -> bool {

@@ -217,7 +217,7 @@ fn answer(context: &Context) -> Vec<u8> {
         host: None,
         max_frame: Some(limits::AMQP_FRAME_BYTES),
         channel_max: Some(limits::AMQP_CHANNEL_MAX),
-        idle_ms: Some(limits::AMQP_IDLE.as_millis() as u32),
+        idle_ms: Some(context.idle.as_millis() as u32),
         properties: Raw::new(&properties).unwrap_or(Raw::NULL),
     };
     let mut out = Vec::new();

@@ -28,8 +28,9 @@ where
 {
     let mut buffer = BytesMut::new();
     let greeting = handshake::greet(&mut stream, &mut buffer, &context);
+    let limit = context.idle.min(limits::AMQP_HANDSHAKE);
     let greeting = tokio::select! {
-        greeting = tokio::time::timeout(limits::AMQP_HANDSHAKE, greeting) => greeting,
+        greeting = tokio::time::timeout(limit, greeting) => greeting,
         () = stop.cancelled() => return,
     };
     let Ok(Ok(Some(greeting))) = greeting else {
@@ -212,10 +213,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
                 moved = true;
             }
             self.lapses = self.next_lapse(now);
-            if !self.connection.out.is_empty() && now >= self.spoke + limits::AMQP_IDLE {
+            if !self.connection.out.is_empty() && now >= self.spoke + self.connection.context.idle {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            if now >= self.heard + limits::AMQP_IDLE && !self.connection.is_closed() {
+            if now >= self.heard + self.connection.context.idle && !self.connection.is_closed() {
                 let words = "nothing was heard for longer than the idle time-out";
                 let fault = Fault::new(condition::RESOURCE_LIMIT, words);
                 self.connection.close(Some(&fault));
@@ -247,12 +248,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
 
     /// When the time must be looked at again.
     fn next_time(&self) -> Instant {
-        let mut next = self.heard + limits::AMQP_IDLE;
+        let mut next = self.heard + self.connection.context.idle;
         if let Some(idle) = self.idle {
             next = next.min(self.spoke + idle / 2);
         }
         if !self.connection.out.is_empty() {
-            next = next.min(self.spoke + limits::AMQP_IDLE);
+            next = next.min(self.spoke + self.connection.context.idle);
         }
         self.lapses.map_or(next, |end| next.min(end))
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_core::id::Owner;
+use steadfast_core::limits;
 use steadfast_events::EventHubs;
 use steadfast_partition::{Alone, Idle, Options, Router, Runtime, Services, Space};
 use steadfast_protocols::access::{Access, Key, Ring, Secret};
@@ -19,21 +20,26 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// The key that may do everything.
-pub const KEY_NAME: &str = "RootManageSharedAccessKey";
-pub const KEY: &str = "SAS_KEY_VALUE";
+pub(crate) const KEY_NAME: &str = "RootManageSharedAccessKey";
+pub(crate) const KEY: &str = "SAS_KEY_VALUE";
 
-pub struct Node {
-    pub hubs: EventHubs,
-    pub runtime: Runtime,
-    pub store: Arc<Store>,
-    pub context: Arc<Context>,
-    pub clock: Arc<dyn Clock>,
-    pub stop: CancellationToken,
-    pub tasks: TaskTracker,
+pub(crate) struct Node {
+    pub(crate) hubs: EventHubs,
+    pub(crate) runtime: Runtime,
+    pub(crate) store: Arc<Store>,
+    pub(crate) context: Arc<Context>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) stop: CancellationToken,
+    pub(crate) tasks: TaskTracker,
 }
 
 /// Opens a folder and its event hubs.
-pub async fn open(folder: &Path, clock: Arc<dyn Clock>) -> Node {
+pub(crate) async fn open(folder: &Path, clock: Arc<dyn Clock>) -> Node {
+    open_with(folder, clock, limits::AMQP_IDLE).await
+}
+
+/// As [`open`], for clients that may be silent for so long.
+pub(crate) async fn open_with(folder: &Path, clock: Arc<dyn Clock>, idle: Duration) -> Node {
     let engine: Arc<dyn Engine> =
         Arc::new(Local::open(folder, &local::Options::default()).expect("the folder opens"));
     let owner = Owner {
@@ -67,6 +73,7 @@ pub async fn open(folder: &Path, clock: Arc<dyn Clock>) -> Node {
         access: Some(Arc::new(Access::new(ring(), Arc::clone(&clock)))),
         clock: Arc::clone(&clock),
         container: "steadfast-test".to_owned(),
+        idle,
     };
     Node {
         hubs,
@@ -80,7 +87,7 @@ pub async fn open(folder: &Path, clock: Arc<dyn Clock>) -> Node {
 }
 
 /// A node in a new folder, which is removed with it.
-pub async fn start() -> (Node, tempfile::TempDir) {
+pub(crate) async fn start() -> (Node, tempfile::TempDir) {
     let folder = tempfile::tempdir().expect("a folder");
     let node = open(folder.path(), Arc::new(SystemClock::new())).await;
     (node, folder)
@@ -107,7 +114,7 @@ fn ring() -> Ring {
 
 impl Node {
     /// Serves AMQP on a free port.
-    pub fn listen(&self) -> SocketAddr {
+    pub(crate) fn listen(&self) -> SocketAddr {
         self.listen_at(Bind {
             address: ([127, 0, 0, 1], 0).into(),
             tls: None,
@@ -115,7 +122,7 @@ impl Node {
         })
     }
 
-    pub fn listen_at(&self, bind: Bind) -> SocketAddr {
+    pub(crate) fn listen_at(&self, bind: Bind) -> SocketAddr {
         let listener = Listener::bind(bind).expect("a port");
         let address = listener.address();
         let (context, stop) = (Arc::clone(&self.context), self.stop.clone());
@@ -127,7 +134,7 @@ impl Node {
     }
 
     /// Ends the node cleanly.
-    pub async fn stop(self) {
+    pub(crate) async fn stop(self) {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
@@ -147,3 +154,5 @@ impl Node {
         }
     }
 }
+
+pub(crate) mod talk;
