@@ -140,6 +140,68 @@ pub const RESTORE_FLUSH_BYTES: usize = 64 * 1024 * 1024;
 /// Rows that are held at a time when a collection is inspected.
 pub const INSPECT_ROWS: usize = 1_000;
 
+/// How deeply values may be nested in AMQP.
+pub const AMQP_DEPTH: usize = 32;
+
+/// Elements of an AMQP array that have no bytes of their own.
+pub const AMQP_EMPTY_ELEMENTS: u32 = 1024;
+
+/// Largest AMQP frame that we take, and write.
+pub const AMQP_FRAME_BYTES: u32 = 64 * 1024;
+
+/// Connections that a listener has at a time, whatever is configured.
+pub const CONNECTIONS: usize = 1_000_000;
+
+/// Largest body of a request to our own REST interface.
+pub const REST_BODY_BYTES: usize = 4 * 1024 * 1024;
+
+/// How long a client may take to send the headers of a request.
+pub const HEADER_TIME: Duration = Duration::from_secs(10);
+
+/// Requests that one HTTP/2 connection has under way at a time.
+pub const HTTP_STREAMS: u32 = 1000;
+
+/// AMQP channels of one connection, less one; and handles of one session, less one.
+pub const AMQP_CHANNEL_MAX: u16 = 4999;
+pub const AMQP_HANDLE_MAX: u32 = 255;
+
+/// Links of one AMQP connection.
+pub const AMQP_LINKS: usize = 4096;
+
+/// Transfers that a peer may send before we say that we have taken them.
+pub const AMQP_WINDOW: u32 = 5000;
+
+/// Messages that a client may send on a link before we grant more.
+pub const AMQP_CREDIT: u32 = 1000;
+
+/// Requests, such as tokens, that a client may send on a link.
+pub const AMQP_REQUESTS: u32 = 100;
+
+/// Largest request, such as a token.
+pub const AMQP_REQUEST_BYTES: usize = 64 * 1024;
+
+/// Replies that wait for credit of one link.
+pub const AMQP_REPLIES: usize = 100;
+
+/// Publications of one connection that are not durable yet; then it is not read.
+pub const AMQP_TAKEN_BYTES: usize = 16 * 1024 * 1024;
+
+/// Unfinished messages of one connection.
+pub const AMQP_PARTIAL_BYTES: usize = 16 * 1024 * 1024;
+
+/// Bytes that wait to be written to one connection; then nothing is added.
+pub const AMQP_OUT_BYTES: usize = 256 * 1024;
+
+/// What one connection is read into: little while it is quiet, more under load.
+pub const AMQP_QUIET_BYTES: usize = 4 * 1024;
+pub const AMQP_READ_BYTES: usize = 256 * 1024;
+
+/// How long an AMQP client may be silent, and how long it may take to say who it is.
+pub const AMQP_IDLE: Duration = Duration::from_secs(120);
+pub const AMQP_HANDSHAKE: Duration = Duration::from_secs(30);
+
+/// Tokens that one connection has put.
+pub const AMQP_TOKENS: usize = 1024;
 /// Event hubs of a space.
 pub const EVENT_HUBS: usize = 4096;
 

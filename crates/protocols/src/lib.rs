@@ -4,6 +4,7 @@
 //! Nothing here outlives a connection.
 
 pub mod access;
+pub mod amqp;
 pub mod http;
 pub mod listen;
 pub mod rest;
