@@ -1,1 +1,5 @@
 //! Jobs that run when they are due.
+
+mod calendar;
+pub mod iso;
+pub mod recurrence;
