@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use rustix::time::{ClockId, clock_gettime};
+
 /// Milliseconds since 1970-01-01T00:00:00Z.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Timestamp(pub i64);
@@ -33,6 +35,13 @@ pub trait Clock: Send + Sync + 'static {
 
     /// Time since some fixed moment. It never goes back.
     fn monotonic(&self) -> Duration;
+
+    /// Time for which a processor has run the calling thread; monotonic time where
+    /// nobody counts it. Two readings on one thread tell work from waiting for a
+    /// processor.
+    fn processor(&self) -> Duration {
+        self.monotonic()
+    }
 }
 
 /// The operating system's clocks.
@@ -67,6 +76,11 @@ impl Clock for SystemClock {
 
     fn monotonic(&self) -> Duration {
         self.started.elapsed()
+    }
+
+    fn processor(&self) -> Duration {
+        let spent = clock_gettime(ClockId::ThreadCPUTime);
+        Duration::new(spent.tv_sec as u64, spent.tv_nsec as u32)
     }
 }
 
@@ -134,5 +148,14 @@ mod tests {
         let before = clock.monotonic();
         while clock.monotonic() == before {}
         assert!(clock.monotonic() > before);
+    }
+
+    #[test]
+    fn processor_time_leaves_out_what_the_thread_slept() {
+        let clock = SystemClock::new();
+        let (began, worked) = (clock.monotonic(), clock.processor());
+        std::thread::sleep(Duration::from_millis(50));
+        let (slept, worked) = (clock.monotonic() - began, clock.processor() - worked);
+        assert!(worked < slept / 2, "worked {worked:?} in {slept:?}");
     }
 }

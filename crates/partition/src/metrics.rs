@@ -21,6 +21,7 @@ pub struct Metrics {
     pub(crate) backlog: AtomicU64,
     pub(crate) near_timers: AtomicU64,
     pub(crate) longest_turn_us: AtomicU64,
+    pub(crate) longest_work_us: AtomicU64,
 }
 
 /// The counters at one moment.
@@ -56,13 +57,17 @@ pub struct Counts {
     pub near_timers: u64,
     /// The longest time for which the loop did not look up.
     pub longest_turn: Duration,
+    /// The longest processor time for which it did not look up: a turn that is much
+    /// longer has waited for a processor.
+    pub longest_work: Duration,
 }
 
 impl Metrics {
-    /// The longest time for which the loop did not look up, since this was last
-    /// asked; it begins anew.
-    pub fn take_longest_turn(&self) -> Duration {
-        Duration::from_micros(self.longest_turn_us.swap(0, Ordering::Relaxed))
+    /// The longest time for which the loop did not look up, and the longest
+    /// processor time, since this was last asked; both begin anew.
+    pub fn take_longest(&self) -> (Duration, Duration) {
+        let take = |longest: &AtomicU64| Duration::from_micros(longest.swap(0, Ordering::Relaxed));
+        (take(&self.longest_turn_us), take(&self.longest_work_us))
     }
 
     /// The counters now. Each is exact; together they are of about one moment.
@@ -84,6 +89,7 @@ impl Metrics {
             backlog: read(&self.backlog),
             near_timers: read(&self.near_timers),
             longest_turn: Duration::from_micros(read(&self.longest_turn_us)),
+            longest_work: Duration::from_micros(read(&self.longest_work_us)),
         }
     }
 }

@@ -150,6 +150,7 @@ impl Owner {
     /// Does some of everything that has come; answers whether there is more.
     fn round(&mut self) -> bool {
         let (clock, end) = (&self.parts.clock, self.looked_up + limits::TURN_TIME);
+        let began = clock.processor();
         let is_over = || clock.monotonic() >= end;
         let sequencer = &mut self.sequencer;
         sequencer.look_at_clock();
@@ -173,7 +174,12 @@ impl Owner {
             self.begin(job);
         }
         let took = self.parts.clock.monotonic().saturating_sub(self.looked_up);
+        let worked = self.parts.clock.processor().saturating_sub(began);
         raise(&self.parts.metrics.longest_turn_us, took.as_micros() as u64);
+        raise(
+            &self.parts.metrics.longest_work_us,
+            worked.as_micros() as u64,
+        );
         has_more && self.sequencer.stalled.is_empty()
     }
 

@@ -1,1 +1,10 @@
 //! Sessions and routing of every protocol.
+//!
+//! Wire words end here: below are services that know nothing of HTTP or AMQP.
+//! Nothing here outlives a connection.
+
+pub mod access;
+pub mod http;
+pub mod listen;
+pub mod rest;
+pub mod telemetry;

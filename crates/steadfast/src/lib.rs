@@ -32,11 +32,16 @@
 //! ```
 #![warn(missing_docs)]
 
+pub mod config;
+mod node;
+
+pub use node::{Address, Builder, Error, Node, Result, Slot, StatefulService};
 pub use steadfast_collections as collections;
 pub use steadfast_core::{clock, error, id};
 pub use steadfast_macros::{Key, Record};
 pub use steadfast_ownership as ownership;
 pub use steadfast_partition as partition;
+pub use steadfast_protocols as protocols;
 pub use steadfast_storage as storage;
 
 #[doc(hidden)]

@@ -38,7 +38,7 @@ fn measure_through(
     settle()?;
     session.engine.take_appends();
     let flushes = session.engine.flushes();
-    session.take_longest_turn();
+    session.take_longest();
     let processor = cpu_seconds()?;
     let plan = Plan {
         next: put,
@@ -59,7 +59,7 @@ fn measure_through(
 
     let processor = cpu_seconds()? - processor;
     let groups = session.engine.take_appends();
-    let longest = session.take_longest_turn();
+    let longest = session.take_longest();
     let flushes = session.engine.flushes() - flushes;
     let mut figure = |name: &str, value| {
         let name = format!("{name}_{through}");
@@ -71,7 +71,7 @@ fn measure_through(
     figure("commands_per_sync", count / groups.len().max(1) as f64);
     figure("rows_over_sequential_write", rate * ROW_BYTES as f64 / disk);
     figure("flushes", flushes as f64);
-    figure("longest_turn_ms", longest.as_secs_f64() * 1e3);
+    longest.record(through, &mut report.figures);
     Ok(())
 }
 

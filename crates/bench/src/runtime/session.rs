@@ -5,7 +5,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Result;
 use steadfast_core::clock::SystemClock;
@@ -17,6 +16,21 @@ use steadfast_storage::{Options as StoreOptions, Store};
 use super::load::Load;
 use super::meter::Meter;
 use crate::counting::Counting;
+use crate::report::Values;
+
+/// How long a loop did not look up: with waiting for a processor, and without.
+#[derive(Default)]
+pub(super) struct Longest {
+    pub(super) turn_ms: f64,
+    pub(super) work_ms: f64,
+}
+
+impl Longest {
+    pub(super) fn record(&self, through: &str, figures: &mut Values) {
+        figures.record(format!("longest_turn_ms_{through}"), self.turn_ms);
+        figures.record(format!("longest_work_ms_{through}"), self.work_ms);
+    }
+}
 
 /// Partitions of a space with defaults.
 pub(super) const PARTITIONS: u16 = 64;
@@ -58,11 +72,16 @@ impl Session {
         doors.iter().map(count).sum()
     }
 
-    /// The longest turn of any partition since this was last asked.
-    pub(super) fn take_longest_turn(&self) -> Duration {
-        let doors = self.node.router().doors();
-        let longest = doors.iter().map(|door| door.metrics().take_longest_turn());
-        longest.max().unwrap_or_default()
+    /// The longest turn of any partition since this was last asked, and its
+    /// longest processor time, in milliseconds.
+    pub(super) fn take_longest(&self) -> Longest {
+        let mut longest = Longest::default();
+        for door in self.node.router().doors() {
+            let (turn, work) = door.metrics().take_longest();
+            longest.turn_ms = longest.turn_ms.max(turn.as_secs_f64() * 1e3);
+            longest.work_ms = longest.work_ms.max(work.as_secs_f64() * 1e3);
+        }
+        longest
     }
 
     /// Brings everything into the tables.

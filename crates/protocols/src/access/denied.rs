@@ -1,0 +1,61 @@
+//! Why somebody is not let in.
+
+use std::fmt;
+
+use steadfast_core::error::Code;
+
+/// Why a proof does not count, in words that hold no secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denied {
+    pub reason: Reason,
+    message: String,
+}
+
+/// The kinds of refusal; each has its own code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Nothing was shown.
+    Missing,
+    /// What was shown cannot be read.
+    Malformed,
+    /// No key has made it.
+    Wrong,
+    /// It counted once, or does not count yet.
+    Expired,
+    /// It is good, but not for this.
+    Forbidden,
+}
+
+impl Denied {
+    /// A refusal.
+    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Self {
+            reason,
+            message: message.into(),
+        }
+    }
+
+    /// The stable code, the name of its page in `docs/errors/`.
+    pub fn code(&self) -> Code {
+        Code(match self.reason {
+            Reason::Missing => "STF-6001",
+            Reason::Malformed => "STF-6002",
+            Reason::Wrong => "STF-6003",
+            Reason::Expired => "STF-6004",
+            Reason::Forbidden => "STF-6005",
+        })
+    }
+
+    /// What happened, without the code.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+impl fmt::Display for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code(), self.message)
+    }
+}
+
+impl std::error::Error for Denied {}

@@ -1,0 +1,65 @@
+//! Keys, and the ring that holds them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::right::Grant;
+use super::secret::Secret;
+
+/// A name, what it may do, and up to two secrets that prove it.
+#[derive(Clone, Debug)]
+pub struct Key {
+    pub name: String,
+    pub grants: Vec<Grant>,
+    /// The one to give out.
+    pub primary: Secret,
+    /// The one that is being replaced, while it still counts.
+    pub secondary: Option<Secret>,
+}
+
+impl Key {
+    /// Its secrets, the one to give out first.
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        let second = self.secondary.as_ref();
+        std::iter::once(&self.primary)
+            .chain(second)
+            .map(Secret::reveal)
+    }
+}
+
+/// All keys, by name.
+#[derive(Clone, Debug, Default)]
+pub struct Ring {
+    keys: BTreeMap<String, Arc<Key>>,
+}
+
+impl Ring {
+    /// No key: nobody may do anything.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a key. False if there is one of that name already.
+    pub fn add(&mut self, key: Key) -> bool {
+        let is_new = !self.keys.contains_key(&key.name);
+        if is_new {
+            self.keys.insert(key.name.clone(), Arc::new(key));
+        }
+        is_new
+    }
+
+    /// The key of that name.
+    pub fn get(&self, name: &str) -> Option<&Arc<Key>> {
+        self.keys.get(name)
+    }
+
+    /// All keys in the order of their names.
+    pub fn keys(&self) -> impl Iterator<Item = &Arc<Key>> {
+        self.keys.values()
+    }
+
+    /// Whether nobody may do anything.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+}

@@ -1,0 +1,21 @@
+//! Who may do what.
+//!
+//! Keys have names, rights and two secrets, so that one can be changed while the
+//! other is in use. Every protocol brings its proof here: a shared access
+//! signature, a JSON web token, or a secret itself. What comes back is a [`Pass`],
+//! which says what its holder may do. Secrets are compared in constant time and
+//! never shown.
+
+mod denied;
+mod key;
+mod pass;
+mod right;
+mod secret;
+mod verify;
+
+pub use denied::{Denied, Reason};
+pub use key::{Key, Ring};
+pub use pass::Pass;
+pub use right::{Area, BadGrant, Grant, Right};
+pub use secret::{Secret, encode_secret};
+pub use verify::Access;

@@ -1,0 +1,203 @@
+//! Rights: what, where, and on which entity.
+//!
+//! A grant is written as people say it: `send events/houses`, `listen events`,
+//! `manage *`. Without an entity it holds for all of the area.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// What a key may do. Who may manage may do everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Right {
+    /// Bring something in: send, signal, start, put.
+    Send,
+    /// Get something out: receive, read, work.
+    Listen,
+    /// Create, change and delete; look at everything.
+    Manage,
+}
+
+/// A part of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Area {
+    Events,
+    Durable,
+    Jobs,
+    Realtime,
+    /// Collections.
+    State,
+    /// The server itself: status, drain, keys.
+    Node,
+}
+
+const RIGHTS: [(&str, Right); 3] = [
+    ("send", Right::Send),
+    ("listen", Right::Listen),
+    ("manage", Right::Manage),
+];
+
+const AREAS: [(&str, Area); 6] = [
+    ("events", Area::Events),
+    ("durable", Area::Durable),
+    ("jobs", Area::Jobs),
+    ("realtime", Area::Realtime),
+    ("state", Area::State),
+    ("node", Area::Node),
+];
+
+/// A right in an area, or in all, on an entity, or on all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    right: Right,
+    area: Option<Area>,
+    entity: Option<String>,
+}
+
+/// The text is not a grant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadGrant(String);
+
+impl fmt::Display for BadGrant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(text) = self;
+        let names = |names: &mut dyn Iterator<Item = &str>| names.collect::<Vec<_>>().join(", ");
+        let rights = names(&mut RIGHTS.iter().map(|(name, _)| *name));
+        let areas = names(&mut AREAS.iter().map(|(name, _)| *name));
+        write!(
+            f,
+            "'{text}' is not a right: write '<right> <area>[/<entity>]', such as \
+             'send events/houses' or 'manage *'; rights are {rights}, areas {areas}"
+        )
+    }
+}
+
+impl std::error::Error for BadGrant {}
+
+impl Grant {
+    /// Everything.
+    pub fn everything() -> Self {
+        Self {
+            right: Right::Manage,
+            area: None,
+            entity: None,
+        }
+    }
+
+    /// Whether it holds for this; names are compared without case. Without an
+    /// entity, only a grant on the whole area holds.
+    pub fn holds(&self, right: Right, area: Area, entity: Option<&str>) -> bool {
+        let is_right = self.right == right || self.right == Right::Manage;
+        let is_area = self.area.is_none_or(|own| own == area);
+        let is_entity = match (&self.entity, entity) {
+            (None, _) => true,
+            (Some(own), Some(asked)) => own.eq_ignore_ascii_case(asked),
+            (Some(_), None) => false,
+        };
+        is_right && is_area && is_entity
+    }
+
+    /// Whether it holds for some entity of the area.
+    pub fn holds_somewhere(&self, right: Right, area: Area) -> bool {
+        let entity = self.entity.as_deref();
+        self.holds(right, area, entity)
+    }
+}
+
+impl FromStr for Grant {
+    type Err = BadGrant;
+
+    fn from_str(text: &str) -> Result<Self, BadGrant> {
+        let bad = || BadGrant(text.to_owned());
+        let (right, place) = text.trim().split_once(' ').ok_or_else(bad)?;
+        let (area, entity) = match place.trim().split_once('/') {
+            Some((area, "*")) => (area, None),
+            Some((_, "")) => return Err(bad()),
+            Some((area, entity)) => (area, Some(entity.to_owned())),
+            None => (place.trim(), None),
+        };
+        let area = match area {
+            "*" if entity.is_none() => None,
+            name => Some(find(&AREAS, name).ok_or_else(bad)?),
+        };
+        let right = find(&RIGHTS, right).ok_or_else(bad)?;
+        Ok(Self {
+            right,
+            area,
+            entity,
+        })
+    }
+}
+
+impl fmt::Display for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let area = self.area.map_or("*", |area| name(&AREAS, area));
+        write!(f, "{} {area}", name(&RIGHTS, self.right))?;
+        match &self.entity {
+            Some(entity) => write!(f, "/{entity}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Right {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(name(&RIGHTS, *self))
+    }
+}
+
+impl fmt::Display for Area {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(name(&AREAS, *self))
+    }
+}
+
+fn find<T: Copy>(names: &[(&str, T)], name: &str) -> Option<T> {
+    let found = names.iter().find(|(known, _)| *known == name);
+    found.map(|(_, value)| *value)
+}
+
+fn name<T: PartialEq>(names: &[(&'static str, T)], value: T) -> &'static str {
+    let found = names.iter().find(|(_, known)| *known == value);
+    found.map_or("", |(name, _)| *name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grants_are_written_as_they_are_read() {
+        for text in ["send events/houses", "listen durable", "manage *"] {
+            assert_eq!(text.parse::<Grant>().unwrap().to_string(), text);
+        }
+        let all: Grant = "send events/*".parse().unwrap();
+        assert_eq!(all.to_string(), "send events");
+    }
+
+    #[test]
+    fn what_is_no_grant_is_refused_with_the_known_words() {
+        for text in [
+            "",
+            "send",
+            "Send events",
+            "send houses",
+            "send */x",
+            "send events/",
+        ] {
+            let error = text.parse::<Grant>().unwrap_err().to_string();
+            assert!(error.contains("areas events, durable"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_grant_holds_for_its_right_area_and_entity_only() {
+        let grant: Grant = "send events/houses".parse().unwrap();
+        assert!(grant.holds(Right::Send, Area::Events, Some("Houses")));
+        assert!(!grant.holds(Right::Listen, Area::Events, Some("houses")));
+        assert!(!grant.holds(Right::Send, Area::Jobs, Some("houses")));
+        assert!(!grant.holds(Right::Send, Area::Events, Some("cars")));
+        assert!(!grant.holds(Right::Send, Area::Events, None));
+        assert!(grant.holds_somewhere(Right::Send, Area::Events));
+        assert!(Grant::everything().holds(Right::Send, Area::Node, None));
+    }
+}

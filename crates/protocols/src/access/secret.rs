@@ -1,0 +1,39 @@
+//! A secret: compared in constant time, never shown.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use subtle::ConstantTimeEq;
+
+/// A text that nobody may see.
+#[derive(Clone)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Keeps a text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text itself, for a signature or for whoever it was made for.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether `text` is the same, in a time that depends on lengths only.
+    pub fn is(&self, text: &str) -> bool {
+        self.0.as_bytes().ct_eq(text.as_bytes()).into()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(secret)")
+    }
+}
+
+/// Random bytes as the text of a secret.
+pub fn encode_secret(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
+}

@@ -1,0 +1,178 @@
+//! Where a request really comes from.
+//!
+//! Anybody can write `X-Forwarded-For`. It counts only if the peer is a proxy that
+//! the configuration trusts, and then the last address that no trusted proxy has
+//! added is the client's.
+
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::HeaderMap;
+use axum::middleware::Next;
+use axum::response::Response;
+
+/// The other end of the connection.
+#[derive(Clone, Copy)]
+pub(super) struct Peer(pub(super) SocketAddr);
+
+/// Who asks, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Client {
+    pub address: IpAddr,
+    /// What a trusted proxy says the client has asked by.
+    pub scheme: Option<String>,
+    /// What a trusted proxy says the client has asked for.
+    pub host: Option<String>,
+}
+
+/// Networks whose proxies are believed.
+#[derive(Clone, Debug, Default)]
+pub struct Proxies(Vec<Network>);
+
+#[derive(Clone, Debug)]
+struct Network {
+    address: IpAddr,
+    bits: u8,
+}
+
+impl FromStr for Network {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("'{text}' is neither an address nor a network such as 10.0.0.0/8");
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| bad())?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let bits = match bits {
+            Some(bits) => bits.parse().map_err(|_| bad())?,
+            None => most,
+        };
+        match bits <= most {
+            true => Ok(Self { address, bits }),
+            false => Err(bad()),
+        }
+    }
+}
+
+impl Network {
+    fn holds(&self, address: IpAddr) -> bool {
+        match (self.address, address.to_canonical()) {
+            (IpAddr::V4(own), IpAddr::V4(asked)) => {
+                shifted(own.to_bits().into(), 32, self.bits)
+                    == shifted(asked.to_bits().into(), 32, self.bits)
+            }
+            (IpAddr::V6(own), IpAddr::V6(asked)) => {
+                shifted(own.to_bits(), 128, self.bits) == shifted(asked.to_bits(), 128, self.bits)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The first bits of an address.
+fn shifted(address: u128, width: u32, bits: u8) -> u128 {
+    address.checked_shr(width - u32::from(bits)).unwrap_or(0)
+}
+
+impl Proxies {
+    /// Believes these addresses and networks.
+    pub fn new<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
+        let networks = texts
+            .into_iter()
+            .map(str::parse)
+            .collect::<Result<_, _>>()?;
+        Ok(Self(networks))
+    }
+
+    fn trusts(&self, address: IpAddr) -> bool {
+        self.0.iter().any(|network| network.holds(address))
+    }
+
+    fn client(&self, peer: IpAddr, headers: &HeaderMap) -> Client {
+        if !self.trusts(peer) {
+            return Client {
+                address: peer,
+                scheme: None,
+                host: None,
+            };
+        }
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let hops = text("x-forwarded-for").unwrap_or_default();
+        let hops = hops.rsplit(',').map_while(|hop| hop.trim().parse().ok());
+        let mut address = peer;
+        for hop in hops {
+            address = hop;
+            if !self.trusts(hop) {
+                break;
+            }
+        }
+        Client {
+            address,
+            scheme: text("x-forwarded-proto").map(str::to_owned),
+            host: text("x-forwarded-host").map(str::to_owned),
+        }
+    }
+}
+
+/// Leaves a [`Client`] with the request, and takes headers that do not count away.
+pub(super) async fn apply(
+    State(proxies): State<Arc<Proxies>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    if let Some(Peer(peer)) = request.extensions().get::<Peer>().copied() {
+        let client = proxies.client(peer.ip().to_canonical(), request.headers());
+        let headers = request.headers_mut();
+        for name in [
+            "x-forwarded-for",
+            "x-forwarded-proto",
+            "x-forwarded-host",
+            "forwarded",
+        ] {
+            headers.remove(name);
+        }
+        request.extensions_mut().insert(client);
+    }
+    next.run(request).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(proxies: &[&str], peer: &str, hops: &str) -> String {
+        let proxies = Proxies::new(proxies.iter().copied()).unwrap();
+        let mut headers = HeaderMap::new();
+        headers.insert("x-forwarded-for", hops.parse().unwrap());
+        let client = proxies.client(peer.parse().unwrap(), &headers);
+        client.address.to_string()
+    }
+
+    #[test]
+    fn only_trusted_proxies_are_believed() {
+        assert_eq!(client(&[], "10.0.0.1", "1.2.3.4"), "10.0.0.1");
+        assert_eq!(client(&["10.0.0.0/8"], "10.0.0.1", "1.2.3.4"), "1.2.3.4");
+        assert_eq!(client(&["10.0.0.0/8"], "11.0.0.1", "1.2.3.4"), "11.0.0.1");
+    }
+
+    #[test]
+    fn what_a_client_writes_itself_does_not_count() {
+        let hops = "6.6.6.6, 1.2.3.4, 10.0.0.2";
+        assert_eq!(client(&["10.0.0.0/8"], "10.0.0.1", hops), "1.2.3.4");
+        assert_eq!(client(&["10.0.0.0/8"], "10.0.0.1", "nonsense"), "10.0.0.1");
+    }
+
+    #[test]
+    fn networks_are_read_and_nonsense_is_refused() {
+        assert_eq!(client(&["::1"], "::1", "2001:db8::7"), "2001:db8::7");
+        assert_eq!(client(&["0.0.0.0/0"], "9.9.9.9", "1.2.3.4"), "1.2.3.4");
+        for text in ["10.0.0.0/33", "host", "10.0.0.0/x", ""] {
+            assert!(Proxies::new([text]).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Whether we live, whether we take work, and what ails us.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use axum::Json;
+use axum::Router;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde_json::json;
+
+/// How far the node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum State {
+    Starting,
+    Ready,
+    Draining,
+}
+
+/// One thing that can be well or not.
+#[derive(Clone, Debug)]
+pub struct Check {
+    pub name: &'static str,
+    /// `None` if it is well.
+    pub ailment: Option<String>,
+}
+
+type Checks = Box<dyn Fn() -> Vec<Check> + Send + Sync>;
+
+/// The node's health, for whoever asks by HTTP.
+pub struct Health {
+    state: AtomicU8,
+    checks: Checks,
+}
+
+impl Health {
+    /// A node that is starting.
+    pub fn new(checks: impl Fn() -> Vec<Check> + Send + Sync + 'static) -> Self {
+        Self {
+            state: AtomicU8::new(State::Starting as u8),
+            checks: Box::new(checks),
+        }
+    }
+
+    /// The node has come so far.
+    pub fn set(&self, state: State) {
+        self.state.store(state as u8, Ordering::SeqCst);
+    }
+
+    /// How far the node is.
+    pub fn state(&self) -> State {
+        match self.state.load(Ordering::SeqCst) {
+            0 => State::Starting,
+            1 => State::Ready,
+            _ => State::Draining,
+        }
+    }
+
+    /// `/livez`, `/readyz` and `/healthz`. They need no key.
+    pub fn routes(self: Arc<Self>) -> Router {
+        let ready = Arc::clone(&self);
+        Router::new()
+            .route("/livez", get(async || "ok\n"))
+            .route("/readyz", get(async move || ready.readiness()))
+            .route("/healthz", get(async move || self.health()))
+    }
+
+    fn readiness(&self) -> Response {
+        match self.state() {
+            State::Ready => "ok\n".into_response(),
+            State::Starting => (StatusCode::SERVICE_UNAVAILABLE, "starting\n").into_response(),
+            State::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining\n").into_response(),
+        }
+    }
+
+    fn health(&self) -> Response {
+        let checks = (self.checks)();
+        let state = match self.state() {
+            State::Starting => "starting",
+            State::Ready => "ready",
+            State::Draining => "draining",
+        };
+        let is_well = checks.iter().all(|check| check.ailment.is_none());
+        let rows: Vec<_> = checks
+            .iter()
+            .map(|check| json!({"name": check.name, "ok": check.ailment.is_none(), "ailment": check.ailment}))
+            .collect();
+        let status = match is_well {
+            true => StatusCode::OK,
+            false => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        (
+            status,
+            Json(json!({"state": state, "ok": is_well, "checks": rows})),
+        )
+            .into_response()
+    }
+}

@@ -1,0 +1,130 @@
+//! `/metrics`, for Prometheus.
+//!
+//! Counters of other layers are read when somebody asks; nothing is counted twice.
+
+use std::fmt;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use parking_lot::Mutex;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry as Names;
+use steadfast_core::clock::Clock;
+
+/// One value that another layer counts.
+#[derive(Clone, Debug)]
+pub enum Reading {
+    /// It only grows. The name gets `_total`.
+    Counter(&'static str, &'static str, u64),
+    /// It goes up and down.
+    Gauge(&'static str, &'static str, f64),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Answered {
+    status: u16,
+}
+
+type Source = Box<dyn Fn() -> Vec<Reading> + Send + Sync>;
+
+/// All metrics of a node.
+pub struct Registry {
+    names: Mutex<Names>,
+    requests: Family<Answered, Counter>,
+    seconds: Histogram,
+    clock: Arc<dyn Clock>,
+}
+
+struct Readings(Source);
+
+impl fmt::Debug for Readings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Readings")
+    }
+}
+
+impl Collector for Readings {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        for reading in (self.0)() {
+            match reading {
+                Reading::Counter(name, help, value) => {
+                    let metric = ConstCounter::new(value);
+                    let kind = metric.metric_type();
+                    metric.encode(encoder.encode_descriptor(name, help, None, kind)?)?;
+                }
+                Reading::Gauge(name, help, value) => {
+                    let metric = ConstGauge::new(value);
+                    let kind = metric.metric_type();
+                    metric.encode(encoder.encode_descriptor(name, help, None, kind)?)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Registry {
+    /// Metrics of requests, and of nothing else yet.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        let requests = Family::default();
+        let seconds = Histogram::new(exponential_buckets(0.0005, 2.0, 16));
+        let mut names = Names::with_prefix("steadfast");
+        names.register("http_requests", "Requests answered", requests.clone());
+        names.register(
+            "http_seconds",
+            "Time to the head of an answer",
+            seconds.clone(),
+        );
+        Self {
+            names: Mutex::new(names),
+            requests,
+            seconds,
+            clock,
+        }
+    }
+
+    /// Shows these readings too.
+    pub fn read(&self, source: impl Fn() -> Vec<Reading> + Send + Sync + 'static) {
+        let readings = Readings(Box::new(source));
+        self.names.lock().register_collector(Box::new(readings));
+    }
+
+    /// `/metrics`. It needs no key: names and numbers only.
+    pub fn routes(self: Arc<Self>) -> Router {
+        Router::new().route("/metrics", get(async move || self.text()))
+    }
+
+    fn text(&self) -> Response {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = encode(&mut text, &self.names.lock());
+        let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        ([(CONTENT_TYPE, kind)], text).into_response()
+    }
+}
+
+/// Counts a request and measures how long it took.
+pub(super) async fn measure(
+    State(registry): State<Arc<Registry>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let began = registry.clock.monotonic();
+    let response = next.run(request).await;
+    let took = registry.clock.monotonic().saturating_sub(began);
+    let status = response.status().as_u16();
+    registry.requests.get_or_create(&Answered { status }).inc();
+    registry.seconds.observe(took.as_secs_f64());
+    response
+}

@@ -1,0 +1,16 @@
+//! HTTP: connections, and what all requests have in common.
+
+mod cors;
+mod forwarded;
+mod health;
+mod metrics;
+mod problem;
+mod serve;
+mod span;
+
+pub use cors::Cors;
+pub use forwarded::{Client, Proxies};
+pub use health::{Check, Health, State};
+pub use metrics::{Reading, Registry};
+pub use problem::Problem;
+pub use serve::{Frame, serve};

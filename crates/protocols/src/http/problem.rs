@@ -1,0 +1,96 @@
+//! Errors of our own REST interface.
+//!
+//! One form: `{"error": {"code": "STF-6003", "message": ".."}}`. Here stands the
+//! one table from codes to statuses.
+
+use std::fmt;
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::http::header::{HeaderValue, WWW_AUTHENTICATE};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+use steadfast_core::error::Code;
+use steadfast_partition::Error as PartitionError;
+
+use crate::access::Denied;
+
+/// Why a request was not done.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    code: Code,
+    message: String,
+}
+
+/// The request itself is wrong: it cannot be read, or asks for what is not there.
+const BAD_REQUEST: Code = Code("STF-6020");
+const NOT_FOUND: Code = Code("STF-6021");
+
+impl Problem {
+    /// A problem with a code of its own.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+        }
+    }
+
+    /// The request cannot be understood.
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(BAD_REQUEST, message)
+    }
+
+    /// There is no such thing.
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new(NOT_FOUND, message)
+    }
+
+    /// The stable code.
+    pub fn code(&self) -> Code {
+        self.code
+    }
+
+    fn status(&self) -> StatusCode {
+        match self.code.0 {
+            "STF-6001" | "STF-6002" | "STF-6003" | "STF-6004" => StatusCode::UNAUTHORIZED,
+            "STF-6005" => StatusCode::FORBIDDEN,
+            "STF-6020" | "STF-2009" | "STF-4006" => StatusCode::BAD_REQUEST,
+            "STF-6021" | "STF-4004" => StatusCode::NOT_FOUND,
+            "STF-6022" => StatusCode::CONFLICT,
+            "STF-2008" | "STF-4003" => StatusCode::TOO_MANY_REQUESTS,
+            "STF-4001" | "STF-4002" | "STF-4008" | "STF-2012" => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<Denied> for Problem {
+    fn from(denied: Denied) -> Self {
+        Self::new(denied.code(), denied.message())
+    }
+}
+
+impl From<PartitionError> for Problem {
+    fn from(error: PartitionError) -> Self {
+        Self::new(error.code(), error.to_string())
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = self.status();
+        let body = json!({"error": {"code": self.code.0, "message": self.message}});
+        let mut response = (status, Json(body)).into_response();
+        if status == StatusCode::UNAUTHORIZED {
+            let scheme = HeaderValue::from_static("Bearer");
+            response.headers_mut().insert(WWW_AUTHENTICATE, scheme);
+        }
+        response
+    }
+}

@@ -1,0 +1,166 @@
+//! A bounded number of connections, each in a task of its own.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ServerConfig;
+use socket2::{Domain, Protocol, Socket, Type};
+use steadfast_core::limits;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_util::either::Either;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::error::{Error, Kind};
+use super::holder::holder_of;
+
+/// A connection, encrypted or not.
+pub type Stream = Either<TcpStream, TlsStream<TcpStream>>;
+
+/// How long a client may take to agree on a key.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// How long to wait when the process has no more file descriptors.
+const SHORTAGE: Duration = Duration::from_millis(100);
+
+/// Connections that the kernel keeps for us until they are accepted.
+const BACKLOG: i32 = 1024;
+
+/// Longest segment on every connection. A client of Event Hubs writes the options
+/// of its socket back, and the kernel refuses the 32,768 that it reports itself.
+#[cfg(target_os = "linux")]
+const SEGMENT_BYTES: u32 = 32_767;
+
+/// How to listen.
+pub struct Bind {
+    pub address: SocketAddr,
+    /// `None`: not encrypted.
+    pub tls: Option<Arc<ServerConfig>>,
+    /// Connections at a time; further ones wait in the kernel.
+    pub connections: usize,
+}
+
+/// A socket that is listened on.
+pub struct Listener {
+    socket: TcpListener,
+    address: SocketAddr,
+    tls: Option<TlsAcceptor>,
+    permits: Arc<Semaphore>,
+}
+
+impl Listener {
+    /// Begins to listen. If the port is taken, the error says by whom.
+    pub fn bind(bind: Bind) -> Result<Self, Error> {
+        let address = bind.address;
+        let socket = open(address).map_err(|error| refused(address, error))?;
+        let address = socket
+            .local_addr()
+            .map_err(|error| refused(address, error))?;
+        Ok(Self {
+            socket,
+            address,
+            tls: bind.tls.map(TlsAcceptor::from),
+            permits: Arc::new(Semaphore::new(bind.connections.min(limits::CONNECTIONS))),
+        })
+    }
+
+    /// Where it listens; the port is never 0.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Whether connections are encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Hands every connection to `serve`, in a task of `tasks`, until `stop`.
+    pub async fn run<S, F>(self, stop: CancellationToken, tasks: TaskTracker, serve: S)
+    where
+        S: Fn(Stream, SocketAddr) -> F + Clone + Send + Sync + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        loop {
+            let permits = Arc::clone(&self.permits);
+            let accepted = tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                accepted = accept(&self.socket, permits) => accepted,
+            };
+            let (connection, peer, permit) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!(event = "listen.accept_failed", address = %self.address, %error);
+                    tokio::time::sleep(SHORTAGE).await;
+                    continue;
+                }
+            };
+            let (tls, serve) = (self.tls.clone(), serve.clone());
+            tasks.spawn(async move {
+                if let Some(stream) = encrypt(tls, connection, peer).await {
+                    serve(stream, peer).await;
+                }
+                drop(permit);
+            });
+        }
+    }
+}
+
+type Accepted = (TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit);
+
+async fn accept(socket: &TcpListener, permits: Arc<Semaphore>) -> io::Result<Accepted> {
+    let permit = permits.acquire_owned().await.expect("it is never closed");
+    let (connection, peer) = socket.accept().await?;
+    // A connection that is gone already says so when it is read.
+    let _ = connection.set_nodelay(true);
+    Ok((connection, peer, permit))
+}
+
+async fn encrypt(
+    tls: Option<TlsAcceptor>,
+    connection: TcpStream,
+    peer: SocketAddr,
+) -> Option<Stream> {
+    let Some(tls) = tls else {
+        return Some(Either::Left(connection));
+    };
+    match tokio::time::timeout(HANDSHAKE, tls.accept(connection)).await {
+        Ok(Ok(stream)) => Some(Either::Right(stream)),
+        Ok(Err(error)) => {
+            tracing::debug!(event = "listen.handshake_failed", %peer, %error);
+            None
+        }
+        Err(_) => {
+            tracing::debug!(event = "listen.handshake_failed", %peer, error = "time-out");
+            None
+        }
+    }
+}
+
+fn open(address: SocketAddr) -> io::Result<TcpListener> {
+    let domain = Domain::for_address(address);
+    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_mss(SEGMENT_BYTES)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
+}
+
+fn refused(address: SocketAddr, error: io::Error) -> Error {
+    let kind = match error.kind() {
+        io::ErrorKind::AddrInUse => Kind::Taken {
+            address,
+            holder: holder_of(address.port()),
+        },
+        _ => Kind::Address { address },
+    };
+    Error::new(kind, Some(error))
+}

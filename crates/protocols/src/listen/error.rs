@@ -1,0 +1,80 @@
+//! Why nobody can listen.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use steadfast_core::error::Code;
+
+use super::holder::Holder;
+
+/// What happened, to what, and underneath it the cause.
+#[derive(Debug)]
+pub struct Error {
+    pub kind: Kind,
+    source: Option<io::Error>,
+}
+
+/// The kinds of failure; each has its own code.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Kind {
+    /// Somebody else listens there.
+    Taken {
+        address: SocketAddr,
+        holder: Option<Holder>,
+    },
+    /// The address cannot be listened on.
+    Address { address: SocketAddr },
+    /// The certificate or its key cannot be used.
+    Certificate { file: PathBuf, why: String },
+}
+
+impl Error {
+    pub(super) fn new(kind: Kind, source: Option<io::Error>) -> Self {
+        Self { kind, source }
+    }
+
+    /// The stable code, the name of its page in `docs/errors/`.
+    pub fn code(&self) -> Code {
+        Code(match self.kind {
+            Kind::Taken { .. } => "STF-6010",
+            Kind::Address { .. } => "STF-6011",
+            Kind::Certificate { .. } => "STF-6012",
+        })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.code())?;
+        match &self.kind {
+            Kind::Taken { address, holder } => {
+                let port = address.port();
+                match holder {
+                    Some(Holder { pid, name }) => {
+                        write!(f, "port {port} is taken by process {pid} ({name})")?;
+                    }
+                    None => write!(f, "port {port} is taken by a process of another user")?,
+                }
+                write!(f, ": stop it, or choose another port")
+            }
+            Kind::Address { address } => {
+                let cause = self.source.as_ref().map(ToString::to_string);
+                let cause = cause.unwrap_or_default();
+                write!(f, "cannot listen on {address}: {cause}")
+            }
+            Kind::Certificate { file, why } => {
+                write!(f, "the TLS file {} cannot be used: {why}", file.display())
+            }
+        }
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_ref().map(|source| source as _)
+    }
+}

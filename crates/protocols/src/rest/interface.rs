@@ -1,0 +1,175 @@
+//! Routes that describe themselves.
+//!
+//! Whoever adds a route says what it is for and who may use it. So there is no
+//! route without a guard, and none that the OpenAPI document does not know.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::Method;
+use axum::http::header::AUTHORIZATION;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodFilter, MethodRouter, get};
+use serde_json::{Map, Value, json};
+
+use crate::access::{Access, Area, Pass, Right};
+use crate::http::Problem;
+
+/// What a route is for.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    pub method: Method,
+    /// With parameters in braces.
+    pub path: &'static str,
+    pub summary: &'static str,
+    /// Whoever asks needs this right somewhere in the area; the handler checks the
+    /// entity.
+    pub right: Right,
+    pub area: Area,
+    /// The schema of the body, if it has one.
+    pub body: Option<Value>,
+    /// The status of success, and what it means.
+    pub success: (u16, &'static str),
+}
+
+/// Routes, and their description.
+pub struct Interface {
+    access: Arc<Access>,
+    routes: Router,
+    paths: Map<String, Value>,
+}
+
+impl Interface {
+    /// No route yet.
+    pub fn new(access: Arc<Access>) -> Self {
+        Self {
+            access,
+            routes: Router::new(),
+            paths: Map::new(),
+        }
+    }
+
+    /// Adds a route. Its handler finds a [`Pass`] with the request.
+    pub fn with(mut self, operation: Operation, handler: MethodRouter) -> Self {
+        let described = describe(&operation);
+        let path = self
+            .paths
+            .entry(operation.path)
+            .or_insert_with(|| json!({}));
+        path[operation.method.as_str().to_lowercase()] = described;
+        let guard = Guard {
+            access: Arc::clone(&self.access),
+            right: operation.right,
+            area: operation.area,
+        };
+        let guarded = handler.route_layer(middleware::from_fn_with_state(guard, check));
+        self.routes = self.routes.route(operation.path, guarded);
+        self
+    }
+
+    /// All routes, with `/openapi.json`, which needs no key.
+    pub fn routes(self) -> Router {
+        let document = document(self.paths);
+        let document = get(async move || Json(document.clone()));
+        self.routes.route("/openapi.json", document)
+    }
+}
+
+/// A handler for one method.
+pub(super) fn on<H, T>(method: &Method, handler: H) -> MethodRouter
+where
+    H: axum::handler::Handler<T, ()>,
+    T: 'static,
+{
+    let filter = MethodFilter::try_from(method.clone()).expect("a standard method");
+    axum::routing::on(filter, handler)
+}
+
+#[derive(Clone)]
+struct Guard {
+    access: Arc<Access>,
+    right: Right,
+    area: Area,
+}
+
+async fn check(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
+    match guard.admit(&request) {
+        Ok(pass) => {
+            request.extensions_mut().insert(pass);
+            next.run(request).await
+        }
+        Err(problem) => problem.into_response(),
+    }
+}
+
+impl Guard {
+    fn admit(&self, request: &Request) -> Result<Pass, Problem> {
+        let header = request.headers().get(AUTHORIZATION);
+        let header = header.and_then(|value| value.to_str().ok());
+        let pass = self.access.header(header, request.uri().path())?;
+        pass.allows_somewhere(self.right, self.area)?;
+        Ok(pass)
+    }
+}
+
+fn describe(operation: &Operation) -> Value {
+    let (status, meaning) = operation.success;
+    let parameters: Vec<_> = parameters(operation.path)
+        .map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}))
+        .collect();
+    let mut described = json!({
+        "summary": operation.summary,
+        "description": format!("Needs the right '{} {}'.", operation.right, operation.area),
+        "parameters": parameters,
+        "responses": {
+            status.to_string(): {"description": meaning},
+            "default": {"$ref": "#/components/responses/Problem"},
+        },
+    });
+    if let Some(schema) = &operation.body {
+        described["requestBody"] = json!({
+            "required": true,
+            "content": {"application/json": {"schema": schema}},
+        });
+    }
+    described
+}
+
+fn parameters(path: &str) -> impl Iterator<Item = &str> {
+    let parts = path.split('/');
+    parts.filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+}
+
+fn document(paths: Map<String, Value>) -> Value {
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Steadfast",
+            "version": env!("CARGO_PKG_VERSION"),
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "security": [{"key": []}],
+        "components": {
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+            "responses": {"Problem": {
+                "description": "What happened, with a stable code.",
+                "content": {"application/json": {"schema": {
+                    "type": "object",
+                    "required": ["error"],
+                    "properties": {"error": {
+                        "type": "object",
+                        "required": ["code", "message"],
+                        "properties": {
+                            "code": {"type": "string"},
+                            "message": {"type": "string"},
+                        },
+                    }},
+                }}},
+            }},
+        },
+        "paths": paths,
+    })
+}

@@ -1,0 +1,117 @@
+//! Logs for people or machines, and spans for a collector.
+//!
+//! Spans are exported if the standard variables of OpenTelemetry name a collector
+//! (`OTEL_EXPORTER_OTLP_ENDPOINT` or its form for traces), by HTTP.
+
+use std::env;
+use std::io;
+
+use opentelemetry::global;
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_otlp::SpanExporter;
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+use opentelemetry_sdk::trace::SdkTracerProvider;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, Registry, fmt, reload};
+
+/// How a log line looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// For a terminal.
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+/// What runs for logs and spans.
+pub struct Telemetry {
+    level: reload::Handle<Targets, Registry>,
+    spans: Option<SdkTracerProvider>,
+}
+
+/// Variables that name a collector.
+const COLLECTORS: [&str; 2] = [
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+];
+
+impl Telemetry {
+    /// Starts logging to standard error, and exporting if a collector is named. It
+    /// works once per process.
+    pub fn start(level: &str, format: Format) -> Result<Self, String> {
+        let (level, handle) = reload::Layer::new(targets(level)?);
+        let spans = exporter()?;
+        let layer = spans.as_ref().map(|spans| {
+            let tracer = spans.tracer("steadfast");
+            tracing_opentelemetry::layer().with_tracer(tracer)
+        });
+        let lines = fmt::layer().with_writer(io::stderr);
+        let lines = match format {
+            Format::Text => lines.with_target(false).boxed(),
+            Format::Json => lines
+                .json()
+                .flatten_event(true)
+                .with_current_span(false)
+                .boxed(),
+        };
+        let started = Registry::default()
+            .with(lines.and_then(layer).with_filter(level))
+            .try_init();
+        started.map_err(|error| format!("logging was started already: {error}"))?;
+        Ok(Self {
+            level: handle,
+            spans,
+        })
+    }
+
+    /// Whether spans are exported.
+    pub fn is_exporting(&self) -> bool {
+        self.spans.is_some()
+    }
+
+    /// From now on this much is logged.
+    pub fn set_level(&self, level: &str) -> Result<(), String> {
+        let level = targets(level)?;
+        self.level.reload(level).map_err(|error| error.to_string())
+    }
+
+    /// Sends what is left. It blocks until the collector has it, or does not answer.
+    pub fn end(self) {
+        if let Some(Err(error)) = self.spans.map(|spans| spans.shutdown()) {
+            tracing::warn!(event = "telemetry.export_failed", %error);
+        }
+    }
+}
+
+fn targets(level: &str) -> Result<Targets, String> {
+    level.parse().map_err(|error| {
+        format!("'{level}' is not a log level, such as 'info' or 'info,steadfast_storage=debug': {error}")
+    })
+}
+
+fn exporter() -> Result<Option<SdkTracerProvider>, String> {
+    let is_named = COLLECTORS
+        .iter()
+        .any(|name| env::var_os(name).is_some_and(|value| !value.is_empty()));
+    let is_disabled =
+        env::var("OTEL_SDK_DISABLED").is_ok_and(|value| value.eq_ignore_ascii_case("true"));
+    if !is_named || is_disabled {
+        return Ok(None);
+    }
+    let exporter = SpanExporter::builder().with_http().build();
+    let exporter = exporter.map_err(|error| format!("spans cannot be exported: {error}"))?;
+    let mut resource = Resource::builder();
+    if env::var_os("OTEL_SERVICE_NAME").is_none() {
+        resource = resource.with_service_name("steadfast");
+    }
+    let spans = SdkTracerProvider::builder()
+        .with_batch_exporter(exporter)
+        .with_resource(resource.build())
+        .build();
+    global::set_text_map_propagator(TraceContextPropagator::new());
+    global::set_tracer_provider(spans.clone());
+    Ok(Some(spans))
+}

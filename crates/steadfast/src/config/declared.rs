@@ -1,0 +1,172 @@
+//! What a configuration file declares: keys, event hubs, task hubs, collections.
+//!
+//! These are lists of tables, so they have no environment variable and no flag.
+
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use super::error::{Error, Kind};
+use super::setting::nearest;
+
+/// A key with its rights.
+#[derive(Clone, Debug, Deserialize)]
+pub struct DeclaredKey {
+    pub name: String,
+    /// The secret to give out.
+    pub primary: Sealed,
+    /// A second secret that counts too.
+    pub secondary: Option<Sealed>,
+    pub rights: Vec<String>,
+}
+
+/// An event hub that exists as soon as the node runs.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct DeclaredEventHub {
+    pub name: String,
+    pub partitions: Option<u32>,
+    #[serde(default)]
+    pub groups: Vec<String>,
+    pub retention: Option<String>,
+    pub retention_bytes: Option<String>,
+}
+
+/// A task hub that exists as soon as the node runs.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct DeclaredTaskHub {
+    pub name: String,
+    pub retention: Option<String>,
+}
+
+/// A collection of jobs that exists as soon as the node runs.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct DeclaredJobCollection {
+    pub subscription: Option<String>,
+    pub resource_group: Option<String>,
+    pub name: String,
+    pub max_jobs: Option<u32>,
+}
+
+/// A secret as it stands in a file. It is not shown.
+#[derive(Clone, Deserialize)]
+#[serde(transparent)]
+pub struct Sealed(pub(crate) String);
+
+impl std::fmt::Debug for Sealed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("(secret)")
+    }
+}
+
+/// Lists of tables, with the fields of each.
+const LISTS: &[(&str, &[&str])] = &[
+    ("key", &["name", "primary", "secondary", "rights"]),
+    (
+        "event_hub",
+        &[
+            "name",
+            "partitions",
+            "groups",
+            "retention",
+            "retention_bytes",
+        ],
+    ),
+    ("task_hub", &["name", "retention"]),
+    (
+        "job_collection",
+        &["subscription", "resource_group", "name", "max_jobs"],
+    ),
+];
+
+/// What stands at the end of a new configuration file.
+pub(super) const TEMPLATE: &str = r#"
+# Keys, event hubs, task hubs and collections of jobs may be declared here. The
+# server makes what is missing when it starts, and removes nothing.
+
+# [[key]]
+# name = "sender"
+# primary = "a long random text"
+# rights = ["send events/houses"]
+
+# [[event_hub]]
+# name = "houses"
+# partitions = 4
+# groups = ["analytics"]
+# retention = "1d"
+
+# [[task_hub]]
+# name = "default"
+
+# [[job_collection]]
+# name = "nightly"
+# max_jobs = 50
+"#;
+
+/// All that a file declares.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Declared {
+    pub(super) keys: Vec<DeclaredKey>,
+    pub(super) event_hubs: Vec<DeclaredEventHub>,
+    pub(super) task_hubs: Vec<DeclaredTaskHub>,
+    pub(super) job_collections: Vec<DeclaredJobCollection>,
+}
+
+/// Whether this top-level key is a list of declarations.
+pub(super) fn is_list(key: &str) -> bool {
+    LISTS.iter().any(|(name, _)| *name == key)
+}
+
+/// The names of the lists.
+pub(super) fn lists() -> impl Iterator<Item = &'static str> {
+    LISTS.iter().map(|(name, _)| *name)
+}
+
+impl Declared {
+    /// Takes the declarations out of a file.
+    pub(super) fn take(file: &mut Table, place: &str) -> Result<Self, Error> {
+        Ok(Self {
+            keys: take(file, "key", place)?,
+            event_hubs: take(file, "event_hub", place)?,
+            task_hubs: take(file, "task_hub", place)?,
+            job_collections: take(file, "job_collection", place)?,
+        })
+    }
+}
+
+fn take<T: for<'a> Deserialize<'a>>(
+    file: &mut Table,
+    list: &str,
+    place: &str,
+) -> Result<Vec<T>, Error> {
+    let Some(value) = file.remove(list) else {
+        return Ok(Vec::new());
+    };
+    let Value::Array(rows) = value else {
+        let why = format!("it is a list of tables: write [[{list}]]");
+        return Err(Error::value(list, place, why));
+    };
+    let fields = LISTS.iter().find(|(name, _)| *name == list);
+    let fields = fields.map_or(&[][..], |(_, fields)| fields);
+    rows.into_iter()
+        .map(|row| read(row, list, fields, place))
+        .collect()
+}
+
+fn read<T: for<'a> Deserialize<'a>>(
+    row: Value,
+    list: &str,
+    fields: &'static [&'static str],
+    place: &str,
+) -> Result<T, Error> {
+    let names = row.as_table().into_iter().flat_map(Table::keys);
+    let mut unknown = names.filter(|name| !fields.contains(&name.as_str()));
+    if let Some(name) = unknown.next() {
+        return Err(Error::new(Kind::Unknown {
+            key: format!("{list}.{name}"),
+            place: place.to_owned(),
+            nearest: nearest(name, fields.iter().copied()),
+        }));
+    }
+    // The message of the reader names the field, and never its value.
+    row.try_into()
+        .map_err(|error: toml::de::Error| Error::value(list, place, error.message()))
+}

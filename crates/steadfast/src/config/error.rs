@@ -1,0 +1,83 @@
+//! What can be wrong with a configuration.
+
+use std::fmt;
+
+use steadfast_core::error::Code;
+
+/// What is wrong, and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    pub kind: Kind,
+}
+
+/// The kinds of mistake; each has its own code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// There is no such setting.
+    Unknown {
+        key: String,
+        place: String,
+        nearest: Option<String>,
+    },
+    /// The value does not fit its setting.
+    Value {
+        key: String,
+        place: String,
+        why: String,
+    },
+    /// The file cannot be read.
+    File { file: String, why: String },
+    /// The server would be open to strangers.
+    Exposed { why: String, cure: String },
+}
+
+impl Error {
+    pub(crate) fn new(kind: Kind) -> Self {
+        Self { kind }
+    }
+
+    pub(crate) fn value(key: &str, place: impl fmt::Display, why: impl fmt::Display) -> Self {
+        Self::new(Kind::Value {
+            key: key.to_owned(),
+            place: place.to_string(),
+            why: why.to_string(),
+        })
+    }
+
+    /// The stable code, the name of its page in `docs/errors/`.
+    pub fn code(&self) -> Code {
+        Code(match self.kind {
+            Kind::Unknown { .. } => "STF-7001",
+            Kind::Value { .. } => "STF-7002",
+            Kind::File { .. } => "STF-7003",
+            Kind::Exposed { .. } => "STF-7004",
+        })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.code())?;
+        match &self.kind {
+            Kind::Unknown {
+                key,
+                place,
+                nearest,
+            } => {
+                write!(f, "there is no setting '{key}' ({place})")?;
+                match nearest {
+                    Some(nearest) => write!(f, ": did you mean '{nearest}'?"),
+                    None => write!(f, ": `steadfast config init` lists all of them"),
+                }
+            }
+            Kind::Value { key, place, why } => write!(f, "'{key}' ({place}): {why}"),
+            Kind::File { file, why } => {
+                write!(f, "the configuration file {file} cannot be read: {why}")
+            }
+            Kind::Exposed { why, cure } => write!(f, "{why}: {cure}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,19 @@
+//! Configuration: every setting, and where its value comes from.
+//!
+//! Values come in layers: defaults, then a file, then the environment, then flags.
+//! Every key is optional and an unknown one is refused. `setting.rs` is the one
+//! list of settings: the file's template, the reference and the checks follow it.
+
+mod declared;
+mod error;
+mod layers;
+mod setting;
+mod typed;
+mod value;
+
+pub use declared::{DeclaredEventHub, DeclaredJobCollection, DeclaredKey, DeclaredTaskHub};
+pub use error::{Error, Kind};
+pub use layers::{Layer, Layers};
+pub use setting::{SETTINGS, Setting, reference, template};
+pub use typed::{Config, Engine, LogFormat};
+pub use value::Form;

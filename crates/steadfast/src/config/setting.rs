@@ -1,0 +1,149 @@
+//! The list of all settings.
+
+use std::fmt::Write;
+
+use super::value::{Form, PORT};
+
+/// One setting.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// Its name in the file, with dots between tables.
+    pub key: &'static str,
+    pub form: Form,
+    /// Its default as TOML; empty if there is none.
+    pub default: &'static str,
+    /// What it does, in one sentence.
+    pub help: &'static str,
+}
+
+const fn setting(
+    key: &'static str,
+    form: Form,
+    default: &'static str,
+    help: &'static str,
+) -> Setting {
+    Setting {
+        key,
+        form,
+        default,
+        help,
+    }
+}
+
+/// All settings, in the order in which people are shown them.
+#[rustfmt::skip]
+pub const SETTINGS: &[Setting] = &[
+    setting("name", Form::Text, "\"node-1\"", "The node's name, in logs and in the cluster."),
+    setting("data", Form::Text, "\"./steadfast-data\"", "The folder that holds everything durable."),
+    setting("engine", Form::Choice(&["local", "memory", "postgres"]), "\"local\"", "Where state is kept: in the data folder, in memory only, or in PostgreSQL."),
+    setting("partitions", Form::Number(1, 4096), "64", "Into how many partitions state is divided; fixed when a data folder is made."),
+    setting("memory", Form::Size, "\"512MiB\"", "Memory for cached rows, tails of events and buffers, at most."),
+    setting("listen", Form::Address, "\"127.0.0.1\"", "The address that every port is opened on."),
+    setting("postgres.url", Form::Secret, "", "The PostgreSQL cluster, with all its hosts: postgres://user:password@a,b,c/database"),
+    setting("storage.log_target", Form::Size, "\"64MiB\"", "Unflushed log from which on it is brought into the tables."),
+    setting("storage.log_limit", Form::Size, "\"256MiB\"", "Unflushed log from which on writers have to wait."),
+    setting("http.port", PORT, "7070", "REST, health and metrics."),
+    setting("http.connections", Form::Number(1, 1_000_000), "10000", "Connections per port at a time; further ones wait."),
+    setting("http.cors_origins", Form::List, "[]", "Origins whose pages may call us from a browser."),
+    setting("http.trusted_proxies", Form::List, "[]", "Addresses and networks whose X-Forwarded headers are believed."),
+    setting("tls.certificate", Form::Text, "", "A PEM file with the chain of certificates; read again on SIGHUP."),
+    setting("tls.key", Form::Text, "", "A PEM file with the private key of the certificate."),
+    setting("tls.allow_plain", Form::Flag, "false", "Listen beyond loopback without TLS, because something in front encrypts."),
+    setting("access.keys", Form::Text, "", "The file that `steadfast key` keeps keys in; keys.toml in the data folder unless set."),
+    setting("drain.limit", Form::Duration, "\"30s\"", "How long leaving may take before the rest is cut off."),
+    setting("log.level", Form::Text, "\"info\"", "How much is logged: error, warn, info, debug or trace, also per module."),
+    setting("log.format", Form::Choice(&["auto", "text", "json"]), "\"auto\"", "How log lines look; auto is text on a terminal and JSON otherwise."),
+];
+
+/// The setting of that key.
+pub(super) fn find(key: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|setting| setting.key == key)
+}
+
+/// The known key that is most like `key`, if one is at all.
+pub(super) fn nearest(key: &str, known: impl Iterator<Item = &'static str>) -> Option<String> {
+    let likeness = |name: &&str| strsim::jaro_winkler(name, key);
+    let best = known.max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
+    (likeness(&best) > 0.75).then(|| best.to_owned())
+}
+
+/// A configuration file with every setting as a comment.
+pub fn template() -> String {
+    let mut text = String::from(
+        "# Steadfast. Every setting is optional; what is commented out is the default.\n\
+         # Environment variables win over this file (STEADFAST_HTTP__PORT=7070), flags over both\n\
+         # (--set http.port=7070).\n",
+    );
+    let mut table = "";
+    for setting in SETTINGS {
+        let (own, name) = setting.key.rsplit_once('.').unwrap_or(("", setting.key));
+        // Writing to a string cannot fail.
+        if own != table {
+            table = own;
+            let _ = write!(text, "\n[{table}]\n");
+        }
+        let value = if setting.default.is_empty() {
+            "\"\""
+        } else {
+            setting.default
+        };
+        let _ = write!(text, "\n# {}\n# {name} = {value}\n", setting.help);
+    }
+    text.push_str(super::declared::TEMPLATE);
+    text
+}
+
+/// The reference of all settings, as a table in Markdown.
+pub fn reference() -> String {
+    let mut text =
+        String::from("| Setting | Value | Default | What it does |\n|---|---|---|---|\n");
+    for setting in SETTINGS {
+        let default = match setting.default {
+            "" => "none".to_owned(),
+            default => format!("`{default}`"),
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "| `{}` | {} | {default} | {} |",
+            setting.key, setting.form, setting.help
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_about_forty_settings_at_most() {
+        assert!(SETTINGS.len() <= 42, "{}", SETTINGS.len());
+    }
+
+    #[test]
+    fn every_default_fits_its_form_and_every_key_is_there_once() {
+        for setting in SETTINGS
+            .iter()
+            .filter(|setting| !setting.default.is_empty())
+        {
+            let table: toml::Table = format!("value = {}", setting.default).parse().unwrap();
+            setting.form.check(&table["value"]).unwrap();
+        }
+        let mut keys: Vec<_> = SETTINGS.iter().map(|setting| setting.key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), SETTINGS.len());
+    }
+
+    #[test]
+    fn the_nearest_name_is_found_and_nonsense_has_none() {
+        let known = || SETTINGS.iter().map(|setting| setting.key);
+        assert_eq!(nearest("http.prot", known()).as_deref(), Some("http.port"));
+        assert_eq!(
+            nearest("tls.cert", known()).as_deref(),
+            Some("tls.certificate")
+        );
+        assert_eq!(nearest("zzz", known()), None);
+    }
+}

@@ -1,0 +1,261 @@
+//! The configuration as the node uses it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use steadfast_protocols::access::{Grant, Key, Ring, Secret};
+use toml::Value;
+
+use super::declared::{DeclaredEventHub, DeclaredJobCollection, DeclaredKey, DeclaredTaskHub};
+use super::error::Error;
+use super::layers::Layers;
+use super::value::{duration, size};
+
+/// Where state is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    Local,
+    Memory,
+    Postgres,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    Auto,
+    Text,
+    Json,
+}
+
+/// Everything that can be set. [`Config::default`] is the defaults.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Config {
+    pub name: String,
+    pub data: PathBuf,
+    pub engine: Engine,
+    pub partitions: u16,
+    pub memory: u64,
+    pub listen: IpAddr,
+    /// It may hold a password.
+    pub postgres_url: Option<String>,
+    pub log_target: u64,
+    pub log_limit: u64,
+    pub http_port: u16,
+    pub connections: usize,
+    pub cors_origins: Vec<String>,
+    pub trusted_proxies: Vec<String>,
+    /// Certificate and key.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    pub allow_plain: bool,
+    pub keys_file: PathBuf,
+    pub drain_limit: Duration,
+    pub log_level: String,
+    pub log_format: LogFormat,
+    pub keys: Vec<DeclaredKey>,
+    pub event_hubs: Vec<DeclaredEventHub>,
+    pub task_hubs: Vec<DeclaredTaskHub>,
+    pub job_collections: Vec<DeclaredJobCollection>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::new(&Layers::new()).expect("a test reads the defaults")
+    }
+}
+
+impl Config {
+    /// Reads the values of all layers.
+    pub fn new(layers: &Layers) -> Result<Self, Error> {
+        let texts = |key: &str| match layers.value(key) {
+            Some(Value::Array(parts)) => parts
+                .iter()
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect(),
+            _ => Vec::new(),
+        };
+        let data = PathBuf::from(text(layers, "data").unwrap_or_default());
+        let keys_file = text(layers, "access.keys").map(PathBuf::from);
+        let declared = layers.declared.clone();
+        let config = Self {
+            name: text(layers, "name").unwrap_or_default(),
+            engine: match text(layers, "engine").as_deref() {
+                Some("memory") => Engine::Memory,
+                Some("postgres") => Engine::Postgres,
+                _ => Engine::Local,
+            },
+            partitions: number(layers, "partitions") as u16,
+            memory: bytes(layers, "memory"),
+            listen: address(layers)?,
+            postgres_url: text(layers, "postgres.url"),
+            log_target: bytes(layers, "storage.log_target"),
+            log_limit: bytes(layers, "storage.log_limit"),
+            http_port: number(layers, "http.port") as u16,
+            connections: number(layers, "http.connections") as usize,
+            cors_origins: texts("http.cors_origins"),
+            trusted_proxies: texts("http.trusted_proxies"),
+            tls: tls(layers)?,
+            allow_plain: layers.value("tls.allow_plain").and_then(Value::as_bool) == Some(true),
+            keys_file: keys_file.unwrap_or_else(|| data.join("keys.toml")),
+            drain_limit: time(layers, "drain.limit"),
+            log_level: text(layers, "log.level").unwrap_or_default(),
+            log_format: match text(layers, "log.format").as_deref() {
+                Some("text") => LogFormat::Text,
+                Some("json") => LogFormat::Json,
+                _ => LogFormat::Auto,
+            },
+            keys: declared.keys,
+            event_hubs: declared.event_hubs,
+            task_hubs: declared.task_hubs,
+            job_collections: declared.job_collections,
+            data,
+        };
+        config.check(layers)?;
+        Ok(config)
+    }
+
+    /// The address of a port.
+    pub fn address(&self, port: u16) -> SocketAddr {
+        SocketAddr::new(self.listen, port)
+    }
+
+    /// The keys that the file declares.
+    pub fn ring(&self) -> Result<Ring, Error> {
+        let mut ring = Ring::new();
+        for declared in &self.keys {
+            let key = key(declared)?;
+            if !ring.add(key) {
+                let why = format!("there are two keys '{}'", declared.name);
+                return Err(Error::value("key", "the configuration", why));
+            }
+        }
+        Ok(ring)
+    }
+
+    fn check(&self, layers: &Layers) -> Result<(), Error> {
+        let wrong = |key: &str, why: String| Err(Error::value(key, layers.layer(key), why));
+        if self.engine == Engine::Postgres && self.postgres_url.is_none() {
+            return wrong("postgres.url", "the engine postgres needs it".to_owned());
+        }
+        if self.log_limit < self.log_target {
+            return wrong(
+                "storage.log_limit",
+                "it is below storage.log_target".to_owned(),
+            );
+        }
+        let proxies = self.trusted_proxies.iter().map(String::as_str);
+        if let Err(why) = steadfast_protocols::http::Proxies::new(proxies) {
+            return wrong("http.trusted_proxies", why);
+        }
+        self.ring().map(drop)
+    }
+}
+
+fn key(declared: &DeclaredKey) -> Result<Key, Error> {
+    let DeclaredKey {
+        name,
+        primary,
+        secondary,
+        rights,
+    } = declared;
+    let wrong = |why: String| Error::value(&format!("key '{name}'"), "the configuration", why);
+    let grants = rights.iter().map(|right| right.parse::<Grant>());
+    let grants = grants.collect::<Result<_, _>>();
+    let secrets = std::iter::once(primary).chain(secondary);
+    if secrets.clone().any(|secret| secret.0.len() < SECRET_BYTES) {
+        return Err(wrong(format!(
+            "a secret needs {SECRET_BYTES} characters at least"
+        )));
+    }
+    Ok(Key {
+        name: name.clone(),
+        grants: grants.map_err(|error| wrong(error.to_string()))?,
+        primary: Secret::new(primary.0.clone()),
+        secondary: secondary
+            .as_ref()
+            .map(|secret| Secret::new(secret.0.clone())),
+    })
+}
+
+/// Shortest secret.
+const SECRET_BYTES: usize = 16;
+
+fn text(layers: &Layers, key: &str) -> Option<String> {
+    let text = layers.value(key)?.as_str()?;
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+fn number(layers: &Layers, key: &str) -> i64 {
+    layers
+        .value(key)
+        .and_then(Value::as_integer)
+        .unwrap_or_default()
+}
+
+fn bytes(layers: &Layers, key: &str) -> u64 {
+    text(layers, key)
+        .and_then(|text| size(&text))
+        .unwrap_or_default()
+}
+
+fn time(layers: &Layers, key: &str) -> Duration {
+    text(layers, key)
+        .and_then(|text| duration(&text))
+        .unwrap_or_default()
+}
+
+fn address(layers: &Layers) -> Result<IpAddr, Error> {
+    let text = text(layers, "listen").unwrap_or_default();
+    let address = text.parse();
+    address.map_err(|error| Error::value("listen", layers.layer("listen"), error))
+}
+
+fn tls(layers: &Layers) -> Result<Option<(PathBuf, PathBuf)>, Error> {
+    let path = |key| text(layers, key).map(|text| Path::new(&text).to_owned());
+    match (path("tls.certificate"), path("tls.key")) {
+        (Some(certificate), Some(key)) => Ok(Some((certificate, key))),
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(Error::value(
+            "tls.key",
+            layers.layer("tls.key"),
+            "tls.certificate needs it",
+        )),
+        (None, Some(_)) => Err(Error::value(
+            "tls.certificate",
+            layers.layer("tls.certificate"),
+            "tls.key needs it",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_can_be_read() {
+        let config = Config::default();
+        assert_eq!((config.http_port, config.partitions), (7070, 64));
+        assert_eq!(config.drain_limit, Duration::from_secs(30));
+        assert_eq!(config.keys_file, Path::new("./steadfast-data/keys.toml"));
+        assert!(config.listen.is_loopback());
+    }
+
+    #[test]
+    fn values_that_contradict_one_another_are_refused() {
+        for flags in [
+            &["tls.key=a"][..],
+            &["engine=postgres"],
+            &["storage.log_limit=1MiB"],
+            &["http.trusted_proxies=x"],
+        ] {
+            let layers = flags
+                .iter()
+                .try_fold(Layers::new(), |layers, flag| layers.flag(flag));
+            let error = Config::new(&layers.unwrap()).err().unwrap();
+            assert_eq!(error.code().0, "STF-7002", "{error}");
+        }
+    }
+}

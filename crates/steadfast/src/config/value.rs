@@ -1,0 +1,168 @@
+//! The forms that values have, and how they are read.
+//!
+//! The environment and flags bring text; a file brings TOML. Both end as the same
+//! checked value.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use toml::Value;
+
+/// What a value must look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    Text,
+    /// A text that is never shown.
+    Secret,
+    /// An IP address.
+    Address,
+    /// A whole number from .. to ..
+    Number(i64, i64),
+    /// Bytes: `512MiB`.
+    Size,
+    /// Time: `30s`.
+    Duration,
+    /// `true` or `false`.
+    Flag,
+    /// Texts; in the environment with commas between them.
+    List,
+    /// One of these.
+    Choice(&'static [&'static str]),
+}
+
+/// A port; 0 lets the system choose, for tests.
+pub(super) const PORT: Form = Form::Number(0, 65_535);
+
+impl fmt::Display for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text | Self::Secret => f.write_str("text"),
+            Self::Address => f.write_str("an IP address"),
+            Self::Number(least, most) => write!(f, "a whole number from {least} to {most}"),
+            Self::Size => f.write_str("bytes, such as \"64MiB\""),
+            Self::Duration => f.write_str("a duration, such as \"30s\" or \"5m\""),
+            Self::Flag => f.write_str("true or false"),
+            Self::List => f.write_str("a list of texts"),
+            Self::Choice(names) => write!(f, "one of {}", names.join(", ")),
+        }
+    }
+}
+
+impl Form {
+    /// Reads a text of the environment or of a flag.
+    pub(super) fn read(self, text: &str) -> Result<Value, String> {
+        let value = match self {
+            Self::Number(..) => text.trim().parse().map(Value::Integer).ok(),
+            Self::Flag => text.trim().parse().map(Value::Boolean).ok(),
+            Self::List => {
+                let parts = text
+                    .split(',')
+                    .map(str::trim)
+                    .filter(|part| !part.is_empty());
+                let parts = parts.map(|part| Value::String(part.to_owned()));
+                Some(Value::Array(parts.collect()))
+            }
+            _ => Some(Value::String(text.to_owned())),
+        };
+        let value = value.ok_or_else(|| self.wrong(text))?;
+        self.check(&value)?;
+        Ok(value)
+    }
+
+    /// Whether a value fits.
+    pub(super) fn check(self, value: &Value) -> Result<(), String> {
+        let fits = match (self, value) {
+            (Self::Text | Self::Secret, Value::String(_)) | (Self::Flag, Value::Boolean(_)) => true,
+            (Self::Address, Value::String(text)) => text.parse::<IpAddr>().is_ok(),
+            (Self::Number(least, most), Value::Integer(number)) => (least..=most).contains(number),
+            (Self::Size, Value::String(text)) => size(text).is_some(),
+            (Self::Duration, Value::String(text)) => duration(text).is_some(),
+            (Self::List, Value::Array(parts)) => parts.iter().all(Value::is_str),
+            (Self::Choice(names), Value::String(text)) => names.contains(&text.as_str()),
+            _ => false,
+        };
+        match fits {
+            true => Ok(()),
+            false if self == Self::Secret => Err("it must be text".to_owned()),
+            false => Err(self.wrong(value)),
+        }
+    }
+
+    fn wrong(self, found: impl fmt::Display) -> String {
+        format!("it must be {self}, not {found}")
+    }
+}
+
+const UNITS: [(&str, u64); 4] = [
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("B", 1),
+];
+
+/// Bytes of `64MiB`.
+pub(super) fn size(text: &str) -> Option<u64> {
+    let (unit, factor) = UNITS.iter().find(|(unit, _)| text.ends_with(unit))?;
+    let number: u64 = text.strip_suffix(unit)?.trim().parse().ok()?;
+    number.checked_mul(*factor)
+}
+
+const TIMES: [(&str, u64); 5] = [
+    ("ms", 1),
+    ("s", 1000),
+    ("m", 60_000),
+    ("h", 3_600_000),
+    ("d", 86_400_000),
+];
+
+/// The time of `30s`.
+pub(super) fn duration(text: &str) -> Option<Duration> {
+    let digits = text.find(|letter: char| !letter.is_ascii_digit())?;
+    let (number, unit) = text.split_at(digits);
+    let (_, factor) = TIMES.iter().find(|(known, _)| *known == unit.trim())?;
+    let ms = number.parse::<u64>().ok()?.checked_mul(*factor)?;
+    Some(Duration::from_millis(ms))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_durations_have_units() {
+        assert_eq!(size("64MiB"), Some(64 << 20));
+        assert_eq!(size("5 B"), Some(5));
+        assert_eq!(duration("30s"), Some(Duration::from_secs(30)));
+        assert_eq!(duration("250ms"), Some(Duration::from_millis(250)));
+        assert_eq!(duration("2 d"), Some(Duration::from_secs(172_800)));
+        for text in ["", "5", "MiB", "-1B", "99999999999999999999B", "5MB"] {
+            assert_eq!(size(text), None, "{text}");
+        }
+        for text in ["", "5", "s", "-1s", "1y", "99999999999999999999s"] {
+            assert_eq!(duration(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn text_of_the_environment_becomes_the_value_of_a_file() {
+        assert_eq!(PORT.read("7070"), Ok(Value::Integer(7070)));
+        assert_eq!(Form::Flag.read("true"), Ok(Value::Boolean(true)));
+        let list = Form::List.read("a, b").unwrap();
+        assert_eq!(list, Value::Array(vec!["a".into(), "b".into()]));
+        assert!(PORT.read("70700").unwrap_err().contains("from 0 to 65535"));
+        assert!(Form::Address.read("localhost").is_err());
+        assert!(
+            Form::Choice(&["a", "b"])
+                .read("c")
+                .unwrap_err()
+                .contains("one of a, b")
+        );
+    }
+
+    #[test]
+    fn a_secret_is_not_repeated_in_a_complaint() {
+        let error = Form::Secret.check(&Value::Integer(12345)).unwrap_err();
+        assert!(!error.contains("12345"), "{error}");
+    }
+}

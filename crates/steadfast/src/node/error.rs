@@ -1,0 +1,112 @@
+//! Why a node cannot start or do something.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::path::PathBuf;
+
+use steadfast_collections::Error as CollectionError;
+use steadfast_core::error::Code;
+use steadfast_partition::Error as PartitionError;
+use steadfast_protocols::listen::Error as ListenError;
+use steadfast_storage::Error as StorageError;
+
+use crate::config::Error as ConfigError;
+
+/// The result of starting a node, and of what it does for its user.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What happened; each layer keeps its own words and its own code.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The configuration cannot be used.
+    Config(ConfigError),
+    /// A port or certificate cannot be used.
+    Listen(ListenError),
+    /// The state cannot be opened.
+    Storage(StorageError),
+    /// A partition cannot be served.
+    Partition(PartitionError),
+    /// A collection said no.
+    Collection(CollectionError),
+    /// The file of keys cannot be used.
+    Keys {
+        /// Which file.
+        file: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl Error {
+    /// The stable code, the name of its page in `docs/errors/`.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Config(error) => error.code(),
+            Self::Listen(error) => error.code(),
+            Self::Storage(error) => error.code(),
+            Self::Partition(error) => error.code(),
+            Self::Collection(error) => error.code(),
+            Self::Keys { .. } => Code("STF-7005"),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(error) => error.fmt(f),
+            Self::Listen(error) => error.fmt(f),
+            Self::Storage(error) => error.fmt(f),
+            Self::Partition(error) => error.fmt(f),
+            Self::Collection(error) => error.fmt(f),
+            Self::Keys { file, why } => {
+                let code = self.code();
+                write!(f, "{code}: the file of keys {}: {why}", file.display())
+            }
+        }
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Config(error) => error.source(),
+            Self::Listen(error) => error.source(),
+            Self::Storage(error) => error.source(),
+            Self::Partition(error) => error.source(),
+            Self::Collection(error) => error.source(),
+            Self::Keys { .. } => None,
+        }
+    }
+}
+
+impl From<ConfigError> for Error {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(error)
+    }
+}
+
+impl From<ListenError> for Error {
+    fn from(error: ListenError) -> Self {
+        Self::Listen(error)
+    }
+}
+
+impl From<StorageError> for Error {
+    fn from(error: StorageError) -> Self {
+        Self::Storage(error)
+    }
+}
+
+impl From<PartitionError> for Error {
+    fn from(error: PartitionError) -> Self {
+        Self::Partition(error)
+    }
+}
+
+impl From<CollectionError> for Error {
+    fn from(error: CollectionError) -> Self {
+        Self::Collection(error)
+    }
+}

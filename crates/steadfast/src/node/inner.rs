@@ -1,0 +1,97 @@
+//! What all parts of a node share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use steadfast_core::clock::Clock;
+use steadfast_partition::Runtime;
+use steadfast_protocols::access::{Access, Ring};
+use steadfast_protocols::http::{Check, Health};
+use steadfast_protocols::listen::Certificate;
+use steadfast_protocols::rest::DrainSheet;
+use steadfast_storage::Store;
+use tokio::sync::OnceCell;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::error::Result;
+use super::keys::{KeyFile, development_ring};
+use super::replicas::Replicas;
+use super::running::Address;
+use crate::config::Config;
+
+/// A node's parts.
+pub(super) struct Inner {
+    pub(super) config: Config,
+    pub(super) is_development: bool,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) began: Duration,
+    pub(super) store: Arc<Store>,
+    pub(super) runtime: Runtime,
+    pub(super) replicas: Replicas,
+    pub(super) access: Arc<Access>,
+    pub(super) keys: KeyFile,
+    pub(super) certificate: Option<Arc<Certificate>>,
+    pub(super) health: Arc<Health>,
+    pub(super) addresses: Mutex<Vec<Address>>,
+    /// What else is read again on demand: the log level of the binary.
+    pub(super) reloads: Mutex<Vec<Reload>>,
+    /// No more connections; those that are there end.
+    pub(super) stop: CancellationToken,
+    pub(super) tasks: TaskTracker,
+    pub(super) left: OnceCell<DrainSheet>,
+    /// Somebody has drained the node: its process may end.
+    pub(super) ended: CancellationToken,
+}
+
+/// Something that is read again, by name.
+pub(super) type Reload = (
+    &'static str,
+    Box<dyn Fn() -> std::result::Result<(), String> + Send + Sync>,
+);
+
+impl Inner {
+    pub(super) fn uptime(&self) -> Duration {
+        self.clock.monotonic().saturating_sub(self.began)
+    }
+
+    pub(super) fn partitions(&self) -> u16 {
+        self.runtime.space().partitions
+    }
+
+    /// What can be well or not.
+    pub(super) fn checks(&self) -> Vec<Check> {
+        let serving = self.runtime.serving().len();
+        let all = usize::from(self.partitions());
+        let missing = (serving < all).then(|| format!("{serving} of {all} partitions are served"));
+        let failures = self.store.owned();
+        let failure = failures.iter().find_map(steadfast_storage::Ledger::failure);
+        vec![
+            Check {
+                name: "partitions",
+                ailment: missing,
+            },
+            Check {
+                name: "storage",
+                ailment: failure.map(|error| error.to_string()),
+            },
+        ]
+    }
+}
+
+/// The keys that count: those of the configuration, of the file, and in
+/// development those that everybody knows.
+pub(super) fn ring(config: &Config, keys: &KeyFile, is_development: bool) -> Result<Ring> {
+    let mut ring = match is_development {
+        true => development_ring(),
+        false => Ring::new(),
+    };
+    for key in config.ring()?.keys() {
+        ring.add((**key).clone());
+    }
+    for key in keys.load()? {
+        ring.add(key);
+    }
+    Ok(ring)
+}

@@ -1,0 +1,241 @@
+//! The file of keys.
+//!
+//! It is the truth: a change is written to a new file, synced and renamed before
+//! anybody may use it. Only its owner can read it.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use ring::rand::{SecureRandom, SystemRandom};
+use serde::{Deserialize, Serialize};
+use steadfast_protocols::access::{Grant, Key, Ring, Secret};
+
+use super::error::{Error, Result};
+
+/// Secrets of this many random bytes are made.
+const SECRET_BYTES: usize = 32;
+
+/// Keys in a file.
+#[derive(Debug)]
+pub(super) struct KeyFile {
+    path: PathBuf,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stored {
+    #[serde(default, rename = "key")]
+    keys: Vec<StoredKey>,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredKey {
+    name: String,
+    rights: Vec<String>,
+    primary: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secondary: Option<String>,
+}
+
+/// What became of a change.
+pub(super) enum Changed {
+    /// The key's new secret.
+    Done(Secret),
+    /// There is one of that name already.
+    Exists,
+    /// There is none of that name.
+    Missing,
+}
+
+impl KeyFile {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// All keys; none if there is no file yet.
+    pub(super) fn load(&self) -> Result<Vec<Key>> {
+        let stored = self.read()?;
+        stored.keys.into_iter().map(|key| self.key(key)).collect()
+    }
+
+    /// Adds a key with a new secret.
+    pub(super) fn create(&self, name: &str, grants: &[Grant]) -> Result<Changed> {
+        let mut stored = self.read()?;
+        if stored.keys.iter().any(|key| key.name == name) {
+            return Ok(Changed::Exists);
+        }
+        let secret = self.secret()?;
+        stored.keys.push(StoredKey {
+            name: name.to_owned(),
+            rights: grants.iter().map(ToString::to_string).collect(),
+            primary: secret.reveal().to_owned(),
+            secondary: None,
+        });
+        self.write(&stored)?;
+        Ok(Changed::Done(secret))
+    }
+
+    /// Gives a key a new secret; the former one becomes its second.
+    pub(super) fn rotate(&self, name: &str) -> Result<Changed> {
+        let mut stored = self.read()?;
+        let Some(key) = stored.keys.iter_mut().find(|key| key.name == name) else {
+            return Ok(Changed::Missing);
+        };
+        let secret = self.secret()?;
+        let former = std::mem::replace(&mut key.primary, secret.reveal().to_owned());
+        key.secondary = Some(former);
+        self.write(&stored)?;
+        Ok(Changed::Done(secret))
+    }
+
+    /// Removes a key; false if there is none of that name.
+    pub(super) fn delete(&self, name: &str) -> Result<bool> {
+        let mut stored = self.read()?;
+        let before = stored.keys.len();
+        stored.keys.retain(|key| key.name != name);
+        if stored.keys.len() == before {
+            return Ok(false);
+        }
+        self.write(&stored)?;
+        Ok(true)
+    }
+
+    fn key(&self, key: StoredKey) -> Result<Key> {
+        let grants = key.rights.iter().map(|right| right.parse::<Grant>());
+        let grants = grants.collect::<std::result::Result<_, _>>();
+        Ok(Key {
+            grants: grants.map_err(|error| self.error(format!("key '{}': {error}", key.name)))?,
+            name: key.name,
+            primary: Secret::new(key.primary),
+            secondary: key.secondary.map(Secret::new),
+        })
+    }
+
+    fn read(&self) -> Result<Stored> {
+        let text = match fs::read_to_string(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Stored::default()),
+            text => text.map_err(|error| self.error(error))?,
+        };
+        // The reader's message names the field, and the text around it stays out.
+        toml::from_str(&text).map_err(|error| self.error(error.message()))
+    }
+
+    fn write(&self, stored: &Stored) -> Result<()> {
+        let text = toml::to_string(stored).map_err(|error| self.error(error))?;
+        self.replace(&text).map_err(|error| self.error(error))
+    }
+
+    fn replace(&self, text: &str) -> io::Result<()> {
+        let folder = self.path.parent().unwrap_or_else(|| Path::new("."));
+        fs::create_dir_all(folder)?;
+        let next = self.path.with_extension("next");
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let mut file = options.open(&next)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&next, &self.path)?;
+        fs::File::open(folder)?.sync_all()
+    }
+
+    fn secret(&self) -> Result<Secret> {
+        let mut bytes = [0; SECRET_BYTES];
+        let filled = SystemRandom::new().fill(&mut bytes);
+        filled.map_err(|_| self.error("the system has no random bytes"))?;
+        Ok(Secret::new(steadfast_protocols::access::encode_secret(
+            &bytes,
+        )))
+    }
+
+    fn error(&self, why: impl ToString) -> Error {
+        Error::Keys {
+            file: self.path.clone(),
+            why: why.to_string(),
+        }
+    }
+}
+
+/// The keys that everybody knows, for development. They are those that emulators
+/// of the services use, so that pasted connection strings work.
+pub fn development_ring() -> Ring {
+    let mut ring = Ring::new();
+    let known = [
+        ("RootManageSharedAccessKey", "SAS_KEY_VALUE", "manage *"),
+        (
+            "devstoreaccount1",
+            "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==",
+            "manage events",
+        ),
+        (
+            "signalr",
+            "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789ABCDEFGH",
+            "manage realtime",
+        ),
+    ];
+    for (name, secret, right) in known {
+        ring.add(Key {
+            name: name.to_owned(),
+            grants: vec![right.parse().expect("it is written as it should be")],
+            primary: Secret::new(secret),
+            secondary: None,
+        });
+    }
+    ring
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn secret(changed: Changed) -> String {
+        match changed {
+            Changed::Done(secret) => secret.reveal().to_owned(),
+            Changed::Exists => panic!("it exists"),
+            Changed::Missing => panic!("it is missing"),
+        }
+    }
+
+    #[test]
+    fn keys_are_kept_for_their_owner_only_and_rotate() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = KeyFile::new(folder.path().join("new/keys.toml"));
+        assert!(file.load().unwrap().is_empty());
+        let grants = ["send events/a".parse().unwrap()];
+        let first = secret(file.create("a", &grants).unwrap());
+        assert!(matches!(
+            file.create("a", &grants).unwrap(),
+            Changed::Exists
+        ));
+        let mode = fs::metadata(file.path()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let second = secret(file.rotate("a").unwrap());
+        assert_ne!(first, second);
+        let keys = file.load().unwrap();
+        let secrets: Vec<_> = keys[0].secrets().map(str::to_owned).collect();
+        assert_eq!(secrets, [second, first]);
+        assert!(matches!(file.rotate("b").unwrap(), Changed::Missing));
+        assert!(file.delete("a").unwrap() && !file.delete("a").unwrap());
+    }
+
+    #[test]
+    fn a_damaged_file_is_named_and_its_secrets_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keys.toml");
+        fs::write(&path, "[[key]]\nname = 'a'\nprimary = 'hush'\nrights = 5\n").unwrap();
+        let error = KeyFile::new(path).load().unwrap_err();
+        let shown = format!("{error} {error:?}");
+        assert!(
+            shown.contains("STF-7005") && !shown.contains("hush"),
+            "{shown}"
+        );
+    }
+}

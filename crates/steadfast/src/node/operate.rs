@@ -1,0 +1,204 @@
+//! What operators ask of a node.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use steadfast_core::error::Code;
+use steadfast_protocols::access::{Grant, Key};
+use steadfast_protocols::http::{Problem, State};
+use steadfast_protocols::rest::{
+    DrainSheet, KeyInfo, KeySecret, Operator, Status, StatusPartition,
+};
+
+use super::error::Error;
+use super::inner::{Inner, ring};
+use super::keys::Changed;
+use crate::config::Engine;
+
+/// The thing is there already, or stands where it cannot be changed.
+const CONFLICT: Code = Code("STF-6022");
+
+#[async_trait]
+impl Operator for Inner {
+    fn status(&self) -> Status {
+        let state = match self.health.state() {
+            State::Starting => "starting",
+            State::Ready => "ready",
+            State::Draining => "draining",
+        };
+        let addresses = self.addresses.lock();
+        Status {
+            node: self.config.name.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            state: state.to_owned(),
+            uptime_s: self.uptime().as_secs(),
+            engine: engine_name(self.config.engine).to_owned(),
+            data: (self.config.engine == Engine::Local)
+                .then(|| self.config.data.display().to_string()),
+            addresses: addresses
+                .iter()
+                .map(|own| (own.name.to_owned(), own.url.clone()))
+                .collect(),
+            partitions: self.partitions_now(),
+        }
+    }
+
+    async fn drain(&self, limit: Option<Duration>) -> Result<DrainSheet, Problem> {
+        let sheet = self.leave(limit.unwrap_or(self.config.drain_limit)).await;
+        self.ended.cancel();
+        Ok(sheet)
+    }
+
+    fn reload(&self) -> Result<Vec<String>, Problem> {
+        let fresh = ring(&self.config, &self.keys, self.is_development).map_err(problem)?;
+        let mut read = vec![format!("{} keys", fresh.keys().count())];
+        self.access.replace(fresh);
+        if let Some(certificate) = &self.certificate {
+            let done = certificate.reload();
+            done.map_err(|error| Problem::new(error.code(), error.to_string()))?;
+            read.push("certificate".to_owned());
+        }
+        for (name, reload) in self.reloads.lock().iter() {
+            reload().map_err(Problem::bad_request)?;
+            read.push((*name).to_owned());
+        }
+        tracing::info!(event = "node.reloaded", read = ?read);
+        Ok(read)
+    }
+
+    fn keys(&self) -> Vec<KeyInfo> {
+        let ring = self.access.ring();
+        let info = |key: &Arc<Key>| KeyInfo {
+            name: key.name.clone(),
+            rights: key.grants.iter().map(ToString::to_string).collect(),
+            secrets: key.secrets().count() as u8,
+            from: self.origin(&key.name).to_owned(),
+        };
+        ring.keys().map(info).collect()
+    }
+
+    fn create_key(&self, name: &str, rights: &[String]) -> Result<KeySecret, Problem> {
+        let is_bad = name.is_empty()
+            || name.len() > 64
+            || name.contains(|c: char| c.is_control() || c == '/');
+        if is_bad {
+            return Err(Problem::bad_request(
+                "a key's name has 1 to 64 characters and no '/'",
+            ));
+        }
+        if rights.is_empty() {
+            return Err(Problem::bad_request(
+                "a key needs a right, such as 'send events/houses'",
+            ));
+        }
+        let grants = rights.iter().map(|right| right.parse::<Grant>());
+        let grants: Result<Vec<_>, _> = grants.collect();
+        let grants = grants.map_err(|error| Problem::bad_request(error.to_string()))?;
+        if self.access.ring().get(name).is_some() {
+            return Err(exists(name));
+        }
+        let changed = self.keys.create(name, &grants).map_err(problem)?;
+        self.changed(name, changed)
+    }
+
+    fn rotate_key(&self, name: &str) -> Result<KeySecret, Problem> {
+        self.changeable(name)?;
+        let changed = self.keys.rotate(name).map_err(problem)?;
+        self.changed(name, changed)
+    }
+
+    fn delete_key(&self, name: &str) -> Result<(), Problem> {
+        self.changeable(name)?;
+        match self.keys.delete(name).map_err(problem)? {
+            true => self.read_keys(),
+            false => Err(missing(name)),
+        }
+    }
+}
+
+impl Inner {
+    fn partitions_now(&self) -> Vec<StatusPartition> {
+        let doors = self.runtime.router().doors();
+        let row = |door: &steadfast_partition::Door| {
+            let counts = door.metrics().counts();
+            StatusPartition {
+                partition: door.partition().to_string(),
+                epoch: door.ledger().epoch().0,
+                commands: counts.commands,
+                timers: counts.timers,
+                backlog: counts.backlog,
+            }
+        };
+        doors.iter().map(row).collect()
+    }
+
+    /// Where a key stands.
+    fn origin(&self, name: &str) -> &'static str {
+        let is_declared = self.config.keys.iter().any(|key| key.name == name);
+        let known = super::keys::development_ring();
+        match (
+            is_declared,
+            self.is_development && known.get(name).is_some(),
+        ) {
+            (_, true) => "development",
+            (true, _) => "configuration",
+            (false, _) => "keys",
+        }
+    }
+
+    fn changeable(&self, name: &str) -> Result<(), Problem> {
+        match self.origin(name) {
+            "configuration" => Err(Problem::new(
+                CONFLICT,
+                format!("the key '{name}' stands in the configuration file: change it there"),
+            )),
+            "development" => Err(Problem::new(
+                CONFLICT,
+                format!("the key '{name}' is a development key and cannot be changed"),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn changed(&self, name: &str, changed: Changed) -> Result<KeySecret, Problem> {
+        let secret = match changed {
+            Changed::Done(secret) => secret,
+            Changed::Exists => return Err(exists(name)),
+            Changed::Missing => return Err(missing(name)),
+        };
+        self.read_keys()?;
+        Ok(KeySecret {
+            name: name.to_owned(),
+            secret: secret.reveal().to_owned(),
+        })
+    }
+
+    fn read_keys(&self) -> Result<(), Problem> {
+        let fresh = ring(&self.config, &self.keys, self.is_development).map_err(problem)?;
+        self.access.replace(fresh);
+        Ok(())
+    }
+}
+
+fn engine_name(engine: Engine) -> &'static str {
+    match engine {
+        Engine::Local => "local",
+        Engine::Memory => "memory",
+        Engine::Postgres => "postgres",
+    }
+}
+
+fn exists(name: &str) -> Problem {
+    let message = format!("there is a key '{name}' already: rotate or delete it");
+    Problem::new(CONFLICT, message)
+}
+
+fn missing(name: &str) -> Problem {
+    Problem::not_found(format!("there is no key '{name}'"))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
+fn problem(error: Error) -> Problem {
+    Problem::new(error.code(), error.to_string())
+}

@@ -1,0 +1,114 @@
+//! What a node shows of its partitions and its process.
+
+use std::fs;
+
+use steadfast_partition::Counts;
+use steadfast_protocols::http::Reading;
+
+use super::inner::Inner;
+
+/// All readings at about one moment.
+pub(super) fn readings(inner: &Inner) -> Vec<Reading> {
+    let doors = inner.runtime.router().doors();
+    let all: Vec<_> = doors.iter().map(|door| door.metrics().counts()).collect();
+    let sum = |value: fn(&Counts) -> u64| all.iter().map(value).sum::<u64>();
+    let longest = |value: fn(&Counts) -> f64| all.iter().map(value).fold(0.0, f64::max);
+    let mut readings = vec![
+        Reading::Gauge("partitions", "Partitions served", all.len() as f64),
+        Reading::Counter(
+            "commands",
+            "Commands handled",
+            sum(|counts| counts.commands),
+        ),
+        Reading::Counter(
+            "commands_refused",
+            "Commands that a service refused",
+            sum(|counts| counts.refused),
+        ),
+        Reading::Counter(
+            "rows_missed",
+            "Commands that had to wait for rows",
+            sum(|counts| counts.missed),
+        ),
+        Reading::Counter(
+            "timers_fired",
+            "Timers that fired",
+            sum(|counts| counts.timers),
+        ),
+        Reading::Counter(
+            "messages_sent",
+            "Messages sent to other partitions",
+            sum(|counts| counts.sent),
+        ),
+        Reading::Counter(
+            "messages_received",
+            "Messages of other partitions handled",
+            sum(|counts| counts.received),
+        ),
+        Reading::Counter(
+            "messages_dropped",
+            "Messages that came again and were dropped",
+            sum(|counts| counts.duplicates),
+        ),
+        Reading::Counter(
+            "messages_poisoned",
+            "Messages and timers that a service refused",
+            sum(|counts| counts.poisoned),
+        ),
+        Reading::Counter(
+            "rollbacks",
+            "Times that staged writes were taken back",
+            sum(|counts| counts.rollbacks),
+        ),
+        Reading::Gauge(
+            "commands_waiting",
+            "Commands that wait for rows",
+            sum(|counts| counts.waiting) as f64,
+        ),
+        Reading::Gauge(
+            "replies_gated",
+            "Replies and effects that wait for durability",
+            sum(|counts| counts.gated) as f64,
+        ),
+        Reading::Gauge(
+            "messages_backlog",
+            "Messages that have not arrived yet",
+            sum(|counts| counts.backlog) as f64,
+        ),
+        Reading::Gauge(
+            "longest_turn_seconds",
+            "Longest time for which a partition's loop did not look up",
+            longest(|counts| counts.longest_turn.as_secs_f64()),
+        ),
+        Reading::Gauge(
+            "longest_work_seconds",
+            "Longest processor time for which it did not",
+            longest(|counts| counts.longest_work.as_secs_f64()),
+        ),
+        Reading::Gauge(
+            "log_unflushed_bytes",
+            "Log that is not in the tables yet",
+            inner.store.unflushed() as f64,
+        ),
+        Reading::Gauge(
+            "uptime_seconds",
+            "Time since the start",
+            inner.uptime().as_secs_f64(),
+        ),
+    ];
+    if let Some(bytes) = resident_bytes() {
+        readings.push(Reading::Gauge(
+            "resident_bytes",
+            "Memory of the process",
+            bytes as f64,
+        ));
+    }
+    readings
+}
+
+fn resident_bytes() -> Option<u64> {
+    let text = fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find(|line| line.starts_with("VmRSS:"))?;
+    let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kilobytes * 1024)
+}

@@ -1,0 +1,157 @@
+//! A node that runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use steadfast_collections::{Replica, Scheme};
+use steadfast_partition::{Runtime, Sheet};
+use steadfast_protocols::access::Ring;
+use steadfast_protocols::http::State;
+use steadfast_protocols::rest::{DrainSheet, Operator, Status};
+
+use super::builder::Builder;
+use super::error::Result;
+use super::inner::Inner;
+use super::replicas::StatefulService;
+
+/// A place where the node listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// What is spoken there.
+    pub name: &'static str,
+    /// Where it is.
+    pub url: String,
+}
+
+/// A running node. Clones are the same node. Dropping all of them stops it as a
+/// crash would: nothing acknowledged is lost, but nobody is told.
+#[derive(Clone)]
+pub struct Node {
+    inner: Arc<Inner>,
+}
+
+impl Node {
+    pub(super) fn new(inner: Arc<Inner>) -> Self {
+        Self { inner }
+    }
+
+    /// A node with defaults, for a start.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Opens a service of collections, or makes it; its scheme stays for ever.
+    ///
+    /// ```
+    /// use steadfast::collections::{Dictionary, Scheme, SlotKey};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let node = steadfast::Node::builder().memory().start().await?;
+    /// let bank = node.service("bank", Scheme::Singleton).await?;
+    /// let slot = bank.slot(SlotKey::Only).await?;
+    /// let accounts: Dictionary<String, i64> = slot.state().get_or_add("accounts").await?;
+    /// let balance = slot
+    ///     .run(|tx| {
+    ///         let accounts = accounts.clone();
+    ///         Box::pin(async move { accounts.add_or_update(tx, "alice".into(), || 100, |n| n + 1).await })
+    ///     })
+    ///     .await?;
+    /// assert_eq!(*balance, 100);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn service(&self, name: &str, scheme: Scheme) -> Result<StatefulService> {
+        StatefulService::open(Arc::clone(&self.inner), name, scheme).await
+    }
+
+    /// The collections of one partition, below all services.
+    pub async fn replica(&self, partition: u16) -> Result<Replica> {
+        self.inner.replica(partition).await
+    }
+
+    /// The runtime underneath.
+    pub fn runtime(&self) -> &Runtime {
+        &self.inner.runtime
+    }
+
+    /// Where it listens.
+    pub fn addresses(&self) -> Vec<Address> {
+        self.inner.addresses.lock().clone()
+    }
+
+    /// How it is.
+    pub fn status(&self) -> Status {
+        Operator::status(&*self.inner)
+    }
+
+    /// The keys that count now.
+    pub fn ring(&self) -> Arc<Ring> {
+        self.inner.access.ring()
+    }
+
+    /// Reads keys and certificate again, and what [`Node::on_reload`] has added.
+    pub fn reload(&self) -> std::result::Result<Vec<String>, String> {
+        Operator::reload(&*self.inner).map_err(|problem| problem.to_string())
+    }
+
+    /// Has something else read again on [`Node::reload`].
+    pub fn on_reload(
+        &self,
+        name: &'static str,
+        reload: impl Fn() -> std::result::Result<(), String> + Send + Sync + 'static,
+    ) {
+        self.inner.reloads.lock().push((name, Box::new(reload)));
+    }
+
+    /// Leaves: takes no more work, completes or hands over what is under way, cuts
+    /// off the rest at the limit, and says what became of everything. The second
+    /// call gets the answer of the first.
+    pub async fn drain(&self, limit: Duration) -> DrainSheet {
+        self.inner.leave(limit).await
+    }
+
+    /// Waits until somebody has drained the node by its REST interface.
+    pub async fn drained(&self) {
+        self.inner.ended.cancelled().await;
+    }
+
+    /// Ends connections, and waits for them until the limit. Partitions that were
+    /// not drained are left as a crash would leave them.
+    pub async fn stop(&self, limit: Duration) {
+        self.inner.stop.cancel();
+        self.inner.tasks.close();
+        // What has not ended by then is cut off with the process.
+        let _ = tokio::time::timeout(limit, self.inner.tasks.wait()).await;
+    }
+}
+
+impl Inner {
+    /// The four phases, once.
+    pub(super) async fn leave(&self, limit: Duration) -> DrainSheet {
+        let leaving = async {
+            let began = self.clock.monotonic();
+            self.health.set(State::Draining);
+            tracing::info!(event = "node.draining", limit_s = limit.as_secs());
+            let Sheet {
+                moved,
+                left,
+                completed,
+                cut_off,
+            } = self.runtime.drain(Vec::new(), limit).await;
+            let took = self.clock.monotonic().saturating_sub(began);
+            let sheet = DrainSheet {
+                moved,
+                completed,
+                cut_off,
+                left,
+                // What was acknowledged is in the log, also where the limit struck.
+                lost: 0,
+                took_ms: took.as_millis() as u64,
+            };
+            tracing::info!(event = "node.drained", moved, completed, cut_off, left);
+            sheet
+        };
+        self.left.get_or_init(|| leaving).await.clone()
+    }
+}

@@ -1,0 +1,76 @@
+//! The node's own HTTP port.
+
+use std::sync::Arc;
+
+use steadfast_protocols::http::{Cors, Frame, Proxies, Registry, serve};
+use steadfast_protocols::listen::{Bind, Listener};
+use steadfast_protocols::rest::{self, Interface, Operator};
+
+use super::error::Result;
+use super::inner::Inner;
+use super::readings::readings;
+use super::running::Address;
+use crate::config::Config;
+
+/// A port that is open, but not served yet.
+pub(super) struct Port {
+    listener: Listener,
+}
+
+/// Opens the port, before anything else is done: a taken one is found at once.
+pub(super) fn bind(
+    config: &Config,
+    certificate: Option<&Arc<steadfast_protocols::listen::Certificate>>,
+) -> Result<Port> {
+    let listener = Listener::bind(Bind {
+        address: config.address(config.http_port),
+        tls: certificate.map(|certificate| certificate.server(&["h2", "http/1.1"])),
+        connections: config.connections,
+    })?;
+    Ok(Port { listener })
+}
+
+/// What all routes of this node have around them.
+pub(super) fn frame(inner: &Arc<Inner>) -> Frame {
+    let proxies = inner.config.trusted_proxies.iter().map(String::as_str);
+    let metrics = Arc::new(Registry::new(Arc::clone(&inner.clock)));
+    let weak = Arc::downgrade(inner);
+    metrics.read(move || {
+        weak.upgrade()
+            .map(|inner| readings(&inner))
+            .unwrap_or_default()
+    });
+    Frame {
+        cors: Arc::new(Cors::new(inner.config.cors_origins.iter().cloned())),
+        proxies: Arc::new(Proxies::new(proxies).expect("the configuration was checked")),
+        metrics,
+    }
+}
+
+/// Serves the port until the node stops.
+pub(super) fn start(inner: &Arc<Inner>, port: Port, frame: &Frame) {
+    let operator = Arc::clone(inner) as Arc<dyn Operator>;
+    let interface = rest::routes(Interface::new(Arc::clone(&inner.access)), &operator);
+    let routes = interface
+        .routes()
+        .merge(Arc::clone(&inner.health).routes())
+        .merge(Arc::clone(&frame.metrics).routes())
+        .fallback(rest::no_route);
+    let routes = frame.around(routes);
+    let listener = port.listener;
+    let scheme = if listener.is_encrypted() {
+        "https"
+    } else {
+        "http"
+    };
+    inner.addresses.lock().push(Address {
+        name: "http",
+        url: format!("{scheme}://{}", listener.address()),
+    });
+    let stop = inner.stop.clone();
+    let connections = inner.stop.clone();
+    let running = listener.run(stop, inner.tasks.clone(), move |stream, peer| {
+        serve(stream, peer, routes.clone(), connections.clone())
+    });
+    inner.tasks.spawn(running);
+}

@@ -1,0 +1,157 @@
+//! JSON web tokens, signed with HS256.
+//!
+//! No other algorithm is known here, least of all `none`: the header is read to
+//! refuse, never to choose.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Map, Value};
+
+use crate::signature;
+
+/// Longest token that is read.
+pub const TOKEN_BYTES: usize = 4096;
+
+const HEADER: &str = r#"{"alg":"HS256","typ":"JWT"}"#;
+
+/// A token, read but not verified.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Jwt {
+    /// What it says.
+    pub claims: Map<String, Value>,
+    signed: String,
+    signature: Vec<u8>,
+}
+
+/// Why a text is not a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotJwt {
+    /// It does not have the form of one, or is too long.
+    Malformed,
+    /// It is not signed with HS256.
+    Algorithm,
+}
+
+impl fmt::Display for NotJwt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Malformed => "it is not a JSON web token",
+            Self::Algorithm => "it is not signed with HS256",
+        })
+    }
+}
+
+impl Jwt {
+    /// Reads a token. Nothing is known about its truth yet.
+    pub fn parse(token: &str) -> Result<Self, NotJwt> {
+        if token.len() > TOKEN_BYTES {
+            return Err(NotJwt::Malformed);
+        }
+        let (signed, signature) = token.rsplit_once('.').ok_or(NotJwt::Malformed)?;
+        let (header, claims) = signed.split_once('.').ok_or(NotJwt::Malformed)?;
+        if object(header)?.get("alg").and_then(Value::as_str) != Some("HS256") {
+            return Err(NotJwt::Algorithm);
+        }
+        Ok(Self {
+            claims: object(claims)?,
+            signed: signed.to_owned(),
+            signature: bytes(signature)?,
+        })
+    }
+
+    /// Whether `key` has signed it, in constant time.
+    pub fn is_signed_by(&self, key: &str) -> bool {
+        signature::is_signed(key, &self.signed, &self.signature)
+    }
+
+    /// When it ends, in seconds since 1970.
+    pub fn expiry(&self) -> Option<f64> {
+        self.claims.get("exp").and_then(Value::as_f64)
+    }
+
+    /// Before when it does not count, in seconds since 1970.
+    pub fn not_before(&self) -> Option<f64> {
+        self.claims.get("nbf").and_then(Value::as_f64)
+    }
+
+    /// For whom it is: one text or several.
+    pub fn audience(&self) -> impl Iterator<Item = &str> {
+        let texts = match self.claims.get("aud") {
+            Some(Value::Array(texts)) => texts.as_slice(),
+            Some(text) => std::slice::from_ref(text),
+            None => &[],
+        };
+        texts.iter().filter_map(Value::as_str)
+    }
+}
+
+/// A token that says `claims`.
+pub fn token(claims: &Map<String, Value>, key: &str) -> String {
+    let claims = Value::Object(claims.clone()).to_string();
+    let signed = format!("{}.{}", text(HEADER.as_bytes()), text(claims.as_bytes()));
+    let signature = text(&signature::sign(key, &signed));
+    format!("{signed}.{signature}")
+}
+
+fn object(part: &str) -> Result<Map<String, Value>, NotJwt> {
+    serde_json::from_slice(&bytes(part)?).map_err(|_| NotJwt::Malformed)
+}
+
+fn bytes(part: &str) -> Result<Vec<u8>, NotJwt> {
+    URL_SAFE_NO_PAD.decode(part).map_err(|_| NotJwt::Malformed)
+}
+
+fn text(bytes: &[u8]) -> String {
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Made by an independent implementation (Python's hmac over the parts).
+    const FOREIGN: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJhdWQiOlsiaHR0cDovL2xvY2FsaG9zdC9jbGllbnQvP2h1Yj1jaGF0Il0sImV4cCI6MTg5MzQ1NjAwMCwibmFtZWlkIjoibWUifQ.FxDpZ_AzbASWUJyxwDymvmRyafSf_dq7TgOpKVUgcPk";
+
+    #[test]
+    fn a_token_of_another_implementation_is_verified() {
+        let jwt = Jwt::parse(FOREIGN).unwrap();
+        assert!(jwt.is_signed_by("ABC"));
+        assert!(!jwt.is_signed_by("ABD"));
+        assert_eq!(jwt.expiry(), Some(1_893_456_000.0));
+        let audience: Vec<_> = jwt.audience().collect();
+        assert_eq!(audience, ["http://localhost/client/?hub=chat"]);
+    }
+
+    #[test]
+    fn a_changed_claim_is_noticed() {
+        let claims = json!({"sub": "a", "exp": 5});
+        let good = token(claims.as_object().unwrap(), "key");
+        let jwt = Jwt::parse(&good).unwrap();
+        assert!(jwt.is_signed_by("key"));
+        let other = token(json!({"sub": "b", "exp": 5}).as_object().unwrap(), "key");
+        let (_, signature) = good.rsplit_once('.').unwrap();
+        let (signed, _) = other.rsplit_once('.').unwrap();
+        let forged = Jwt::parse(&format!("{signed}.{signature}")).unwrap();
+        assert!(!forged.is_signed_by("key"));
+    }
+
+    #[test]
+    fn an_unsigned_token_is_refused_whatever_it_says() {
+        let header = text(br#"{"alg":"none"}"#);
+        let claims = text(br#"{"sub":"root"}"#);
+        let unsigned = format!("{header}.{claims}.");
+        assert_eq!(Jwt::parse(&unsigned), Err(NotJwt::Algorithm));
+    }
+
+    #[test]
+    fn what_is_no_token_is_refused() {
+        let long = "a".repeat(TOKEN_BYTES + 1);
+        for text in ["", ".", "..", "a.b.c", "e30.e30", &long] {
+            assert!(Jwt::parse(text).is_err(), "{text}");
+        }
+    }
+}
