@@ -106,12 +106,16 @@ impl Jobs {
         collection_of(self.ask_collection(&id, ask).await?)
     }
 
-    /// Does something to all jobs of a collection. Answers whether it is done; it
-    /// goes on by itself if not.
-    pub async fn sweep(&self, id: &CollectionId, kind: SweepKind) -> Result<bool> {
-        let mut swept = self.runner.swept();
+    /// Begins to do something to all jobs of a collection; answers the number of
+    /// the sweep, which goes on by itself.
+    pub async fn sweep(&self, id: &CollectionId, kind: SweepKind) -> Result<u64> {
         let begun = collection_of(self.ask_collection(id, Ask::Sweep(kind)).await?)?;
-        let number = begun.sweep.map_or(0, |sweep| sweep.number);
+        Ok(begun.sweep.map_or(0, |sweep| sweep.number))
+    }
+
+    /// Waits some seconds for the end of a sweep; answers whether it has come.
+    pub async fn swept(&self, id: &CollectionId, number: u64) -> Result<bool> {
+        let mut swept = self.runner.swept();
         let is_over = async {
             while self.is_sweeping(id, number).await? {
                 if swept.changed().await.is_err() {

@@ -46,7 +46,7 @@ pub enum Target {
         kind: u16,
         name: String,
         key: String,
-        body: String,
+        body: Vec<u8>,
     },
 }
 

@@ -270,13 +270,15 @@ async fn jobs_42_disabling_stops_and_drops_retries() {
     }
     pass(5).await;
     assert_eq!(lab.script.times().len(), 3);
-    assert!(node.jobs.sweep(&home, SweepKind::Disable).await.unwrap());
+    let sweep = node.jobs.sweep(&home, SweepKind::Disable).await.unwrap();
+    assert!(node.jobs.swept(&home, sweep).await.unwrap());
     pass(600).await;
     assert_eq!(lab.script.times().len(), 3, "nothing runs, no retry either");
     let job = node.jobs.job(&home.job("b").unwrap()).await.unwrap();
     assert_eq!((job.status.state, job.status.next), (State::Disabled, None));
     *lab.script.usual.lock() = WELL;
-    assert!(node.jobs.sweep(&home, SweepKind::Enable).await.unwrap());
+    let sweep = node.jobs.sweep(&home, SweepKind::Enable).await.unwrap();
+    assert!(node.jobs.swept(&home, sweep).await.unwrap());
     let job = node.jobs.job(&home.job("b").unwrap()).await.unwrap();
     assert_eq!(job.status.state, State::Enabled);
     pass(59).await;
@@ -660,7 +662,7 @@ async fn an_inner_target_gets_each_occurrence_exactly_once() {
         kind: SINK.0,
         name: "sink".into(),
         key: "k".into(),
-        body: "x".into(),
+        body: b"x".to_vec(),
     };
     node.make(draft).await;
     for _ in 0..10 {

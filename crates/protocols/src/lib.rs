@@ -6,5 +6,7 @@
 pub mod access;
 pub mod http;
 pub mod listen;
+pub mod outbound;
 pub mod rest;
+pub mod scheduler;
 pub mod telemetry;
