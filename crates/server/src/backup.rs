@@ -9,7 +9,8 @@ use steadfast::storage::backup::{Chain, Extent, Manifest, Order, Policy};
 
 use crate::place::{Address, Durability};
 use crate::progress::show;
-use crate::result::{Facts, Output, print, timed};
+use crate::result::{Facts, print, timed};
+use crate::table::Output;
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -28,9 +29,6 @@ pub(crate) struct Backup {
     /// Only what has changed since the newest backup there
     #[arg(long)]
     incremental: bool,
-    /// How to print the result
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
 }
 
 #[derive(Subcommand)]
@@ -40,9 +38,6 @@ enum Check {
         /// A backup, or a folder of backups: then the newest one
         #[arg(value_name = "DIR")]
         from: PathBuf,
-        /// How to print the result
-        #[arg(short, long, value_enum, default_value_t = Output::Table)]
-        output: Output,
     },
 }
 
@@ -61,15 +56,12 @@ pub(crate) struct Restore {
     /// Give up whatever is there
     #[arg(long)]
     force: bool,
-    /// How to print the result
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
 }
 
 /// Takes or verifies a backup.
-pub(crate) fn run(arguments: &Backup) -> Result<()> {
-    if let Some(Check::Verify { from, output }) = &arguments.command {
-        return verify(from, *output);
+pub(crate) fn run(arguments: &Backup, output: Output) -> Result<()> {
+    if let Some(Check::Verify { from }) = &arguments.command {
+        return verify(from, output);
     }
     let data = arguments.data.as_ref().context("--data is missing")?;
     let to = arguments.to.as_ref().context("--to is missing")?;
@@ -85,11 +77,11 @@ pub(crate) fn run(arguments: &Backup) -> Result<()> {
     })?;
     let mut facts = facts(&taken.folder, &taken.manifest);
     facts.push(("seconds", json!(seconds)));
-    print(&facts, arguments.output)
+    print(&facts, output)
 }
 
 /// Brings a backup back.
-pub(crate) fn run_restore(arguments: &Restore) -> Result<()> {
+pub(crate) fn run_restore(arguments: &Restore, output: Output) -> Result<()> {
     let place = arguments.data.place(arguments.durability);
     let policy = match arguments.force {
         true => Policy::Force,
@@ -107,7 +99,7 @@ pub(crate) fn run_restore(arguments: &Restore) -> Result<()> {
         ("bytes", json!(restored.bytes)),
         ("seconds", json!(seconds)),
     ];
-    print(&facts, arguments.output)
+    print(&facts, output)
 }
 
 fn verify(from: &Path, output: Output) -> Result<()> {

@@ -4,17 +4,19 @@
 //! what is committed but not yet in the tables. That raises its epoch; no row and
 //! no event is written.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::{Map, Value, json};
 use steadfast::collections::{Entry, Inspector, Summary};
 use steadfast::id::{Owner, Partition};
 use steadfast::storage::local::{self, Local};
 use steadfast::storage::{Options, Store};
+
+use crate::exit::Failure;
+use crate::table::Output;
 
 #[derive(Args)]
 pub(crate) struct Inspect {
@@ -33,30 +35,7 @@ pub(crate) struct Inspect {
     /// How many entries to show at most
     #[arg(long, value_name = "N", default_value_t = 100)]
     limit: usize,
-    /// How to print the result
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
 }
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
-    /// Lines for people
-    Table,
-    /// One JSON object
-    Json,
-}
-
-/// Something that was asked for is not there.
-#[derive(Debug)]
-pub(crate) struct NotFound(String);
-
-impl fmt::Display for NotFound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for NotFound {}
 
 /// Rows of one kind, ready to print.
 struct Sheet {
@@ -70,11 +49,11 @@ struct Sheet {
 }
 
 /// Shows partitions, collections or entries.
-pub(crate) fn run(arguments: &Inspect) -> Result<()> {
+pub(crate) fn run(arguments: &Inspect, output: Output) -> Result<()> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.enable_time().build().context("start a runtime")?;
     let sheet = runtime.block_on(look(arguments))?;
-    match arguments.output {
+    match output {
         Output::Json => print_json(&sheet),
         Output::Table => {
             print_table(&sheet);
@@ -209,7 +188,7 @@ fn unknown(name: &str) -> Result<Sheet> {
 }
 
 fn not_found(what: String) -> Result<Sheet> {
-    Err(NotFound(what).into())
+    Err(Failure::NotFound(what).into())
 }
 
 fn row(inspector: &Inspector, entry: Entry) -> Map<String, Value> {

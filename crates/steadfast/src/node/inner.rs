@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use steadfast_core::clock::Clock;
 use steadfast_partition::Runtime;
 use steadfast_protocols::access::{Access, Ring};
@@ -15,10 +15,10 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::address::Address;
 use super::error::Result;
 use super::keys::{KeyFile, development_ring};
 use super::replicas::Replicas;
-use super::running::Address;
 use crate::config::Config;
 
 /// A node's parts.
@@ -35,7 +35,11 @@ pub(super) struct Inner {
     pub(super) certificate: Option<Arc<Certificate>>,
     pub(super) health: Arc<Health>,
     pub(super) addresses: Mutex<Vec<Address>>,
-    /// What else is read again on demand: the log level of the binary.
+    /// The keys of the configuration, as it was last read.
+    pub(super) declared: RwLock<Ring>,
+    /// How to read the configuration again.
+    pub(super) source: Option<Source>,
+    /// Who wants to know of a configuration that was read again.
     pub(super) reloads: Mutex<Vec<Reload>>,
     /// No more connections; those that are there end.
     pub(super) stop: CancellationToken,
@@ -45,10 +49,13 @@ pub(super) struct Inner {
     pub(super) ended: CancellationToken,
 }
 
-/// Something that is read again, by name.
+/// Reads the configuration again.
+pub(super) type Source = Box<dyn Fn() -> std::result::Result<Config, String> + Send + Sync>;
+
+/// Something that follows the configuration, by name.
 pub(super) type Reload = (
     &'static str,
-    Box<dyn Fn() -> std::result::Result<(), String> + Send + Sync>,
+    Box<dyn Fn(&Config) -> std::result::Result<(), String> + Send + Sync>,
 );
 
 impl Inner {
@@ -82,12 +89,12 @@ impl Inner {
 
 /// The keys that count: those of the configuration, of the file, and in
 /// development those that everybody knows.
-pub(super) fn ring(config: &Config, keys: &KeyFile, is_development: bool) -> Result<Ring> {
+pub(super) fn ring(declared: &Ring, keys: &KeyFile, is_development: bool) -> Result<Ring> {
     let mut ring = match is_development {
         true => development_ring(),
         false => Ring::new(),
     };
-    for key in config.ring()?.keys() {
+    for key in declared.keys() {
         ring.add((**key).clone());
     }
     for key in keys.load()? {

@@ -1,5 +1,6 @@
 //! A node: everything that runs in one process.
 
+mod address;
 mod builder;
 mod error;
 mod exposure;
@@ -11,9 +12,11 @@ mod performers;
 mod readings;
 mod replicas;
 mod running;
+mod stateful;
 mod web;
 
+pub use address::Address;
 pub use builder::Builder;
 pub use error::{Error, Result};
-pub use replicas::{Slot, StatefulService};
-pub use running::{Address, Node};
+pub use running::Node;
+pub use stateful::{Slot, StatefulService};

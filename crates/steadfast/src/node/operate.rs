@@ -51,16 +51,22 @@ impl Operator for Inner {
     }
 
     fn reload(&self) -> Result<Vec<String>, Problem> {
-        let fresh = ring(&self.config, &self.keys, self.is_development).map_err(problem)?;
-        let mut read = vec![format!("{} keys", fresh.keys().count())];
-        self.access.replace(fresh);
+        let config = self.source.as_ref().map(|source| source()).transpose();
+        let config = config.map_err(Problem::bad_request)?;
+        if let Some(config) = &config {
+            let declared = config.ring().map_err(|error| problem(error.into()))?;
+            *self.declared.write() = declared;
+        }
+        self.read_keys()?;
+        let mut read = vec![format!("{} keys", self.access.ring().keys().count())];
         if let Some(certificate) = &self.certificate {
             let done = certificate.reload();
             done.map_err(|error| Problem::new(error.code(), error.to_string()))?;
             read.push("certificate".to_owned());
         }
         for (name, reload) in self.reloads.lock().iter() {
-            reload().map_err(Problem::bad_request)?;
+            let config = config.as_ref().unwrap_or(&self.config);
+            reload(config).map_err(Problem::bad_request)?;
             read.push((*name).to_owned());
         }
         tracing::info!(event = "node.reloaded", read = ?read);
@@ -135,7 +141,7 @@ impl Inner {
 
     /// Where a key stands.
     fn origin(&self, name: &str) -> &'static str {
-        let is_declared = self.config.keys.iter().any(|key| key.name == name);
+        let is_declared = self.declared.read().get(name).is_some();
         let known = super::keys::development_ring();
         match (
             is_declared,
@@ -175,7 +181,8 @@ impl Inner {
     }
 
     fn read_keys(&self) -> Result<(), Problem> {
-        let fresh = ring(&self.config, &self.keys, self.is_development).map_err(problem)?;
+        let declared = self.declared.read().clone();
+        let fresh = ring(&declared, &self.keys, self.is_development).map_err(problem)?;
         self.access.replace(fresh);
         Ok(())
     }

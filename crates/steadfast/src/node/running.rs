@@ -9,19 +9,11 @@ use steadfast_protocols::access::Ring;
 use steadfast_protocols::http::State;
 use steadfast_protocols::rest::{DrainSheet, Operator, Status};
 
-use super::builder::Builder;
+use super::address::Address;
 use super::error::Result;
 use super::inner::Inner;
-use super::replicas::StatefulService;
-
-/// A place where the node listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Address {
-    /// What is spoken there.
-    pub name: &'static str,
-    /// Where it is.
-    pub url: String,
-}
+use super::stateful::StatefulService;
+use crate::config::Config;
 
 /// A running node. Clones are the same node. Dropping all of them stops it as a
 /// crash would: nothing acknowledged is lost, but nobody is told.
@@ -33,11 +25,6 @@ pub struct Node {
 impl Node {
     pub(super) fn new(inner: Arc<Inner>) -> Self {
         Self { inner }
-    }
-
-    /// A node with defaults, for a start.
-    pub fn builder() -> Builder {
-        Builder::default()
     }
 
     /// Opens a service of collections, or makes it; its scheme stays for ever.
@@ -67,7 +54,11 @@ impl Node {
 
     /// The collections of one partition, below all services.
     pub async fn replica(&self, partition: u16) -> Result<Replica> {
-        self.inner.replica(partition).await
+        let inner = &self.inner;
+        inner
+            .replicas
+            .get(&inner.runtime, &inner.clock, partition)
+            .await
     }
 
     /// The runtime underneath.
@@ -78,6 +69,16 @@ impl Node {
     /// Where it listens.
     pub fn addresses(&self) -> Vec<Address> {
         self.inner.addresses.lock().clone()
+    }
+
+    /// What to paste into a client, by name. Secrets are shown: for development.
+    pub fn connection_strings(&self) -> Vec<(&'static str, String)> {
+        let ring = self.inner.access.ring();
+        let Some(key) = ring.get("RootManageSharedAccessKey") else {
+            return Vec::new();
+        };
+        let secret = key.primary.reveal();
+        vec![("rest", format!("Authorization: Bearer {secret}"))]
     }
 
     /// How it is.
@@ -95,11 +96,11 @@ impl Node {
         Operator::reload(&*self.inner).map_err(|problem| problem.to_string())
     }
 
-    /// Has something else read again on [`Node::reload`].
+    /// Has something follow the configuration on [`Node::reload`].
     pub fn on_reload(
         &self,
         name: &'static str,
-        reload: impl Fn() -> std::result::Result<(), String> + Send + Sync + 'static,
+        reload: impl Fn(&Config) -> std::result::Result<(), String> + Send + Sync + 'static,
     ) {
         self.inner.reloads.lock().push((name, Box::new(reload)));
     }

@@ -6,10 +6,10 @@ use steadfast_protocols::http::{Cors, Frame, Proxies, Registry, serve};
 use steadfast_protocols::listen::{Bind, Listener};
 use steadfast_protocols::rest::{self, Interface, Operator};
 
+use super::address::Address;
 use super::error::Result;
 use super::inner::Inner;
 use super::readings::readings;
-use super::running::Address;
 use crate::config::Config;
 
 /// A port that is open, but not served yet.
