@@ -7,5 +7,7 @@ pub mod access;
 pub mod amqp;
 pub mod http;
 pub mod listen;
+pub mod outbound;
 pub mod rest;
+pub mod scheduler;
 pub mod telemetry;
