@@ -282,14 +282,3 @@ pub const MISFIRE: Duration = Duration::from_secs(60);
 
 /// Jobs that a sweep over a collection handles together.
 pub const SWEEP_JOBS: usize = 128;
-/// Connections that a listener has at a time, whatever is configured.
-pub const CONNECTIONS: usize = 1_000_000;
-
-/// Largest body of a request to our own REST interface.
-pub const REST_BODY_BYTES: usize = 4 * 1024 * 1024;
-
-/// How long a client may take to send the headers of a request.
-pub const HEADER_TIME: Duration = Duration::from_secs(10);
-
-/// Requests that one HTTP/2 connection has under way at a time.
-pub const HTTP_STREAMS: u32 = 1000;
