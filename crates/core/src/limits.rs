@@ -282,3 +282,21 @@ pub const MISFIRE: Duration = Duration::from_secs(60);
 
 /// Jobs that a sweep over a collection handles together.
 pub const SWEEP_JOBS: usize = 128;
+/// How long a client may take to send the body of a request to our own REST
+/// interface.
+pub const BODY_TIME: Duration = Duration::from_secs(30);
+
+/// Longest head of a request: its line and all its headers.
+pub const HTTP_HEAD_BYTES: usize = 64 * 1024;
+
+/// After this long without a word, an HTTP/2 client is asked whether it lives.
+pub const PING_TIME: Duration = Duration::from_secs(30);
+
+/// Longest time that leaving may be given.
+pub const DRAIN_TIME: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Keys in the file of keys. A secret that comes alone is compared with all of them.
+pub const KEYS: usize = 1_000;
+
+/// Rights that one key may be given.
+pub const RIGHTS: usize = 100;

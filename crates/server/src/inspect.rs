@@ -20,6 +20,7 @@ use steadfast::storage::{Options, Store};
 
 use crate::context::Target;
 use crate::exit::Failure;
+use crate::out::out;
 use crate::remote::Remote;
 use crate::table::Output;
 
@@ -59,10 +60,7 @@ pub(crate) fn run(arguments: &Inspect, output: Output) -> Result<()> {
     };
     match output {
         Output::Json => print_json(&sheet),
-        Output::Table => {
-            print_table(&sheet);
-            Ok(())
-        }
+        Output::Table => print_table(&sheet),
     }
 }
 
@@ -121,12 +119,11 @@ fn print_json(sheet: &Sheet) -> Result<()> {
     if sheet.name == "entries" {
         whole.insert("has_more".to_owned(), json!(sheet.has_more));
     }
-    println!("{}", serde_json::to_string_pretty(&whole)?);
-    Ok(())
+    out(&serde_json::to_string_pretty(&whole)?)
 }
 
 /// Prints a table; leaves out scope and time where no row has one.
-fn print_table(sheet: &Sheet) {
+fn print_table(sheet: &Sheet) -> Result<()> {
     let cell = |row: &Map<String, Value>, column: &str| {
         let value = row.get(&column.replace(' ', "_"));
         match value {
@@ -149,25 +146,23 @@ fn print_table(sheet: &Sheet) {
         cells.fold(name.len(), usize::max)
     };
     let widths: Vec<_> = columns.iter().map(width).collect();
-    let print = |cells: Vec<&str>| {
+    let line = |cells: Vec<&str>| {
         let cells = cells.iter().zip(&widths);
         let line: Vec<_> = cells
             .map(|(cell, width)| format!("{cell:width$}"))
             .collect();
-        println!("{}", line.join("  ").trim_end());
+        line.join("  ").trim_end().to_owned()
     };
-    print(columns.iter().map(|(name, _)| *name).collect());
-    for index in 0..sheet.rows.len() {
-        print(
-            columns
-                .iter()
-                .map(|(_, cells)| cells[index].as_str())
-                .collect(),
-        );
-    }
+    let mut lines = vec![line(columns.iter().map(|(name, _)| *name).collect())];
+    lines.extend((0..sheet.rows.len()).map(|index| {
+        let cells = columns.iter().map(|(_, cells)| cells[index].as_str());
+        line(cells.collect())
+    }));
+    out(&lines.join("\n"))?;
     if sheet.has_more {
         eprintln!("steadfast: there are more; raise --limit to see them");
     }
+    Ok(())
 }
 
 fn parse_json(text: &str) -> Result<Value, String> {

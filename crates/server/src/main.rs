@@ -19,6 +19,7 @@ mod inspect;
 mod key;
 mod migrate;
 mod node;
+mod out;
 mod place;
 mod progress;
 mod remote;

@@ -12,7 +12,7 @@ pub use collections::{
     Collections, Condition, Found, Page, PageEntry, Place, Range, SlotScheme, Step,
 };
 pub use interface::{Interface, Operation};
-pub use node::{no_route, routes};
+pub use node::{no_method, no_route, routes};
 pub use operator::{
     BackupOrder, DrainSheet, KeyInfo, KeySecret, Operator, RestoreOrder, RestoreOutcome, Status,
     StatusPartition,

@@ -19,7 +19,7 @@ use crate::config::Engine;
 use crate::inspect::{Error as NotThere, Question, look};
 
 /// The engine of this node cannot do this.
-const UNSUPPORTED: Code = Code("STF-6024");
+const UNSUPPORTED: Code = Code("STF-6031");
 
 /// Rows that an inspection answers at most.
 const ROWS: usize = 10_000;

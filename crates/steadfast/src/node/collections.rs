@@ -18,7 +18,7 @@ use super::inner::Inner;
 use super::stateful::{Slot, StatefulService};
 
 /// A condition of a transaction does not hold.
-const CONDITION: Code = Code("STF-6023");
+const CONDITION: Code = Code("STF-6030");
 
 /// Entries on a page unless the request says otherwise, and at most.
 const PAGE: usize = 100;

@@ -59,7 +59,8 @@ pub(super) fn start(inner: &Arc<Inner>, port: Port, frame: &Frame) {
         .routes()
         .merge(Arc::clone(&inner.health).routes())
         .merge(Arc::clone(&frame.metrics).routes())
-        .fallback(rest::no_route);
+        .fallback(rest::no_route)
+        .method_not_allowed_fallback(rest::no_method);
     let routes = frame.around(routes);
     let listener = port.listener;
     let scheme = if listener.is_encrypted() {
