@@ -7,5 +7,6 @@ pub mod access;
 pub mod amqp;
 pub mod http;
 pub mod listen;
+pub mod publish;
 pub mod rest;
 pub mod telemetry;
