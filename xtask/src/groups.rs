@@ -32,6 +32,7 @@ pub(crate) const GROUPS: &[Group] = &[
     row("ownership", "balancing of a thousand members, its rules and the drain", ownership),
     row("collections", "conformance, models, crash and history tests of the collections", collections),
     row("partition", "the runtime, and a simulation of several nodes on 1,000 seeds", partition),
+    row("events", "event hubs, blobs and processors; kills", events),
     row("postgres", "conformance, failover, damage and migration tests of the engine on PostgreSQL", postgres),
     row("harness", "tests of the test harness", harness),
     row("docs", "examples in the documentation, and its links", docs),
@@ -87,6 +88,10 @@ fn ownership(workspace: &Workspace) -> Result<()> {
 
 fn partition(workspace: &Workspace) -> Result<()> {
     integration(workspace, "steadfast-partition")
+}
+
+fn events(workspace: &Workspace) -> Result<()> {
+    integration(workspace, "steadfast-events")
 }
 
 fn collections(workspace: &Workspace) -> Result<()> {

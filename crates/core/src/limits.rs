@@ -236,5 +236,60 @@ pub const READER_BYTES: usize = 128 * 1024;
 /// Idempotent producers that a partition of an event hub remembers.
 pub const PRODUCERS: u64 = 4096;
 
+/// Events that a group may have parked in one partition.
+pub const PARKED_EVENTS: usize = 1000;
+
 /// In how many steps a full retention is trimmed.
 pub const RETENTION_STEPS: u64 = 32;
+
+/// Largest body of a blob, and what one of its rows holds.
+pub const BLOB_BYTES: usize = 16 * 1024 * 1024;
+pub const BLOB_PIECE_BYTES: usize = 256 * 1024;
+
+/// Longest name of a blob, and all its metadata together.
+pub const BLOB_NAME_BYTES: usize = 1024;
+pub const BLOB_METADATA_BYTES: usize = 8 * 1024;
+/// History items that a job keeps at most.
+pub const HISTORY_ITEMS: u64 = 1000;
+
+/// History items that all jobs of a partition keep together, about: with more jobs
+/// each keeps fewer, but never fewer than a handful.
+pub const PARTITION_HISTORY_ITEMS: u64 = 64 * 1024;
+pub const FEWEST_HISTORY_ITEMS: u64 = 10;
+
+/// How long a history item and a finished job are kept.
+pub const HISTORY_AGE: Duration = Duration::from_secs(60 * 24 * 3600);
+
+/// Longest message of a history item.
+pub const HISTORY_MESSAGE_BYTES: usize = 8 * 1024;
+
+/// Occurrences of one job that may wait to be made up for.
+pub const WAITING_RUNS: usize = 1000;
+
+/// Occurrences of one job that may be under way together.
+pub const OPEN_RUNS: usize = 64;
+
+/// Requests to run a job that are remembered, and for how long.
+pub const RUN_REQUESTS: usize = 256;
+pub const RUN_REQUEST_AGE: Duration = Duration::from_secs(300);
+
+/// Calls to one host, and to all hosts, that may be under way together.
+pub const HOST_CALLS: usize = 64;
+pub const OUTBOUND_CALLS: usize = 1024;
+
+/// How long an occurrence may be late before it counts as missed.
+pub const MISFIRE: Duration = Duration::from_secs(60);
+
+/// Jobs that a sweep over a collection handles together.
+pub const SWEEP_JOBS: usize = 128;
+/// Connections that a listener has at a time, whatever is configured.
+pub const CONNECTIONS: usize = 1_000_000;
+
+/// Largest body of a request to our own REST interface.
+pub const REST_BODY_BYTES: usize = 4 * 1024 * 1024;
+
+/// How long a client may take to send the headers of a request.
+pub const HEADER_TIME: Duration = Duration::from_secs(10);
+
+/// Requests that one HTTP/2 connection has under way at a time.
+pub const HTTP_STREAMS: u32 = 1000;

@@ -207,6 +207,10 @@ impl Publication {
         std::str::from_utf8(key).ok()
     }
 
+    pub(crate) fn key_bytes(&self) -> Option<Bytes> {
+        self.key.clone()
+    }
+
     /// When it was taken in.
     pub fn time(&self) -> Timestamp {
         self.time

@@ -9,6 +9,7 @@ use steadfast_partition::{
     Address, Answer, Envelope, Halt, Kind as ServiceKind, Message, Service, Turn,
 };
 
+use crate::claim::ClaimCommand;
 use crate::definition::{DEFAULT_GROUP, Definition, EventHub, Policy, Retention, check_group_name};
 use crate::error::{Error, Kind};
 use crate::place::{self, CATALOG, HUBS, INDEX, SLOT, folded, message};
@@ -204,6 +205,7 @@ fn remove_group(turn: &mut Turn<'_>, hub: &mut EventHub, group: &str) -> Result<
         group: folded(group),
     };
     tell_slots(turn, hub, &forget);
+    forget_claims(turn, hub, group);
     Ok(())
 }
 
@@ -247,7 +249,16 @@ fn delete(turn: &mut Turn<'_>, name: &str) -> Result<EventHub, Halt> {
             groups,
         },
     );
+    for group in &hub.groups {
+        forget_claims(turn, &hub, &group.name);
+    }
     Ok(hub)
+}
+
+fn forget_claims(turn: &mut Turn<'_>, hub: &EventHub, group: &str) {
+    let to = place::claims(hub.id, &folded(group));
+    let clear = ClaimCommand::Clear(hub.partitions);
+    turn.send(Envelope::new(to, Message::encode(&clear)));
 }
 
 fn tell_slots(turn: &mut Turn<'_>, hub: &EventHub, command: &SlotCommand) {

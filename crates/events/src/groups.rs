@@ -10,11 +10,11 @@ use crate::checkpoint::{Checkpoint, Condition};
 use crate::claim::{ClaimCommand, ClaimReply, Ownership};
 use crate::error::{Error, Kind, Result};
 use crate::hubs::{EventHubs, Known};
-use crate::live::Spot;
 use crate::parked::Parked;
 use crate::place::{self, PARKED, folded};
-use crate::slot::parked_prefix;
+use crate::position::Position;
 use crate::slot_command::{Advance, SlotCommand, SlotReply};
+use crate::slot_group::parked_prefix;
 
 /// How a claim ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +48,8 @@ impl EventHubs {
         match self.inner.claims.call(to, command).await? {
             ClaimReply::Claimed { ownership, before } => {
                 if before != ownership.owner {
-                    self.owner_changed(&known, group, partition, owner);
+                    let claim = (Some(ownership.version), owner);
+                    self.owner_changed(&known, group, partition, claim);
                 }
                 Ok(Claimed::Written(ownership))
             }
@@ -68,21 +69,55 @@ impl EventHubs {
         }
     }
 
-    /// Cuts off whoever reads a partition for a group: it has another owner.
-    pub(crate) fn owner_changed(&self, known: &Known, group: &str, partition: u32, owner: &str) {
-        let spot = Spot {
-            hub: known.hub.id,
-            group: folded(group).into(),
-            partition,
-        };
+    /// Cuts off whoever reads a partition for a group: it has another owner. If the
+    /// claim has a version, it stays known.
+    pub(crate) fn owner_changed(
+        &self,
+        known: &Known,
+        group: &str,
+        partition: u32,
+        (version, owner): (Option<u64>, &str),
+    ) {
+        let spot = self.spot(known, group, partition);
         let words = format!(
             "partition {partition} of '{}' was claimed by '{owner}' for group '{group}', so \
              the receiver that was there is getting disconnected.",
             known.hub.name
         );
-        self.inner
-            .live
-            .cut(&spot, &Error::new(Kind::Displaced, words));
+        let claim = version.map(|version| (version, owner));
+        let why = Error::new(Kind::Displaced, words);
+        self.inner.live.claimed(&spot, claim, &why);
+    }
+
+    /// Moves a group's checkpoint to where `position` is, forwards or back, and lets
+    /// whoever handles the partition start again from there. Answers the sequence
+    /// number of the next event.
+    pub async fn reset(
+        &self,
+        hub: &str,
+        group: &str,
+        partition: u32,
+        position: Position,
+    ) -> Result<i64> {
+        let known = self.known_group(hub, group).await?;
+        let (next, offset) = self.find(&known, partition, position).await?;
+        let to = (next - 1, offset);
+        self.advance(hub, group, partition, to, Condition::Always)
+            .await?;
+        let spot = self.spot(&known, group, partition);
+        let words = "the checkpoint was moved; reading starts again from there";
+        let why = Error::new(Kind::CheckpointMoved, words);
+        self.inner.live.claimed(&spot, None, &why);
+        Ok(next)
+    }
+
+    /// Has parked events handled again by the processor that owns the partition;
+    /// answers whether there is one on this node.
+    pub async fn replay_parked(&self, hub: &str, group: &str, partition: u32) -> Result<bool> {
+        let known = self.known_group(hub, group).await?;
+        known.check(partition)?;
+        let spot = self.spot(&known, group, partition);
+        Ok(self.inner.live.ring(&spot))
     }
 
     /// How far a group has come in a partition.

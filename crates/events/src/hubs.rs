@@ -12,14 +12,16 @@ use steadfast_core::id::{Partition, Stream};
 use steadfast_partition::{Door, Handle, Router, Runtime, Services, Space};
 use tokio::sync::OnceCell;
 
+use crate::attach::Attach;
+use crate::blob::service::Containers;
 use crate::catalog::{Catalog, CatalogCommand, CatalogReply, Change};
+use crate::claim::Claims;
 use crate::definition::{Definition, EventHub, Terms};
 use crate::error::{Error, Kind, Result};
 use crate::live::{Live, ReaderCounts, Spot};
 use crate::place::{self, SLOT, folded};
-use crate::position;
-use crate::reader::{Attach, PartitionProperties, Reader};
-use crate::sender::Sender;
+use crate::position::{self, Position};
+use crate::reader::{PartitionProperties, Reader};
 use crate::slot::{Slots, stream_of};
 use crate::slot_command::{SlotCommand, SlotReply};
 
@@ -28,7 +30,8 @@ pub fn register(services: Services) -> Services {
     services
         .with(Catalog)
         .with(Slots)
-        .with(crate::claim::Claims)
+        .with(Claims)
+        .with(Containers)
 }
 
 /// All event hubs of a space.
@@ -42,7 +45,7 @@ pub(crate) struct Inner {
     pub(crate) router: Arc<Router>,
     catalog: Handle<Catalog>,
     pub(crate) slots: Handle<Slots>,
-    pub(crate) claims: Handle<crate::claim::Claims>,
+    pub(crate) claims: Handle<Claims>,
     known: RwLock<HashMap<String, Arc<Known>>>,
     pub(crate) live: Arc<Live>,
 }
@@ -153,15 +156,6 @@ impl EventHubs {
         }
     }
 
-    /// Publishes to an event hub; to one partition only, if one is named.
-    pub async fn sender(&self, name: &str, partition: Option<u32>) -> Result<Sender> {
-        let known = self.known(name).await?;
-        if let Some(partition) = partition {
-            known.check(partition)?;
-        }
-        Ok(Sender::new(self.clone(), known, partition))
-    }
-
     /// Reads a partition for a group. An older reader that must go is cut before
     /// this answers; what is published afterwards reaches a reader at the end.
     pub async fn reader(
@@ -177,12 +171,8 @@ impl EventHubs {
         }
         let (door, stream) = self.open(&known, partition).await?;
         let beginning = position::resolve(&door, stream, attach.start).await?;
-        let spot = Spot {
-            hub: known.hub.id,
-            group: folded(group).into(),
-            partition,
-        };
-        let seat = self.inner.live.attach(spot, &attach.name, attach.epoch)?;
+        let spot = self.spot(&known, group, partition);
+        let seat = self.inner.live.attach(spot, &attach)?;
         let router = Arc::clone(&self.inner.router);
         Reader::new(router, door, stream, seat, beginning)
     }
@@ -202,6 +192,19 @@ impl EventHubs {
             last_time: time,
             is_empty: head.first == head.next,
         })
+    }
+
+    /// The number of the first event at a position, and the offset of the one before.
+    pub(crate) async fn find(
+        &self,
+        known: &Known,
+        partition: u32,
+        position: Position,
+    ) -> Result<(i64, i64)> {
+        let (door, stream) = self.open(known, partition).await?;
+        let next = position::resolve(&door, stream, position).await?.sequence;
+        let offset = position::offset_before(&door, stream, next).await?;
+        Ok((next as i64, offset))
     }
 
     /// What the readers of this node have been through.
@@ -268,6 +271,15 @@ impl EventHubs {
         drop(all);
         let why = Error::hub(&known.hub.name);
         self.inner.live.cut_all(known.hub.id, None, &why);
+    }
+
+    /// A partition as a group reads it.
+    pub(crate) fn spot(&self, known: &Known, group: &str, partition: u32) -> Spot {
+        Spot {
+            hub: known.hub.id,
+            group: folded(group).into(),
+            partition,
+        }
     }
 
     /// Where a partition of an event hub lives.

@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use steadfast_core::limits;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
+use crate::attach::Attach;
 use crate::error::{Error, Kind, Result};
 
 /// What is read: event hub, group in lower case, partition.
@@ -26,6 +27,11 @@ pub(crate) struct Spot {
 #[derive(Default)]
 pub(crate) struct Live {
     spots: Mutex<HashMap<Spot, Vec<Entry>>>,
+    /// The last claims that were seen, with their versions. Whoever says for whom it
+    /// reads is let in only for the owner.
+    owners: Mutex<HashMap<Spot, (u64, String)>>,
+    /// Rung when parked events shall be handled again.
+    bells: Mutex<HashMap<Spot, Arc<Notify>>>,
     next: AtomicU64,
     counters: Counters,
 }
@@ -123,13 +129,12 @@ impl Drop for Seat {
 
 impl Live {
     /// Lets a reader in, or says why not. Whoever must go is cut first.
-    pub(crate) fn attach(
-        self: &Arc<Self>,
-        spot: Spot,
-        name: &str,
-        epoch: Option<i64>,
-    ) -> Result<Seat> {
+    pub(crate) fn attach(self: &Arc<Self>, spot: Spot, attach: &Attach) -> Result<Seat> {
+        let (name, epoch) = (attach.name.as_str(), attach.epoch);
         let mut spots = self.spots.lock();
+        if let Some(owner) = &attach.owner {
+            self.check_owner(&spot, owner)?;
+        }
         let entries = spots.entry(spot.clone()).or_default();
         let judged = match epoch {
             Some(epoch) => self.take_over(entries, name, epoch),
@@ -194,13 +199,56 @@ impl Live {
         Ok(())
     }
 
-    /// Cuts everybody who reads there now.
-    pub(crate) fn cut(&self, spot: &Spot, why: &Error) -> usize {
-        let entries = self.spots.lock().remove(spot).unwrap_or_default();
-        for entry in &entries {
-            self.displace(entry, why.clone());
+    /// Notes a claim, unless a later one is known, and cuts everybody who reads there.
+    pub(crate) fn claimed(&self, spot: &Spot, claim: Option<(u64, &str)>, why: &Error) {
+        // The lock of the readers is held meanwhile: nobody comes in between.
+        let mut spots = self.spots.lock();
+        if let Some((version, owner)) = claim {
+            let mut owners = self.owners.lock();
+            let known = owners.entry(spot.clone()).or_default();
+            if version < known.0 {
+                return;
+            }
+            *known = (version, owner.to_owned());
         }
-        entries.len()
+        for entry in spots.remove(spot).unwrap_or_default() {
+            self.displace(&entry, why.clone());
+        }
+    }
+
+    fn check_owner(&self, spot: &Spot, owner: &str) -> Result<()> {
+        match self.owners.lock().get(spot) {
+            Some((_, known)) if known != owner => {
+                let words = format!("'{known}' owns the partition, so '{owner}' is not let in.");
+                Err(Error::new(Kind::Displaced, words))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Rings at whoever handles this partition; answers whether anybody does.
+    pub(crate) fn ring(&self, spot: &Spot) -> bool {
+        let bells = self.bells.lock();
+        let bell = bells.get(spot);
+        bell.inspect(|bell| bell.notify_one()).is_some()
+    }
+
+    /// A bell for whoever handles this partition from now on.
+    pub(crate) fn hang_bell(&self, spot: &Spot) -> Arc<Notify> {
+        let bell = Arc::new(Notify::new());
+        self.bells.lock().insert(spot.clone(), Arc::clone(&bell));
+        bell
+    }
+
+    /// Takes a bell away, if it is still there.
+    pub(crate) fn take_bell(&self, spot: &Spot, bell: &Arc<Notify>) {
+        let mut bells = self.bells.lock();
+        if bells
+            .get(spot)
+            .is_some_and(|other| Arc::ptr_eq(other, bell))
+        {
+            bells.remove(spot);
+        }
     }
 
     /// Cuts everybody who reads an event hub, or one group of it.
@@ -218,6 +266,7 @@ impl Live {
                 self.displace(&entry, why.clone());
             }
         }
+        self.owners.lock().retain(|spot, _| !is_meant(spot));
     }
 
     fn displace(&self, entry: &Entry, why: Error) {

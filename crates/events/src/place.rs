@@ -34,6 +34,8 @@ pub(crate) const PRODUCER_ORDER: Table = service_table(SLOT, 3);
 pub(crate) const CHECKPOINTS: Table = service_table(SLOT, 4);
 /// Hub, slot, group and sequence number to parked event.
 pub(crate) const PARKED: Table = service_table(SLOT, 5);
+/// Hub, slot and group to the sequence numbers of its parked events.
+pub(crate) const PARKED_LIST: Table = service_table(SLOT, 6);
 
 /// Hub, group and partition to ownership.
 pub(crate) const OWNERSHIPS: Table = service_table(CLAIM, 0);
@@ -98,7 +100,7 @@ macro_rules! message {
                 $crate::place::encode(self)
             }
 
-            fn decode(bytes: &bytes::Bytes) -> Result<Self, steadfast_core::codec::Malformed> {
+            fn decode(bytes: &bytes::Bytes) -> ::std::result::Result<Self, steadfast_core::codec::Malformed> {
                 $crate::place::decode(bytes)
             }
         }

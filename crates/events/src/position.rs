@@ -124,6 +124,22 @@ async fn by_offset(door: &Door, stream: Stream, head: Head, after: i64) -> Resul
     Ok(Beginning::at(first))
 }
 
+/// The offset of the event before number `next`; -1 if it is not there.
+pub(crate) async fn offset_before(door: &Door, stream: Stream, next: u64) -> Result<i64> {
+    let Some(before) = next.checked_sub(1) else {
+        return Ok(-1);
+    };
+    let from = Start::Sequence(Sequence(before));
+    let mut found = door.batches(stream, from, 1).await?;
+    if found.is_empty() {
+        return Ok(-1);
+    }
+    let mut publication = Publication::open(found.swap_remove(0), before)?;
+    let event = publication.next_event()?;
+    let event = event.filter(|event| event.sequence as u64 == before);
+    Ok(event.map_or(-1, |event| event.offset))
+}
+
 async fn by_time(door: &Door, stream: Stream, head: Head, time: Timestamp) -> Result<Beginning> {
     let found = door.batches(stream, Start::Time(time), 1).await?;
     let first = found.first().map_or(head.next, |batch| batch.first);

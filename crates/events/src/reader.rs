@@ -15,40 +15,7 @@ use tokio::sync::watch;
 use crate::batch::{Event, Publication};
 use crate::error::{Error, Kind, Result};
 use crate::live::Seat;
-use crate::position::{Beginning, Position};
-
-/// How somebody wants to read.
-#[derive(Clone, Debug)]
-pub struct Attach {
-    /// For messages about this reader.
-    pub name: String,
-    /// With an epoch it is the only reader of the partition in its group.
-    pub epoch: Option<i64>,
-    pub start: Position,
-}
-
-impl Attach {
-    /// A reader without an epoch.
-    pub fn at(start: Position) -> Self {
-        Self {
-            name: String::new(),
-            epoch: None,
-            start,
-        }
-    }
-
-    /// With an epoch.
-    pub fn epoch(mut self, epoch: i64) -> Self {
-        self.epoch = Some(epoch);
-        self
-    }
-
-    /// With a name.
-    pub fn named(mut self, name: impl Into<String>) -> Self {
-        self.name = name.into();
-        self
-    }
-}
+use crate::position::Beginning;
 
 /// How a partition stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,6 +140,11 @@ impl Reader {
     /// The sequence number of the next event that [`Reader::next`] gives.
     pub fn position(&self) -> i64 {
         self.next.sequence as i64
+    }
+
+    /// Bytes that are read ahead.
+    pub fn held_bytes(&self) -> usize {
+        self.ahead.iter().map(Stored::weight).sum()
     }
 
     /// Last sequence number, offset and time of the partition, as of now.

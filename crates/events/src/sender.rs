@@ -50,6 +50,17 @@ impl Submitted {
     }
 }
 
+impl EventHubs {
+    /// Publishes to an event hub; to one partition only, if one is named.
+    pub async fn sender(&self, name: &str, partition: Option<u32>) -> Result<Sender> {
+        let known = self.known(name).await?;
+        if let Some(partition) = partition {
+            known.check(partition)?;
+        }
+        Ok(Sender::new(self.clone(), known, partition))
+    }
+}
+
 impl Sender {
     pub(crate) fn new(hubs: EventHubs, known: Arc<Known>, partition: Option<u32>) -> Self {
         Self {

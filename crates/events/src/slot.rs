@@ -14,14 +14,13 @@ use steadfast_partition::{
     Address, Answer, Halt, Head, Kind as ServiceKind, Message, Service, Turn, service_stream,
 };
 
-use crate::checkpoint::Checkpoint;
 use crate::definition::{Retention, Terms};
 use crate::error::{Error, Kind};
-use crate::parked::Parked;
-use crate::place::{self, CHECKPOINTS, PARKED, SLOT, SLOTS, STREAMS, slot_key, slot_of};
+use crate::place::{self, SLOT, SLOTS, STREAMS, slot_key, slot_of};
 use crate::producer::{self, Stamp, Verdict, Window};
 use crate::retention::{self, Cut, Mark};
-use crate::slot_command::{Advance, Publish, Published, SlotCommand, SlotReply};
+use crate::slot_command::{Publish, Published, SlotCommand, SlotReply};
+use crate::slot_group::{checkpoint, forget_group, move_checkpoint, park, unpark};
 
 /// Runs partitions of event hubs.
 pub(crate) struct Slots;
@@ -118,20 +117,17 @@ impl Service for Slots {
             SlotCommand::Configure(terms) => configure(turn, number, terms)?,
             SlotCommand::Close { hub, groups } => close(turn, number, *hub, groups)?,
             SlotCommand::Expire(hub) => expire(turn, number, *hub)?,
-            SlotCommand::Forget { hub, group } => forget_group(turn, number, *hub, group),
+            SlotCommand::Forget { hub, group } => forget_group(turn, number, *hub, group)?,
             SlotCommand::Advance(advance) => move_checkpoint(turn, number, advance)?,
             SlotCommand::Checkpoint { hub, group } => {
                 SlotReply::Checkpoint(checkpoint(turn, number, *hub, group)?)
             }
-            SlotCommand::Park { hub, group, parked } => park(turn, number, *hub, group, parked),
+            SlotCommand::Park { hub, group, parked } => park(turn, number, *hub, group, parked)?,
             SlotCommand::Unpark {
                 hub,
                 group,
                 sequence,
-            } => {
-                turn.delete(PARKED, &parked_key(*hub, number, group, *sequence));
-                SlotReply::Done
-            }
+            } => unpark(turn, number, *hub, group, *sequence)?,
         };
         Ok(Answer::Now(reply))
     }
@@ -348,7 +344,7 @@ fn close(turn: &mut Turn<'_>, number: u32, hub: u64, groups: &[String]) -> Resul
     slot.is_changed = true;
     slot.save();
     for group in groups {
-        forget_group(turn, number, hub, group);
+        forget_group(turn, number, hub, group)?;
     }
     Ok(SlotReply::Done)
 }
@@ -367,64 +363,4 @@ fn expire(turn: &mut Turn<'_>, number: u32, hub: u64) -> Result<SlotReply, Halt>
     }
     slot.save();
     Ok(SlotReply::Done)
-}
-
-fn forget_group(turn: &mut Turn<'_>, number: u32, hub: u64, group: &str) -> SlotReply {
-    turn.delete(CHECKPOINTS, &group_key(hub, number, group));
-    SlotReply::Done
-}
-
-fn checkpoint(
-    turn: &mut Turn<'_>,
-    number: u32,
-    hub: u64,
-    group: &str,
-) -> Result<Option<Checkpoint>, Halt> {
-    match turn.get(CHECKPOINTS, &group_key(hub, number, group))? {
-        Some(row) => match place::decode(&row) {
-            Ok(checkpoint) => Ok(Some(checkpoint)),
-            Err(_) => Err(Error::damaged("a checkpoint").into()),
-        },
-        None => Ok(None),
-    }
-}
-
-fn move_checkpoint(turn: &mut Turn<'_>, number: u32, advance: &Advance) -> Result<SlotReply, Halt> {
-    let Advance { hub, group, .. } = advance;
-    let found = checkpoint(turn, number, *hub, group)?;
-    advance
-        .condition
-        .check(found.as_ref(), &advance.checkpoint)?;
-    let mut checkpoint = advance.checkpoint;
-    checkpoint.modified = turn.time();
-    let key = group_key(*hub, number, group);
-    turn.put(CHECKPOINTS, &key, place::encode(&checkpoint));
-    Ok(SlotReply::Checkpoint(Some(checkpoint)))
-}
-
-fn park(turn: &mut Turn<'_>, number: u32, hub: u64, group: &str, parked: &Parked) -> SlotReply {
-    let mut parked = parked.clone();
-    parked.parked = turn.time();
-    let key = parked_key(hub, number, group, parked.sequence);
-    turn.put(PARKED, &key, place::encode(&parked));
-    SlotReply::Done
-}
-
-fn group_key(hub: u64, slot: u32, group: &str) -> Vec<u8> {
-    let mut key = slot_key(hub, slot);
-    key.extend_from_slice(group.as_bytes());
-    key
-}
-
-/// In front of the parked events of a group; no group's name holds a zero byte.
-pub(crate) fn parked_prefix(hub: u64, slot: u32, group: &str) -> Vec<u8> {
-    let mut key = group_key(hub, slot, group);
-    key.push(0);
-    key
-}
-
-fn parked_key(hub: u64, slot: u32, group: &str, sequence: i64) -> Vec<u8> {
-    let mut key = parked_prefix(hub, slot, group);
-    key.extend_from_slice(&sequence.to_be_bytes());
-    key
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use setup::{Node, bodies, one, rest, start};
 use steadfast_core::clock::Timestamp;
+use steadfast_core::limits;
 use steadfast_events::{Attach, Batch, Definition, Event, Kind, Position};
 
 const LETTERS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
@@ -278,4 +279,55 @@ async fn a_reader_that_lags_gets_everything_in_order() {
     sender.send(one("end")).await.unwrap();
     let event = reader.next_event(&mut current).await.unwrap();
     assert_eq!(&event.body[..], b"end");
+}
+
+#[tokio::test]
+async fn a_slow_reader_holds_little_whatever_lies_behind_it() {
+    let node = start().await;
+    node.hubs.create(Definition::new("much", 1)).await.unwrap();
+    let sender = node.hubs.sender("much", None).await.unwrap();
+    let body = vec![7; 20_000];
+    for _ in 0..500 {
+        sender.send(Batch::of(&body).unwrap()).await.unwrap();
+    }
+    // From memory, and from files.
+    for is_flushed in [false, true] {
+        if is_flushed {
+            node.store.flush().await.unwrap();
+        }
+        let mut reader = node.read("much", 0, Position::Earliest).await;
+        for count in 1..=500 {
+            let publication = reader.next().await.unwrap();
+            assert_eq!(publication.next_sequence(), count - 1);
+            let held = reader.held_bytes();
+            assert!(held <= limits::READER_BYTES, "{held} bytes are held");
+        }
+        assert_eq!(reader.held_bytes(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_reader_learns_that_its_partition_went_and_can_come_back() {
+    let (node, _) = letters().await;
+    let mut reader = node.read("letters", 0, Position::Latest).await;
+    let slot = steadfast_events::SLOT;
+    let place = node.runtime.space().slot(slot, "letters", 0);
+    let second = Duration::from_secs(1);
+    let (next, handed_over) = tokio::join!(reader.next(), node.runtime.hand_over(place, second));
+    handed_over.unwrap();
+    let error = next.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.code().0),
+        (Kind::Unavailable, "STF-5024")
+    );
+    assert!(error.is_passing());
+    let sender = node.hubs.sender("letters", Some(0)).await.unwrap();
+    assert!(sender.send(one("x")).await.unwrap_err().is_passing());
+    drop(reader);
+    node.runtime.serve(place).await.unwrap();
+    let mut reader = node.read("letters", 0, Position::Latest).await;
+    sender.send(one("again")).await.unwrap();
+    let mut publication = reader.next().await.unwrap();
+    let event = publication.next_event().unwrap().unwrap();
+    assert_eq!((event.sequence, &event.body[..]), (6, &b"again"[..]));
 }

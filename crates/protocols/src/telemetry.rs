@@ -79,8 +79,8 @@ impl Telemetry {
     }
 
     /// Sends what is left. It blocks until the collector has it, or does not answer.
-    pub fn end(self) {
-        if let Some(Err(error)) = self.spans.map(|spans| spans.shutdown()) {
+    pub fn end(&self) {
+        if let Some(Err(error)) = self.spans.as_ref().map(SdkTracerProvider::shutdown) {
             tracing::warn!(event = "telemetry.export_failed", %error);
         }
     }

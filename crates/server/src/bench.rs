@@ -8,6 +8,8 @@ use clap::{Args, Subcommand};
 use steadfast_bench::report::Report;
 use steadfast_bench::{collections, postgres, runtime, storage};
 
+use crate::table::Output;
+
 #[derive(Subcommand)]
 pub(crate) enum Area {
     /// Commits, event streams, recovery and reopen of the local engine
@@ -61,9 +63,6 @@ pub(crate) enum Area {
 
 #[derive(Args)]
 pub(crate) struct Measure {
-    /// Print one JSON object instead of tables
-    #[arg(long)]
-    json: bool,
     /// Only show that everything works: short, and no number can be trusted
     #[arg(long)]
     quick: bool,
@@ -83,21 +82,18 @@ pub(crate) struct Postgres {
     /// The cluster is one server without standbys
     #[arg(long)]
     single: bool,
-    /// Print one JSON object instead of tables
-    #[arg(long)]
-    json: bool,
     /// Only show that everything works: short, and no number can be trusted
     #[arg(long)]
     quick: bool,
 }
 
 /// Runs one area and prints its report.
-pub(crate) fn run(area: &Area) -> Result<()> {
+pub(crate) fn run(area: &Area, output: Output) -> Result<()> {
     match area {
-        Area::Storage(arguments) => run_storage(arguments),
-        Area::Runtime(arguments) => run_runtime(arguments),
-        Area::Postgres(arguments) => run_postgres(arguments),
-        Area::Collections(arguments) => run_collections(arguments),
+        Area::Storage(arguments) => run_storage(arguments, output),
+        Area::Runtime(arguments) => run_runtime(arguments, output),
+        Area::Postgres(arguments) => run_postgres(arguments, output),
+        Area::Collections(arguments) => run_collections(arguments, output),
         Area::CollectionsChild { rows, folder } => {
             let volatile = collections::Place::Volatile;
             let place = folder.clone().map_or(volatile, collections::Place::Durable);
@@ -112,7 +108,7 @@ pub(crate) fn run(area: &Area) -> Result<()> {
     }
 }
 
-fn run_storage(arguments: &Measure) -> Result<()> {
+fn run_storage(arguments: &Measure, output: Output) -> Result<()> {
     let executable = std::env::current_exe().context("find this executable")?;
     let mut settings = match arguments.quick {
         true => storage::Settings::quick(&arguments.dir, &executable),
@@ -121,10 +117,10 @@ fn run_storage(arguments: &Measure) -> Result<()> {
     if let Some(duration) = arguments.seconds {
         settings.duration = duration;
     }
-    show(&storage::run(&settings)?, arguments.json, arguments.quick)
+    show(&storage::run(&settings)?, output, arguments.quick)
 }
 
-fn run_collections(arguments: &Measure) -> Result<()> {
+fn run_collections(arguments: &Measure, output: Output) -> Result<()> {
     let executable = std::env::current_exe().context("find this executable")?;
     let mut settings = match arguments.quick {
         true => collections::Settings::quick(&arguments.dir, &executable),
@@ -134,10 +130,10 @@ fn run_collections(arguments: &Measure) -> Result<()> {
         settings.duration = duration;
     }
     let report = collections::run(&settings)?;
-    show(&report, arguments.json, arguments.quick)
+    show(&report, output, arguments.quick)
 }
 
-fn run_runtime(arguments: &Measure) -> Result<()> {
+fn run_runtime(arguments: &Measure, output: Output) -> Result<()> {
     let executable = std::env::current_exe().context("find this executable")?;
     let mut settings = match arguments.quick {
         true => runtime::Settings::quick(&arguments.dir, &executable),
@@ -147,19 +143,19 @@ fn run_runtime(arguments: &Measure) -> Result<()> {
         settings.duration = duration;
     }
     let report = runtime::run(&settings)?;
-    show(&report, arguments.json, arguments.quick)
+    show(&report, output, arguments.quick)
 }
 
-fn run_postgres(arguments: &Postgres) -> Result<()> {
+fn run_postgres(arguments: &Postgres, output: Output) -> Result<()> {
     let settings = match arguments.quick {
         true => postgres::Settings::quick(&arguments.url, arguments.single),
         false => postgres::Settings::full(&arguments.url, arguments.single),
     };
-    show(&postgres::run(&settings)?, arguments.json, arguments.quick)
+    show(&postgres::run(&settings)?, output, arguments.quick)
 }
 
-fn show(report: &Report, is_json: bool, is_quick: bool) -> Result<()> {
-    if is_json {
+fn show(report: &Report, output: Output, is_quick: bool) -> Result<()> {
+    if output == Output::Json {
         println!("{}", report.json()?);
         return Ok(());
     }

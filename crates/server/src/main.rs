@@ -1,7 +1,7 @@
 //! The `steadfast` command.
 //!
 //! Exit codes: 0 if it did what was asked, 1 if it failed, 2 if it was not
-//! understood, 3 if there is no such thing.
+//! understood, 3 if there is no such thing, 4 if it took too long.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -10,15 +10,28 @@
 
 mod backup;
 mod bench;
+mod completions;
+mod config;
+mod context;
+mod doctor;
+mod exit;
 mod inspect;
+mod key;
 mod migrate;
+mod node;
 mod place;
 mod progress;
+mod remote;
 mod result;
+mod serve;
+mod table;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use context::Target;
+use table::Output;
 
 /// Durable state, event streams and messaging in one server.
 #[derive(Parser)]
@@ -26,18 +39,57 @@ use clap::{Parser, Subcommand};
 struct Arguments {
     #[command(subcommand)]
     command: Command,
+    /// How to print the result
+    #[arg(short, long, global = true, value_enum, default_value_t = Output::Table)]
+    output: Output,
+    /// Short for `--output json`
+    #[arg(long, global = true)]
+    json: bool,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Back a data folder or database up, in full or what has changed
+    /// Run a server for development, with keys that everybody knows
+    ///
+    /// It listens on loopback only, keeps its data in ./steadfast-data, and prints
+    /// every address and connection string, ready to paste.
+    Dev(serve::Serve),
+    /// Run a server
+    ///
+    /// It refuses to listen beyond loopback without keys, and without TLS unless
+    /// told. SIGTERM drains it, a second one ends it at once; SIGHUP has it read
+    /// keys, certificate and log level again.
+    Serve(serve::Serve),
+    /// Show how a running server is
+    Status(Target),
+    /// Have a running server leave: complete or hand over everything, then end
+    Drain(node::Drain),
+    /// Have a running server read keys, certificate and log level again
+    Reload(Target),
+    /// Look for what would keep a server from running well here
+    Doctor(doctor::Doctor),
+    /// Make, list, rotate and delete the keys of a running server
+    Key {
+        #[command(subcommand)]
+        command: key::Command,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Write, check and show configuration
+    #[command(subcommand)]
+    Config(config::Command),
+    /// Name servers, so that commands find them
+    #[command(subcommand)]
+    Context(context::Command),
+    /// Back a running server, a data folder or a database up
     ///
     /// A backup is a folder inside DIR, and an incremental one builds on the newest
-    /// that is there. Nobody else may use the data meanwhile.
+    /// that is there. A running server goes on working meanwhile; its DIR is on its own
+    /// machine. Data that is named must not be in use.
     Backup(backup::Backup),
-    /// Bring a backup back into a data folder or database
+    /// Bring a backup back into a running server, a data folder or a database
     ///
-    /// Everything is verified before anything is written, and compared after it. An
+    /// A running server leaves, restores and starts again. Everything is verified before anything is written, and compared after it. An
     /// unfinished restore cannot be opened: run it again.
     Restore(backup::Restore),
     /// Move a store between a data folder and PostgreSQL
@@ -45,32 +97,50 @@ enum Command {
     /// A full copy into an empty place, which is then read back and compared. Nobody
     /// may use either place meanwhile. The old state stays as it is.
     Migrate(migrate::Migrate),
-    /// Show what a data folder holds, as JSON
+    /// Show what a running server or a data folder holds
     ///
-    /// Without a name: its partitions. Nobody else may have the data folder open.
+    /// Without a name: its partitions. Nobody else may have a data folder open.
     Inspect(inspect::Inspect),
     /// Measure this machine, a peer and Steadfast side by side
     #[command(subcommand)]
     Bench(bench::Area),
+    /// Print what a shell needs to complete commands
+    Completions(completions::Completions),
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let done = match arguments.command {
-        Command::Backup(arguments) => backup::run(&arguments),
-        Command::Restore(arguments) => backup::run_restore(&arguments),
-        Command::Migrate(arguments) => migrate::run(&arguments),
-        Command::Inspect(arguments) => inspect::run(&arguments),
-        Command::Bench(area) => bench::run(&area),
-    };
-    match done {
+    // Whoever encrypts in this process does it with ring; it can only be set once.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("steadfast: {error:#}");
-            match error.is::<inspect::NotFound>() {
-                true => ExitCode::from(3),
-                false => ExitCode::FAILURE,
-            }
+            exit::code(&error)
         }
+    }
+}
+
+fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let output = match arguments.json {
+        true => Output::Json,
+        false => arguments.output,
+    };
+    match &arguments.command {
+        Command::Dev(arguments) => serve::run(arguments, serve::Mode::Development, output),
+        Command::Serve(arguments) => serve::run(arguments, serve::Mode::Production, output),
+        Command::Status(target) => node::status(target, output),
+        Command::Drain(arguments) => node::drain(arguments, output),
+        Command::Reload(target) => node::reload(target, output),
+        Command::Doctor(arguments) => doctor::run(arguments, output),
+        Command::Key { command, target } => key::run(command, target, output),
+        Command::Config(command) => config::run(command, output),
+        Command::Context(command) => context::run(command, output),
+        Command::Backup(arguments) => backup::run(arguments, output),
+        Command::Restore(arguments) => backup::run_restore(arguments, output),
+        Command::Migrate(arguments) => migrate::run(arguments, output),
+        Command::Inspect(arguments) => inspect::run(arguments, output),
+        Command::Bench(area) => bench::run(area, output),
+        Command::Completions(arguments) => completions::run::<Arguments>(arguments),
     }
 }

@@ -9,7 +9,8 @@ use steadfast::storage::backup::{self, Migration};
 
 use crate::place::{Address, Durability};
 use crate::progress::show;
-use crate::result::{Output, print, timed};
+use crate::result::{print, timed};
+use crate::table::Output;
 
 #[derive(Args)]
 pub(crate) struct Migrate {
@@ -27,13 +28,10 @@ pub(crate) struct Migrate {
     /// Beside the data folder if not said, or here if there is none.
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
-    /// How to print the result
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    output: Output,
 }
 
 /// Copies a store to another place and compares it there.
-pub(crate) fn run(arguments: &Migrate) -> Result<()> {
+pub(crate) fn run(arguments: &Migrate, output: Output) -> Result<()> {
     let migration = Migration {
         from: arguments.from.place(arguments.durability),
         to: arguments.to.place(arguments.durability),
@@ -53,7 +51,7 @@ pub(crate) fn run(arguments: &Migrate) -> Result<()> {
         ("compared", json!(true)),
         ("seconds", json!(seconds)),
     ];
-    print(&facts, arguments.output)
+    print(&facts, output)
 }
 
 /// A folder of this run's own.

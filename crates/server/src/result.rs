@@ -3,20 +3,12 @@
 use std::fmt::Display;
 
 use anyhow::{Context, Result};
-use clap::ValueEnum;
 use serde_json::Value;
 use steadfast::clock::{Clock, SystemClock};
 use steadfast::storage::backup::Progress;
 use tokio::sync::watch;
 
-/// How to print it.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Output {
-    /// Lines for people
-    Table,
-    /// One JSON object
-    Json,
-}
+use crate::table::Output;
 
 /// Names and values.
 pub(crate) type Facts = Vec<(&'static str, Value)>;

@@ -33,6 +33,7 @@
 #![warn(missing_docs)]
 
 pub mod config;
+pub mod inspect;
 mod node;
 
 pub use node::{Address, Builder, Error, Node, Result, Slot, StatefulService};

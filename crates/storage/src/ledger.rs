@@ -165,8 +165,11 @@ impl Ledger {
     /// The number after the last durable event of a stream, to be followed. It is
     /// closed when the ledger fails.
     pub fn follow(&self, stream: Stream) -> Result<watch::Receiver<Sequence>> {
-        drop(self.shared.alive()?);
-        Ok(self.shared.write().streams.follow(stream))
+        let mut state = self.shared.write();
+        match &state.failed {
+            Some(error) => Err(error.clone()),
+            None => Ok(state.streams.follow(stream)),
+        }
     }
 
     /// Durable batches of a stream from the one that holds `from` on, until about

@@ -36,6 +36,10 @@ const AREAS: &[Area] = &[
         packages: &["steadfast-collections", "steadfast-storage"],
     },
     Area {
+        name: "events",
+        packages: &["steadfast-events", "steadfast-wire", "steadfast-protocols"],
+    },
+    Area {
         name: "postgres",
         packages: &["steadfast-storage"],
     },

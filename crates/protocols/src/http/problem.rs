@@ -56,7 +56,15 @@ impl Problem {
             "STF-6005" => StatusCode::FORBIDDEN,
             "STF-6020" | "STF-2009" | "STF-4006" => StatusCode::BAD_REQUEST,
             "STF-6021" | "STF-4004" => StatusCode::NOT_FOUND,
-            "STF-6022" => StatusCode::CONFLICT,
+            "STF-6024" | "STF-2058" | "STF-6022" | "STF-3001" | "STF-3004" | "STF-3008"
+            | "STF-3014" => StatusCode::CONFLICT,
+            "STF-6023" => StatusCode::PRECONDITION_FAILED,
+            "STF-3007" => StatusCode::NOT_FOUND,
+            "STF-3011" | "STF-3019" | "STF-3020" | "STF-3021" | "STF-3022" => {
+                StatusCode::BAD_REQUEST
+            }
+            "STF-3012" => StatusCode::TOO_MANY_REQUESTS,
+            "STF-3002" | "STF-3010" => StatusCode::SERVICE_UNAVAILABLE,
             "STF-2008" | "STF-4003" => StatusCode::TOO_MANY_REQUESTS,
             "STF-4001" | "STF-4002" | "STF-4008" | "STF-2012" => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::Router;
+use axum::extract::rejection::JsonRejection;
 use axum::extract::{Request, State};
 use axum::http::Method;
 use axum::http::header::AUTHORIZATION;
@@ -86,6 +87,14 @@ where
 {
     let filter = MethodFilter::try_from(method.clone()).expect("a standard method");
     axum::routing::on(filter, handler)
+}
+
+/// The body of a request, or what is wrong with it.
+pub(super) fn read<T>(body: Result<Json<T>, JsonRejection>) -> Result<T, Problem> {
+    match body {
+        Ok(Json(body)) => Ok(body),
+        Err(error) => Err(Problem::bad_request(error.body_text())),
+    }
 }
 
 #[derive(Clone)]

@@ -1,4 +1,6 @@
-//! What a configuration file declares: keys, event hubs, task hubs, collections.
+//! What a configuration file declares.
+//!
+//! Keys, event hubs, task hubs, collections of jobs.
 //!
 //! These are lists of tables, so they have no environment variable and no flag.
 
@@ -6,43 +8,56 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use super::error::{Error, Kind};
-use super::setting::nearest;
+use super::nearest::nearest;
 
 /// A key with its rights.
 #[derive(Clone, Debug, Deserialize)]
 pub struct DeclaredKey {
+    /// Its name.
     pub name: String,
     /// The secret to give out.
     pub primary: Sealed,
     /// A second secret that counts too.
     pub secondary: Option<Sealed>,
+    /// What it may do.
     pub rights: Vec<String>,
 }
 
 /// An event hub that exists as soon as the node runs.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct DeclaredEventHub {
+    /// Its name.
     pub name: String,
+    /// How many partitions it has.
     pub partitions: Option<u32>,
+    /// Its consumer groups, beside `$Default`.
     #[serde(default)]
     pub groups: Vec<String>,
+    /// How long events are kept.
     pub retention: Option<String>,
+    /// How many bytes of events a partition keeps.
     pub retention_bytes: Option<String>,
 }
 
 /// A task hub that exists as soon as the node runs.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct DeclaredTaskHub {
+    /// Its name.
     pub name: String,
+    /// How long finished instances are kept.
     pub retention: Option<String>,
 }
 
 /// A collection of jobs that exists as soon as the node runs.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct DeclaredJobCollection {
+    /// The subscription in its address.
     pub subscription: Option<String>,
+    /// The resource group in its address.
     pub resource_group: Option<String>,
+    /// Its name.
     pub name: String,
+    /// How many jobs it may hold.
     pub max_jobs: Option<u32>,
 }
 

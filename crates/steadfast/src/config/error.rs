@@ -7,6 +7,7 @@ use steadfast_core::error::Code;
 /// What is wrong, and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
+    /// Which mistake it is.
     pub kind: Kind,
 }
 
@@ -16,20 +17,36 @@ pub struct Error {
 pub enum Kind {
     /// There is no such setting.
     Unknown {
+        /// Which setting.
         key: String,
+        /// The layer it stands in.
         place: String,
+        /// The known name that is most like it.
         nearest: Option<String>,
     },
     /// The value does not fit its setting.
     Value {
+        /// Which setting.
         key: String,
+        /// The layer it stands in.
         place: String,
+        /// What is wrong.
         why: String,
     },
     /// The file cannot be read.
-    File { file: String, why: String },
+    File {
+        /// Which file.
+        file: String,
+        /// What is wrong.
+        why: String,
+    },
     /// The server would be open to strangers.
-    Exposed { why: String, cure: String },
+    Exposed {
+        /// What is wrong.
+        why: String,
+        /// What to do.
+        cure: String,
+    },
 }
 
 impl Error {

@@ -9,16 +9,20 @@ use toml::{Table, Value};
 
 use super::declared::{self, Declared};
 use super::error::{Error, Kind};
-use super::setting::{SETTINGS, Setting, find, nearest};
+use super::nearest::nearest;
+use super::setting::{SETTINGS, Setting, find};
 use super::value::Form;
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Layer {
+    /// Nobody has set it.
     Default,
+    /// A file.
     File(PathBuf),
     /// A variable of the environment.
     Environment(String),
+    /// The command line.
     Flag,
 }
 

@@ -1,4 +1,4 @@
-//! Configuration: every setting, and where its value comes from.
+//! Every setting, and where its value comes from.
 //!
 //! Values come in layers: defaults, then a file, then the environment, then flags.
 //! Every key is optional and an unknown one is refused. `setting.rs` is the one
@@ -7,6 +7,7 @@
 mod declared;
 mod error;
 mod layers;
+mod nearest;
 mod setting;
 mod typed;
 mod value;

@@ -9,6 +9,7 @@ use super::value::{Form, PORT};
 pub struct Setting {
     /// Its name in the file, with dots between tables.
     pub key: &'static str,
+    /// What its value must look like.
     pub form: Form,
     /// Its default as TOML; empty if there is none.
     pub default: &'static str,
@@ -58,13 +59,6 @@ pub const SETTINGS: &[Setting] = &[
 /// The setting of that key.
 pub(super) fn find(key: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.key == key)
-}
-
-/// The known key that is most like `key`, if one is at all.
-pub(super) fn nearest(key: &str, known: impl Iterator<Item = &'static str>) -> Option<String> {
-    let likeness = |name: &&str| strsim::jaro_winkler(name, key);
-    let best = known.max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
-    (likeness(&best) > 0.75).then(|| best.to_owned())
 }
 
 /// A configuration file with every setting as a comment.
@@ -134,16 +128,5 @@ mod tests {
         keys.sort_unstable();
         keys.dedup();
         assert_eq!(keys.len(), SETTINGS.len());
-    }
-
-    #[test]
-    fn the_nearest_name_is_found_and_nonsense_has_none() {
-        let known = || SETTINGS.iter().map(|setting| setting.key);
-        assert_eq!(nearest("http.prot", known()).as_deref(), Some("http.port"));
-        assert_eq!(
-            nearest("tls.cert", known()).as_deref(),
-            Some("tls.certificate")
-        );
-        assert_eq!(nearest("zzz", known()), None);
     }
 }

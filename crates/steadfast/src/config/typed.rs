@@ -15,16 +15,22 @@ use super::value::{duration, size};
 /// Where state is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
+    /// In a folder.
     Local,
+    /// In memory only.
     Memory,
+    /// In a PostgreSQL cluster.
     Postgres,
 }
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
+    /// Text on a terminal, JSON otherwise.
     Auto,
+    /// For people.
     Text,
+    /// One object per line.
     Json,
 }
 
@@ -32,30 +38,51 @@ pub enum LogFormat {
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Config {
+    /// The node's name.
     pub name: String,
+    /// The folder of the local engine.
     pub data: PathBuf,
+    /// Where state is kept.
     pub engine: Engine,
+    /// How many partitions there are.
     pub partitions: u16,
+    /// Bytes for rows, events and buffers.
     pub memory: u64,
+    /// The address of every port.
     pub listen: IpAddr,
     /// It may hold a password.
     pub postgres_url: Option<String>,
+    /// Unflushed log from which on it is flushed.
     pub log_target: u64,
+    /// Unflushed log from which on writers wait.
     pub log_limit: u64,
+    /// The port of REST, health and metrics.
     pub http_port: u16,
+    /// Connections per port at a time.
     pub connections: usize,
+    /// Origins whose pages may call us.
     pub cors_origins: Vec<String>,
+    /// Proxies that are believed.
     pub trusted_proxies: Vec<String>,
     /// Certificate and key.
     pub tls: Option<(PathBuf, PathBuf)>,
+    /// No TLS beyond loopback.
     pub allow_plain: bool,
+    /// The file of keys.
     pub keys_file: PathBuf,
+    /// How long leaving may take.
     pub drain_limit: Duration,
+    /// How much is logged.
     pub log_level: String,
+    /// How log lines look.
     pub log_format: LogFormat,
+    /// Keys that the file declares.
     pub keys: Vec<DeclaredKey>,
+    /// Event hubs that the file declares.
     pub event_hubs: Vec<DeclaredEventHub>,
+    /// Task hubs that the file declares.
     pub task_hubs: Vec<DeclaredTaskHub>,
+    /// Collections of jobs that the file declares.
     pub job_collections: Vec<DeclaredJobCollection>,
 }
 
@@ -119,6 +146,11 @@ impl Config {
     /// The address of a port.
     pub fn address(&self, port: u16) -> SocketAddr {
         SocketAddr::new(self.listen, port)
+    }
+
+    /// All ports, by what is spoken there.
+    pub fn ports(&self) -> Vec<(&'static str, u16)> {
+        vec![("http", self.http_port)]
     }
 
     /// The keys that the file declares.

@@ -12,6 +12,7 @@ use toml::Value;
 /// What a value must look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
+    /// Any text.
     Text,
     /// A text that is never shown.
     Secret,

@@ -3,19 +3,20 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_partition::{Alone, Options, Router, Runtime, Services, Space};
 use steadfast_protocols::access::Access;
 use steadfast_protocols::http::{Health, State};
 use steadfast_protocols::listen::Certificate;
+use steadfast_protocols::rest::RestoreOutcome;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::error::Result;
-use super::inner::{Inner, ring};
+use super::inner::{Inner, Source, ring};
 use super::keys::KeyFile;
 use super::performers::Performers;
 use super::running::Node;
@@ -31,6 +32,15 @@ pub struct Builder {
     is_serving: bool,
     is_development: bool,
     clock: Arc<dyn Clock>,
+    source: Option<Source>,
+    restored: Option<RestoreOutcome>,
+}
+
+impl Node {
+    /// A node with defaults, for a start.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
 }
 
 impl Default for Builder {
@@ -40,6 +50,8 @@ impl Default for Builder {
             is_serving: false,
             is_development: false,
             clock: Arc::new(SystemClock::new()),
+            source: None,
+            restored: None,
         }
     }
 }
@@ -49,6 +61,17 @@ impl Builder {
     #[must_use]
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
+        self
+    }
+
+    /// How to read the configuration again when it is asked for; only keys, and what
+    /// [`Node::on_reload`] has added, follow it.
+    #[must_use]
+    pub fn reread(
+        mut self,
+        source: impl Fn() -> std::result::Result<Config, String> + Send + Sync + 'static,
+    ) -> Self {
+        self.source = Some(Box::new(source));
         self
     }
 
@@ -80,6 +103,13 @@ impl Builder {
     #[must_use]
     pub fn partitions(mut self, partitions: u16) -> Self {
         self.config.partitions = partitions;
+        self
+    }
+
+    /// The node follows one that has left for a restore, which went like this.
+    #[must_use]
+    pub fn restored(mut self, outcome: Option<RestoreOutcome>) -> Self {
+        self.restored = outcome;
         self
     }
 
@@ -123,7 +153,8 @@ impl Builder {
         let (config, clock) = (self.config, self.clock);
         let began = clock.monotonic();
         let keys = KeyFile::new(config.keys_file.clone());
-        let ring = ring(&config, &keys, self.is_development)?;
+        let declared = config.ring()?;
+        let ring = ring(&declared, &keys, self.is_development)?;
         let tls = config.tls.as_ref().filter(|_| self.is_serving);
         let certificate = tls
             .map(|(chain, key)| Certificate::load(chain, key))
@@ -156,9 +187,14 @@ impl Builder {
                 certificate,
                 health: Arc::new(Health::new(checks)),
                 addresses: Mutex::new(Vec::new()),
+                declared: RwLock::new(declared),
+                source: self.source,
                 reloads: Mutex::new(Vec::new()),
                 stop: CancellationToken::new(),
                 tasks: TaskTracker::new(),
+                restores: self.restored.as_ref().map_or(0, |restored| restored.number),
+                restored: self.restored,
+                wanted: Mutex::new(None),
                 left: OnceCell::new(),
                 ended: CancellationToken::new(),
             }

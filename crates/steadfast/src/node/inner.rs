@@ -3,22 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use steadfast_core::clock::Clock;
 use steadfast_partition::Runtime;
 use steadfast_protocols::access::{Access, Ring};
 use steadfast_protocols::http::{Check, Health};
 use steadfast_protocols::listen::Certificate;
-use steadfast_protocols::rest::DrainSheet;
+use steadfast_protocols::rest::{DrainSheet, RestoreOrder, RestoreOutcome};
 use steadfast_storage::Store;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::address::Address;
 use super::error::Result;
 use super::keys::{KeyFile, development_ring};
 use super::replicas::Replicas;
-use super::running::Address;
 use crate::config::Config;
 
 /// A node's parts.
@@ -35,20 +35,32 @@ pub(super) struct Inner {
     pub(super) certificate: Option<Arc<Certificate>>,
     pub(super) health: Arc<Health>,
     pub(super) addresses: Mutex<Vec<Address>>,
-    /// What else is read again on demand: the log level of the binary.
+    /// The keys of the configuration, as it was last read.
+    pub(super) declared: RwLock<Ring>,
+    /// How to read the configuration again.
+    pub(super) source: Option<Source>,
+    /// Who wants to know of a configuration that was read again.
     pub(super) reloads: Mutex<Vec<Reload>>,
     /// No more connections; those that are there end.
     pub(super) stop: CancellationToken,
     pub(super) tasks: TaskTracker,
     pub(super) left: OnceCell<DrainSheet>,
+    /// How many restores this process has done, and how the last one went.
+    pub(super) restores: u64,
+    pub(super) restored: Option<RestoreOutcome>,
+    /// A restore that is to be done when the node has left.
+    pub(super) wanted: Mutex<Option<RestoreOrder>>,
     /// Somebody has drained the node: its process may end.
     pub(super) ended: CancellationToken,
 }
 
-/// Something that is read again, by name.
+/// Reads the configuration again.
+pub(super) type Source = Box<dyn Fn() -> std::result::Result<Config, String> + Send + Sync>;
+
+/// Something that follows the configuration, by name.
 pub(super) type Reload = (
     &'static str,
-    Box<dyn Fn() -> std::result::Result<(), String> + Send + Sync>,
+    Box<dyn Fn(&Config) -> std::result::Result<(), String> + Send + Sync>,
 );
 
 impl Inner {
@@ -82,12 +94,12 @@ impl Inner {
 
 /// The keys that count: those of the configuration, of the file, and in
 /// development those that everybody knows.
-pub(super) fn ring(config: &Config, keys: &KeyFile, is_development: bool) -> Result<Ring> {
+pub(super) fn ring(declared: &Ring, keys: &KeyFile, is_development: bool) -> Result<Ring> {
     let mut ring = match is_development {
         true => development_ring(),
         false => Ring::new(),
     };
-    for key in config.ring()?.keys() {
+    for key in declared.keys() {
         ring.add((**key).clone());
     }
     for key in keys.load()? {

@@ -55,10 +55,6 @@ impl KeyFile {
         Self { path }
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// All keys; none if there is no file yet.
     pub(super) fn load(&self) -> Result<Vec<Key>> {
         let stored = self.read()?;
@@ -164,7 +160,7 @@ impl KeyFile {
 
 /// The keys that everybody knows, for development. They are those that emulators
 /// of the services use, so that pasted connection strings work.
-pub fn development_ring() -> Ring {
+pub(super) fn development_ring() -> Ring {
     let mut ring = Ring::new();
     let known = [
         ("RootManageSharedAccessKey", "SAS_KEY_VALUE", "manage *"),
@@ -215,7 +211,7 @@ mod tests {
             file.create("a", &grants).unwrap(),
             Changed::Exists
         ));
-        let mode = fs::metadata(file.path()).unwrap().permissions().mode();
+        let mode = fs::metadata(&file.path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         let second = secret(file.rotate("a").unwrap());
         assert_ne!(first, second);

@@ -1,6 +1,9 @@
 //! A node: everything that runs in one process.
 
+mod address;
 mod builder;
+mod care;
+mod collections;
 mod error;
 mod exposure;
 mod inner;
@@ -11,9 +14,11 @@ mod performers;
 mod readings;
 mod replicas;
 mod running;
+mod stateful;
 mod web;
 
+pub use address::Address;
 pub use builder::Builder;
 pub use error::{Error, Result};
-pub use replicas::{Slot, StatefulService};
-pub use running::{Address, Node};
+pub use running::Node;
+pub use stateful::{Slot, StatefulService};

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde_json::Value;
 use steadfast_core::error::Code;
 use steadfast_protocols::access::{Grant, Key};
 use steadfast_protocols::http::{Problem, State};
 use steadfast_protocols::rest::{
-    DrainSheet, KeyInfo, KeySecret, Operator, Status, StatusPartition,
+    BackupOrder, DrainSheet, KeyInfo, KeySecret, Operator, RestoreOrder, Status, StatusPartition,
 };
 
 use super::error::Error;
@@ -41,6 +42,7 @@ impl Operator for Inner {
                 .map(|own| (own.name.to_owned(), own.url.clone()))
                 .collect(),
             partitions: self.partitions_now(),
+            restore: self.restored.clone(),
         }
     }
 
@@ -51,20 +53,42 @@ impl Operator for Inner {
     }
 
     fn reload(&self) -> Result<Vec<String>, Problem> {
-        let fresh = ring(&self.config, &self.keys, self.is_development).map_err(problem)?;
-        let mut read = vec![format!("{} keys", fresh.keys().count())];
-        self.access.replace(fresh);
+        let config = self.source.as_ref().map(|source| source()).transpose();
+        let config = config.map_err(Problem::bad_request)?;
+        if let Some(config) = &config {
+            let declared = config.ring().map_err(|error| problem(error.into()))?;
+            *self.declared.write() = declared;
+        }
+        self.read_keys()?;
+        let mut read = vec![format!("{} keys", self.access.ring().keys().count())];
         if let Some(certificate) = &self.certificate {
             let done = certificate.reload();
             done.map_err(|error| Problem::new(error.code(), error.to_string()))?;
             read.push("certificate".to_owned());
         }
         for (name, reload) in self.reloads.lock().iter() {
-            reload().map_err(Problem::bad_request)?;
+            let config = config.as_ref().unwrap_or(&self.config);
+            reload(config).map_err(Problem::bad_request)?;
             read.push((*name).to_owned());
         }
         tracing::info!(event = "node.reloaded", read = ?read);
         Ok(read)
+    }
+
+    async fn back_up(&self, order: BackupOrder) -> Result<Value, Problem> {
+        self.take_backup(order).await
+    }
+
+    async fn restore(&self, order: RestoreOrder) -> Result<u64, Problem> {
+        self.check_restore(&order).await?;
+        let number = self.restores + 1;
+        *self.wanted.lock() = Some(order);
+        self.ended.cancel();
+        Ok(number)
+    }
+
+    async fn inspect(&self, question: Value) -> Result<Value, Problem> {
+        self.look_inside(question).await
     }
 
     fn keys(&self) -> Vec<KeyInfo> {
@@ -135,7 +159,7 @@ impl Inner {
 
     /// Where a key stands.
     fn origin(&self, name: &str) -> &'static str {
-        let is_declared = self.config.keys.iter().any(|key| key.name == name);
+        let is_declared = self.declared.read().get(name).is_some();
         let known = super::keys::development_ring();
         match (
             is_declared,
@@ -175,7 +199,8 @@ impl Inner {
     }
 
     fn read_keys(&self) -> Result<(), Problem> {
-        let fresh = ring(&self.config, &self.keys, self.is_development).map_err(problem)?;
+        let declared = self.declared.read().clone();
+        let fresh = ring(&declared, &self.keys, self.is_development).map_err(problem)?;
         self.access.replace(fresh);
         Ok(())
     }

@@ -7,21 +7,14 @@ use steadfast_collections::{Replica, Scheme};
 use steadfast_partition::{Runtime, Sheet};
 use steadfast_protocols::access::Ring;
 use steadfast_protocols::http::State;
-use steadfast_protocols::rest::{DrainSheet, Operator, Status};
+use steadfast_protocols::rest::{DrainSheet, Operator, RestoreOutcome, Status};
 
-use super::builder::Builder;
+use super::address::Address;
+use super::care;
 use super::error::Result;
 use super::inner::Inner;
-use super::replicas::StatefulService;
-
-/// A place where the node listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Address {
-    /// What is spoken there.
-    pub name: &'static str,
-    /// Where it is.
-    pub url: String,
-}
+use super::stateful::StatefulService;
+use crate::config::Config;
 
 /// A running node. Clones are the same node. Dropping all of them stops it as a
 /// crash would: nothing acknowledged is lost, but nobody is told.
@@ -33,11 +26,6 @@ pub struct Node {
 impl Node {
     pub(super) fn new(inner: Arc<Inner>) -> Self {
         Self { inner }
-    }
-
-    /// A node with defaults, for a start.
-    pub fn builder() -> Builder {
-        Builder::default()
     }
 
     /// Opens a service of collections, or makes it; its scheme stays for ever.
@@ -67,7 +55,11 @@ impl Node {
 
     /// The collections of one partition, below all services.
     pub async fn replica(&self, partition: u16) -> Result<Replica> {
-        self.inner.replica(partition).await
+        let inner = &self.inner;
+        inner
+            .replicas
+            .get(&inner.runtime, &inner.clock, partition)
+            .await
     }
 
     /// The runtime underneath.
@@ -78,6 +70,16 @@ impl Node {
     /// Where it listens.
     pub fn addresses(&self) -> Vec<Address> {
         self.inner.addresses.lock().clone()
+    }
+
+    /// What to paste into a client, by name. Secrets are shown: for development.
+    pub fn connection_strings(&self) -> Vec<(&'static str, String)> {
+        let ring = self.inner.access.ring();
+        let Some(key) = ring.get("RootManageSharedAccessKey") else {
+            return Vec::new();
+        };
+        let secret = key.primary.reveal();
+        vec![("rest", format!("Authorization: Bearer {secret}"))]
     }
 
     /// How it is.
@@ -95,11 +97,11 @@ impl Node {
         Operator::reload(&*self.inner).map_err(|problem| problem.to_string())
     }
 
-    /// Has something else read again on [`Node::reload`].
+    /// Has something follow the configuration on [`Node::reload`].
     pub fn on_reload(
         &self,
         name: &'static str,
-        reload: impl Fn() -> std::result::Result<(), String> + Send + Sync + 'static,
+        reload: impl Fn(&Config) -> std::result::Result<(), String> + Send + Sync + 'static,
     ) {
         self.inner.reloads.lock().push((name, Box::new(reload)));
     }
@@ -109,6 +111,45 @@ impl Node {
     /// call gets the answer of the first.
     pub async fn drain(&self, limit: Duration) -> DrainSheet {
         self.inner.leave(limit).await
+    }
+
+    /// Brings the backup back that somebody has asked for by REST, if so. The node
+    /// must have been drained and stopped; its folder is free when its last clone is
+    /// gone, which this waits for.
+    pub async fn restore(self) -> Option<RestoreOutcome> {
+        let order = self.inner.wanted.lock().take()?;
+        let number = self.inner.restores + 1;
+        let data = self.inner.config.data.clone();
+        let outcome = match self.close().await {
+            true => care::restore(&data, order).await,
+            false => Err("somebody still uses the node".to_owned()),
+        };
+        Some(RestoreOutcome { number, outcome })
+    }
+
+    /// Gives everything back, so that the folder can be opened again. False if
+    /// somebody else does not let go of the node.
+    async fn close(self) -> bool {
+        let mut inner = self.inner;
+        for _ in 0..RELEASE_TRIES {
+            // Tasks that have answered a last request are about to end.
+            inner = match Arc::try_unwrap(inner) {
+                Ok(inner) => {
+                    inner.close().await;
+                    return true;
+                }
+                Err(shared) => shared,
+            };
+            tokio::time::sleep(RELEASE_PAUSE).await;
+        }
+        false
+    }
+
+    /// The port of REST, health and metrics, if it is open.
+    pub fn http_port(&self) -> Option<u16> {
+        let addresses = self.inner.addresses.lock();
+        let http = addresses.iter().find(|address| address.name == "http")?;
+        http.url.rsplit(':').next()?.parse().ok()
     }
 
     /// Waits until somebody has drained the node by its REST interface.
@@ -126,7 +167,20 @@ impl Node {
     }
 }
 
+/// How often, and after which pause, it is looked whether a node is free.
+const RELEASE_TRIES: u32 = 500;
+const RELEASE_PAUSE: Duration = Duration::from_millis(10);
+
 impl Inner {
+    /// Ends what works on the state, and lets go of it.
+    async fn close(self) {
+        self.replicas.close().await;
+        drop(self.runtime);
+        if let Ok(store) = Arc::try_unwrap(self.store) {
+            store.close().await;
+        }
+    }
+
     /// The four phases, once.
     pub(super) async fn leave(&self, limit: Duration) -> DrainSheet {
         let leaving = async {

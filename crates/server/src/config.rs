@@ -1,0 +1,101 @@
+//! `steadfast config`, and the settings of `dev` and `serve`.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+use serde_json::json;
+use steadfast::config::{Config, Layers, template};
+
+use crate::result::print;
+use crate::table::{Output, Table};
+
+/// The file that is read if it is there and no other is named.
+const FILE: &str = "steadfast.toml";
+
+/// Where settings come from.
+#[derive(Args, Clone, Default)]
+pub(crate) struct Settings {
+    /// The configuration file; steadfast.toml if it is there
+    #[arg(long, env = "STEADFAST_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The data folder
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// A setting that wins over file and environment
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Write a configuration file with every setting as a comment
+    Init {
+        /// Where to
+        #[arg(default_value = FILE)]
+        file: PathBuf,
+    },
+    /// Say whether the settings can be used
+    Check(Settings),
+    /// Show every setting, its value, and the layer that it comes from
+    Show(Settings),
+}
+
+impl Settings {
+    /// All layers.
+    pub(crate) fn layers(&self) -> Result<Layers> {
+        let named = self.config.as_deref();
+        let found = Some(Path::new(FILE)).filter(|file| file.is_file());
+        let mut layers = Layers::new();
+        if let Some(file) = named.or(found) {
+            layers = layers.file(file)?;
+        }
+        layers = layers.environment(env::vars())?;
+        if let Some(data) = &self.data {
+            layers = layers.flag(&format!("data={}", data.display()))?;
+        }
+        for text in &self.set {
+            layers = layers.flag(text)?;
+        }
+        Ok(layers)
+    }
+
+    /// The settings, checked.
+    pub(crate) fn config(&self) -> Result<Config> {
+        Ok(Config::new(&self.layers()?)?)
+    }
+}
+
+/// Writes, checks or shows a configuration.
+pub(crate) fn run(command: &Command, output: Output) -> Result<()> {
+    match command {
+        Command::Init { file } => init(file, output),
+        Command::Check(settings) => {
+            settings.config()?;
+            print(&[("settings", json!("ok"))], output)
+        }
+        Command::Show(settings) => show(settings, output),
+    }
+}
+
+fn init(file: &Path, output: Output) -> Result<()> {
+    if file.exists() {
+        bail!(
+            "{} is there already: move it away, or name another file",
+            file.display()
+        );
+    }
+    fs::write(file, template()).with_context(|| format!("write {}", file.display()))?;
+    print(&[("written", json!(file.display().to_string()))], output)
+}
+
+fn show(settings: &Settings, output: Output) -> Result<()> {
+    let layers = settings.layers()?;
+    let mut table = Table::new("settings", &["key", "value", "layer"]);
+    for (key, value, layer) in layers.shown() {
+        table.row(json!({"key": key, "value": value, "layer": layer}));
+    }
+    table.print(output)
+}

@@ -1,0 +1,222 @@
+//! `steadfast doctor`: what ails this machine.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use rustix::process::{Resource, getrlimit};
+use serde_json::json;
+use steadfast::clock::{Clock, SystemClock};
+use steadfast::config::{Config, Engine};
+use steadfast::protocols::listen::holder_of;
+
+use crate::config::Settings;
+use crate::table::{Output, Table};
+
+/// Free space below which a folder is soon full.
+const LITTLE_SPACE: u64 = 1 << 30;
+
+/// A sync that takes longer makes every commit slow.
+const SLOW_SYNC: Duration = Duration::from_millis(20);
+
+/// How many syncs are measured.
+const SYNCS: usize = 50;
+
+/// Files that are open beside connections.
+const OTHER_FILES: u64 = 256;
+
+#[derive(Args)]
+pub(crate) struct Doctor {
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// What was found.
+struct Finding {
+    subject: &'static str,
+    health: Health,
+    what: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Health {
+    Well,
+    Doubtful,
+    Ill,
+}
+
+fn finding(subject: &'static str, health: Health, what: impl Into<String>) -> Finding {
+    let what = what.into();
+    Finding {
+        subject,
+        health,
+        what,
+    }
+}
+
+/// Looks at everything; fails if something would keep a server from running.
+pub(crate) fn run(arguments: &Doctor, output: Output) -> Result<()> {
+    let config = arguments.settings.config()?;
+    let mut findings = Vec::new();
+    if config.engine == Engine::Local {
+        findings.extend(folder(&config.data));
+    }
+    findings.push(clock());
+    findings.push(files(&config));
+    findings.push(memory(&config));
+    findings.extend(ports(&config));
+    let mut table = Table::new("findings", &["subject", "health", "what"]);
+    for found in &findings {
+        let health = match found.health {
+            Health::Well => "ok",
+            Health::Doubtful => "warn",
+            Health::Ill => "bad",
+        };
+        table.row(json!({"subject": found.subject, "health": health, "what": found.what}));
+    }
+    table.print(output)?;
+    let ill = findings.iter().filter(|found| found.health == Health::Ill);
+    match ill.count() {
+        0 => Ok(()),
+        1 => bail!("one thing would keep a server from running"),
+        count => bail!("{count} things would keep a server from running"),
+    }
+}
+
+/// Whether the folder can be written, has room, and syncs quickly.
+fn folder(data: &Path) -> Vec<Finding> {
+    // A folder that is not there yet is judged by the one that will hold it.
+    let place = data.ancestors().find(|place| place.is_dir());
+    let place = place.map_or_else(|| PathBuf::from("."), Path::to_owned);
+    let probe = place.join(format!(".steadfast-doctor-{}", std::process::id()));
+    let shown = place.display();
+    let measured = sync_speed(&probe);
+    // It may never have been made.
+    let _ = fs::remove_file(&probe);
+    let p50 = match measured {
+        Ok(p50) => p50,
+        Err(error) => {
+            let what = format!("{shown} cannot be written: {error}");
+            return vec![finding("folder", Health::Ill, what)];
+        }
+    };
+    let mut findings = vec![finding(
+        "folder",
+        Health::Well,
+        format!("{shown} can be written"),
+    )];
+    if let Ok(system) = rustix::fs::statvfs(&place) {
+        let free = system.f_bavail * system.f_frsize;
+        let health = if free < LITTLE_SPACE {
+            Health::Doubtful
+        } else {
+            Health::Well
+        };
+        findings.push(finding(
+            "space",
+            health,
+            format!("{} MiB are free", free >> 20),
+        ));
+    }
+    let health = if p50 > SLOW_SYNC {
+        Health::Doubtful
+    } else {
+        Health::Well
+    };
+    let what = format!("fdatasync takes {} us, half of the time", p50.as_micros());
+    findings.push(finding("sync", health, what));
+    findings
+}
+
+fn sync_speed(probe: &Path) -> std::io::Result<Duration> {
+    let clock = SystemClock::new();
+    let mut file = File::create(probe)?;
+    let mut times = Vec::with_capacity(SYNCS);
+    for _ in 0..SYNCS {
+        let began = clock.monotonic();
+        file.write_all(&[0; 4096])?;
+        file.sync_data()?;
+        times.push(clock.monotonic() - began);
+    }
+    times.sort_unstable();
+    Ok(times[SYNCS / 2])
+}
+
+/// Files that those who keep the clock leave.
+const CLOCK_KEEPERS: [&str; 4] = [
+    "/run/systemd/timesync/synchronized",
+    "/run/chrony/chronyd.pid",
+    "/run/chronyd.pid",
+    "/run/ntpd.pid",
+];
+
+fn clock() -> Finding {
+    let keeper = CLOCK_KEEPERS.iter().find(|file| Path::new(file).exists());
+    match keeper {
+        Some(keeper) => finding("clock", Health::Well, format!("it is kept ({keeper})")),
+        None => finding(
+            "clock",
+            Health::Doubtful,
+            "nothing here seems to keep it: timers and tokens follow it",
+        ),
+    }
+}
+
+fn files(config: &Config) -> Finding {
+    let wanted = config.connections as u64 + OTHER_FILES;
+    match getrlimit(Resource::Nofile).current {
+        Some(limit) if limit < wanted => finding(
+            "files",
+            Health::Doubtful,
+            format!(
+                "{limit} may be open, {wanted} are wanted: raise `ulimit -n` or lower http.connections"
+            ),
+        ),
+        Some(limit) => finding("files", Health::Well, format!("{limit} may be open")),
+        None => finding("files", Health::Well, "any number may be open"),
+    }
+}
+
+fn memory(config: &Config) -> Finding {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find(|line| line.starts_with("MemAvailable:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+    let Some(free) = kilobytes.map(|kilobytes| kilobytes * 1024) else {
+        return finding(
+            "memory",
+            Health::Doubtful,
+            "the system does not say how much is free",
+        );
+    };
+    let what = format!(
+        "{} MiB are free, {} may be used",
+        free >> 20,
+        config.memory >> 20
+    );
+    let health = if free < config.memory {
+        Health::Doubtful
+    } else {
+        Health::Well
+    };
+    finding("memory", health, what)
+}
+
+fn ports(config: &Config) -> Vec<Finding> {
+    let check = |(name, port): (&str, u16)| {
+        if TcpListener::bind(config.address(port)).is_ok() {
+            return finding("port", Health::Well, format!("{port} is free ({name})"));
+        }
+        let holder = holder_of(port);
+        let holder = holder.map_or_else(
+            || "a process of another user".to_owned(),
+            |holder| format!("process {} ({})", holder.pid, holder.name),
+        );
+        let what = format!("{port} is taken by {holder} ({name})");
+        finding("port", Health::Ill, what)
+    };
+    config.ports().into_iter().map(check).collect()
+}

@@ -1,0 +1,31 @@
+//! Failures that have an exit code of their own.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// Why a command did not do what was asked.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// There is no such thing.
+    NotFound(String),
+    /// It took too long.
+    TimedOut(String),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::NotFound(message) | Self::TimedOut(message)) = self;
+        f.write_str(message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// The exit code of an error.
+pub(crate) fn code(error: &anyhow::Error) -> ExitCode {
+    match error.downcast_ref::<Failure>() {
+        Some(Failure::NotFound(_)) => ExitCode::from(3),
+        Some(Failure::TimedOut(_)) => ExitCode::from(4),
+        None => ExitCode::FAILURE,
+    }
+}

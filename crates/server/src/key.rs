@@ -1,0 +1,75 @@
+//! `steadfast key`: who may do what.
+
+use anyhow::Result;
+use clap::Subcommand;
+use reqwest::Method;
+use serde_json::{Value, json};
+use steadfast::protocols::rest::{KeyInfo, KeySecret};
+
+use crate::context::Target;
+use crate::remote::{Remote, segment};
+use crate::result::print;
+use crate::table::{Output, Table};
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Make a key and show its secret, this once
+    Create {
+        /// Its name
+        name: String,
+        /// What it may do: '<right> <area>[/<entity>]', such as 'send events/houses'
+        #[arg(long = "right", value_name = "RIGHT", required = true)]
+        rights: Vec<String>,
+    },
+    /// Show all keys, without secrets
+    List,
+    /// Give a key a new secret; the former one counts until the next time
+    Rotate {
+        /// Which key
+        name: String,
+    },
+    /// Remove a key
+    Delete {
+        /// Which key
+        name: String,
+    },
+}
+
+/// Asks the server.
+pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<()> {
+    let remote = Remote::new(target)?;
+    match command {
+        Command::Create { name, rights } => {
+            let body = json!({"name": name, "rights": rights});
+            show(&remote.ask(Method::POST, "/v1/keys", Some(&body))?, output)
+        }
+        Command::Rotate { name } => {
+            let path = format!("/v1/keys/{}/rotate", segment(name)?);
+            show(&remote.ask(Method::POST, &path, None)?, output)
+        }
+        Command::Delete { name } => {
+            let path = format!("/v1/keys/{}", segment(name)?);
+            let Value::Null = remote.ask(Method::DELETE, &path, None)? else {
+                anyhow::bail!("the server answered more than it should");
+            };
+            print(&[("deleted", json!(name))], output)
+        }
+        Command::List => list(&remote, output),
+    }
+}
+
+fn show(made: &KeySecret, output: Output) -> Result<()> {
+    print(
+        &[("name", json!(made.name)), ("secret", json!(made.secret))],
+        output,
+    )
+}
+
+fn list(remote: &Remote, output: Output) -> Result<()> {
+    let keys: Vec<KeyInfo> = remote.ask(Method::GET, "/v1/keys", None)?;
+    let mut table = Table::new("keys", &["name", "rights", "secrets", "from"]);
+    for key in keys {
+        table.row(serde_json::to_value(key)?);
+    }
+    table.print(output)
+}

@@ -1,0 +1,93 @@
+//! `steadfast status`, `drain` and `reload`.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use reqwest::Method;
+use serde_json::{Value, json};
+use steadfast::protocols::rest::{DrainSheet, Status};
+
+use crate::context::Target;
+use crate::remote::Remote;
+use crate::result::{Facts, print};
+use crate::table::Output;
+
+/// How much longer than its limit a drain may take to answer.
+const MARGIN: Duration = Duration::from_secs(15);
+
+#[derive(Args)]
+pub(crate) struct Drain {
+    #[command(flatten)]
+    target: Target,
+    /// The node to drain; the one that answers unless named
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
+    /// How long it may take, in seconds; the server's own limit unless set
+    #[arg(long, value_name = "SECONDS")]
+    limit: Option<u64>,
+}
+
+/// Shows how a server is.
+pub(crate) fn status(target: &Target, output: Output) -> Result<()> {
+    let remote = Remote::new(target)?;
+    let status: Status = remote.ask(Method::GET, "/v1/status", None)?;
+    if output == Output::Json {
+        println!("{}", serde_json::to_string_pretty(&status)?);
+        return Ok(());
+    }
+    let sum = |value: fn(&steadfast::protocols::rest::StatusPartition) -> u64| {
+        status.partitions.iter().map(value).sum::<u64>()
+    };
+    let mut facts: Facts = vec![
+        ("node", json!(status.node)),
+        ("version", json!(status.version)),
+        ("state", json!(status.state)),
+        ("uptime", json!(format!("{} s", status.uptime_s))),
+        ("engine", json!(status.engine)),
+    ];
+    if let Some(data) = &status.data {
+        facts.push(("data", json!(data)));
+    }
+    facts.push(("partitions", json!(status.partitions.len())));
+    facts.push(("commands", json!(sum(|partition| partition.commands))));
+    facts.push(("backlog", json!(sum(|partition| partition.backlog))));
+    for (name, url) in &status.addresses {
+        facts.push(("listens", json!(format!("{name}  {url}"))));
+    }
+    print(&facts, output)
+}
+
+/// Has a server leave, and shows what became of everything.
+pub(crate) fn drain(arguments: &Drain, output: Output) -> Result<()> {
+    let remote = Remote::new(&arguments.target)?;
+    let body = json!({"limit_s": arguments.limit, "node": arguments.node});
+    let limit = arguments
+        .limit
+        .map_or(Duration::from_secs(600), Duration::from_secs);
+    let sheet: DrainSheet =
+        remote.ask_within(limit + MARGIN, Method::POST, "/v1/drain", Some(&body))?;
+    print(&facts(&sheet), output)
+}
+
+/// Has a server read keys, certificate and log level again.
+pub(crate) fn reload(target: &Target, output: Output) -> Result<()> {
+    let remote = Remote::new(target)?;
+    let read: Value = remote.ask(Method::POST, "/v1/reload", None)?;
+    print(
+        &[("reloaded", json!(crate::table::shown(&read["reloaded"])))],
+        output,
+    )
+}
+
+/// A balance sheet, as it is printed.
+pub(crate) fn facts(sheet: &DrainSheet) -> Facts {
+    vec![
+        ("moved", json!(sheet.moved)),
+        ("completed", json!(sheet.completed)),
+        ("cut off", json!(sheet.cut_off)),
+        ("left", json!(sheet.left)),
+        ("lost", json!(sheet.lost)),
+        ("took", json!(format!("{} ms", sheet.took_ms))),
+    ]
+}

@@ -1,0 +1,147 @@
+//! A running server, by its REST interface.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use reqwest::{Client, Method, StatusCode};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::context::{Server, Target};
+use crate::exit::Failure;
+
+/// How long an ordinary answer may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A server that can be asked.
+pub(crate) struct Remote {
+    server: Server,
+    client: Client,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Remote {
+    /// The server that is meant; it is not asked anything yet.
+    pub(crate) fn new(target: &Target) -> Result<Self> {
+        let server = target.server()?;
+        let mut client = Client::builder().connect_timeout(PATIENCE);
+        if let Some(ca) = &server.ca {
+            let pem = std::fs::read(ca).with_context(|| format!("read {}", ca.display()))?;
+            let authority = reqwest::Certificate::from_pem(&pem);
+            let authority = authority.with_context(|| format!("read {}", ca.display()))?;
+            client = client.tls_certs_merge([authority]);
+        }
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        Ok(Self {
+            server,
+            client: client.build().context("make an HTTP client")?,
+            runtime: runtime.enable_all().build().context("start a runtime")?,
+        })
+    }
+
+    /// Where it is.
+    pub(crate) fn url(&self) -> &str {
+        &self.server.url
+    }
+
+    /// Asks something that is answered at once.
+    pub(crate) fn ask<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<T> {
+        self.ask_within(PATIENCE, method, path, body)
+    }
+
+    /// Asks something that may take this long.
+    pub(crate) fn ask_within<T: DeserializeOwned>(
+        &self,
+        limit: Duration,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<T> {
+        let text = self
+            .runtime
+            .block_on(self.send(limit, method, path, body))?;
+        let text = if text.is_empty() { "null" } else { &text };
+        let url = self.url();
+        serde_json::from_str(text).with_context(|| format!("{url} is not a Steadfast server"))
+    }
+
+    async fn send(
+        &self,
+        limit: Duration,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<String> {
+        let url = format!("{}{path}", self.server.url);
+        let mut request = self
+            .client
+            .request(method, &url)
+            .bearer_auth(&self.server.key);
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let answer = request.timeout(limit).send().await;
+        let answer = answer.map_err(|error| self.unreachable(&error, limit))?;
+        let status = answer.status();
+        let text = answer
+            .text()
+            .await
+            .with_context(|| format!("read the answer of {url}"))?;
+        match status.is_success() {
+            true => Ok(text),
+            false => Err(refused(status, &text)),
+        }
+    }
+
+    fn unreachable(&self, error: &reqwest::Error, limit: Duration) -> anyhow::Error {
+        let url = self.url();
+        if error.is_timeout() {
+            let seconds = limit.as_secs();
+            let message = format!("{url} has not answered within {seconds} s");
+            return Failure::TimedOut(message).into();
+        }
+        let cause = std::error::Error::source(error);
+        let cause = cause.map_or_else(|| error.to_string(), root);
+        anyhow!("{url} cannot be reached ({cause}): is it running? see `steadfast context list`")
+    }
+}
+
+/// The last cause: those above it only repeat that something failed.
+fn root(error: &dyn std::error::Error) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
+
+fn refused(status: StatusCode, text: &str) -> anyhow::Error {
+    let body: Value = serde_json::from_str(text).unwrap_or_default();
+    let field = |name: &str| body["error"][name].as_str().unwrap_or_default().to_owned();
+    let (code, message) = (field("code"), field("message"));
+    let message = match message.is_empty() {
+        true => format!("the server answered {status}"),
+        false if message.starts_with(&code) => message,
+        false => format!("{code}: {message}"),
+    };
+    match status {
+        StatusCode::NOT_FOUND => Failure::NotFound(message).into(),
+        StatusCode::GATEWAY_TIMEOUT | StatusCode::REQUEST_TIMEOUT => {
+            Failure::TimedOut(message).into()
+        }
+        _ => anyhow!(message),
+    }
+}
+
+/// A name as a part of a path.
+pub(crate) fn segment(name: &str) -> Result<String> {
+    if name.is_empty() || name.contains(['/', '?', '#', '%']) {
+        bail!("'{name}' is not a name");
+    }
+    Ok(name.replace(' ', "%20"))
+}

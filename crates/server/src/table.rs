@@ -1,0 +1,69 @@
+//! Rows for people, or one JSON object for programs.
+
+use anyhow::Result;
+use clap::ValueEnum;
+use comfy_table::presets::NOTHING;
+use serde_json::{Value, json};
+
+/// How to print a result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// Lines for people
+    #[default]
+    Table,
+    /// One JSON object
+    Json,
+}
+
+/// Rows of one kind.
+pub(crate) struct Table {
+    name: &'static str,
+    columns: &'static [&'static str],
+    rows: Vec<Value>,
+}
+
+impl Table {
+    /// No rows yet. The name is that of the list in JSON.
+    pub(crate) fn new(name: &'static str, columns: &'static [&'static str]) -> Self {
+        Self {
+            name,
+            columns,
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row: an object with the columns as fields, and more if it likes.
+    pub(crate) fn row(&mut self, row: Value) {
+        self.rows.push(row);
+    }
+
+    /// Prints all rows.
+    pub(crate) fn print(&self, output: Output) -> Result<()> {
+        if output == Output::Json {
+            let object = json!({self.name: self.rows});
+            println!("{}", serde_json::to_string_pretty(&object)?);
+            return Ok(());
+        }
+        let mut table = comfy_table::Table::new();
+        table.load_preset(NOTHING);
+        table.set_header(self.columns.iter().map(|name| name.to_uppercase()));
+        for row in &self.rows {
+            table.add_row(self.columns.iter().map(|column| shown(&row[*column])));
+        }
+        let text = table.to_string();
+        for line in text.lines() {
+            println!("{}", line.trim());
+        }
+        Ok(())
+    }
+}
+
+/// A value as people read it.
+pub(crate) fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => parts.iter().map(shown).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
+}

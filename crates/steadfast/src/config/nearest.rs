@@ -1,0 +1,25 @@
+//! The name that somebody may have meant.
+
+/// The known key that is most like `key`, if one is at all.
+pub(super) fn nearest(key: &str, known: impl Iterator<Item = &'static str>) -> Option<String> {
+    let likeness = |name: &&str| strsim::jaro_winkler(name, key);
+    let best = known.max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
+    (likeness(&best) > 0.75).then(|| best.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::setting::SETTINGS;
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_found_and_nonsense_has_none() {
+        let known = || SETTINGS.iter().map(|setting| setting.key);
+        assert_eq!(nearest("http.prot", known()).as_deref(), Some("http.port"));
+        assert_eq!(
+            nearest("tls.cert", known()).as_deref(),
+            Some("tls.certificate")
+        );
+        assert_eq!(nearest("zzz", known()), None);
+    }
+}
