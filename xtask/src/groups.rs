@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::workspace::Workspace;
-use crate::{deny, fuse, house, process, tools};
+use crate::{deny, fuse, house, interop, process, tools};
 
 /// A part of `cargo xtask test` that can be run alone.
 pub(crate) struct Group {
@@ -37,6 +37,9 @@ pub(crate) const GROUPS: &[Group] = &[
     row("harness", "tests of the test harness", harness),
     row("docs", "examples in the documentation, and its links", docs),
     row("server", "tests of the binary", server),
+    row("wire", "codecs: round trips, golden bytes, mutations", wire),
+    row("protocols", "connections over real sockets, and their bounds", protocols),
+    row("interop", "unmodified client libraries against the server", interop::check),
     row("tools", "installs Python, Node, PostgreSQL and the browser, and tries each", tools::check),
 ];
 
@@ -69,6 +72,14 @@ fn postgres(workspace: &Workspace) -> Result<()> {
 /// Test files that need a server say so in their name.
 fn needs_postgres(test: &str) -> bool {
     test.starts_with("postgres")
+}
+
+fn wire(workspace: &Workspace) -> Result<()> {
+    integration(workspace, "steadfast-wire")
+}
+
+fn protocols(workspace: &Workspace) -> Result<()> {
+    integration(workspace, "steadfast-protocols")
 }
 
 fn ownership(workspace: &Workspace) -> Result<()> {

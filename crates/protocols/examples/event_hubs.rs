@@ -10,8 +10,8 @@ use std::sync::Arc;
 use serde_json::json;
 use steadfast_core::clock::SystemClock;
 use steadfast_events::Definition;
-use steadfast_protocols::amqp;
 use steadfast_protocols::listen::{Bind, Certificate, Listener};
+use steadfast_protocols::{amqp, publish};
 
 #[path = "../tests/amqp_setup/mod.rs"]
 mod amqp_setup;
@@ -61,7 +61,8 @@ fn serve_web(
         connections: 1000,
     })?;
     let port = listener.address().port();
-    let routes = amqp::routes(Arc::clone(&node.context), node.stop.clone());
+    let routes = amqp::routes(Arc::clone(&node.context), node.stop.clone())
+        .merge(publish::routes(Arc::clone(&node.context)));
     let stop = node.stop.clone();
     node.tasks.spawn(listener.run(
         node.stop.clone(),

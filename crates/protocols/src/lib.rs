@@ -8,6 +8,7 @@ pub mod amqp;
 pub mod http;
 pub mod listen;
 pub mod outbound;
+pub mod publish;
 pub mod rest;
 pub mod scheduler;
 pub mod telemetry;

@@ -16,7 +16,7 @@ use steadfast_wire::amqp::link::Role;
 
 use super::connection::{Connection, no_handle, no_session};
 use super::fault::Fault;
-use super::link::{Inlet, Kind, Partial, Taken};
+use super::link::{Kind, Partial, Taken};
 use super::session::Handle;
 use super::work::{Done, Receipt};
 
@@ -52,39 +52,32 @@ impl Connection {
             }
             return Ok(());
         }
-        let before = inlet
-            .partial
-            .as_ref()
-            .map_or(0, |partial| partial.bytes.len());
-        if before + payload.len() > limit {
-            self.cut(id, &too_large(limit));
-            return Ok(());
-        }
-        if before == 0 && inlet.partial.is_none() && inlet.credit == 0 {
+        if inlet.partial.is_none() && inlet.credit == 0 {
             let words = "a message without credit";
             self.cut(id, &Fault::new(condition::TRANSFER_LIMIT, words));
             return Ok(());
         }
-        if transfer.more {
-            self.partial_bytes += payload.len();
-            gather(inlet, transfer, payload)?;
-            if self.partial_bytes > limits::AMQP_PARTIAL_BYTES {
-                let words = "too many unfinished messages on one connection";
-                return Err(Fault::new(condition::RESOURCE_LIMIT, words));
-            }
-            return Ok(());
+        // Most messages come in one piece, which is used where it lies.
+        if inlet.partial.is_none() && !transfer.more && payload.len() <= limit {
+            let partial = begin(transfer)?;
+            return self.on_message(id, &partial, Some(payload));
         }
-        self.partial_bytes -= before;
-        match inlet.partial.take() {
-            Some(mut partial) => {
-                partial.bytes.extend_from_slice(payload);
-                self.on_message(id, &partial, None)
-            }
-            None => {
-                let partial = begin(transfer)?;
-                self.on_message(id, &partial, Some(payload))
-            }
+        let mut partial = match inlet.partial.take() {
+            Some(partial) => partial,
+            None => begin(transfer)?,
+        };
+        self.partial_bytes -= partial.bytes.len();
+        partial.gather(payload, limit);
+        if !transfer.more {
+            return self.on_message(id, &partial, None);
         }
+        self.partial_bytes += partial.bytes.len();
+        inlet.partial = Some(partial);
+        if self.partial_bytes > limits::AMQP_PARTIAL_BYTES {
+            let words = "too many unfinished messages on one connection";
+            return Err(Fault::new(condition::RESOURCE_LIMIT, words));
+        }
+        Ok(())
     }
 
     /// A message is complete; `whole` is it, if it came in one piece.
@@ -104,6 +97,11 @@ impl Connection {
             _ => false,
         };
         match &mut link.kind {
+            // Rejected, not detached: a client that is detached in the middle of a
+            // message waits for its time-out instead of telling what happened.
+            _ if partial.is_too_large => {
+                self.reject(id, partial.delivery, partial.settled, &too_large());
+            }
             Kind::Intake(intake) => {
                 let cut_up = publication(bytes, partial.format, intake.publisher.as_deref());
                 match cut_up {
@@ -282,21 +280,26 @@ fn begin(transfer: &Transfer<'_>) -> Result<Partial, Fault> {
         format: transfer.format.unwrap_or(0),
         settled: transfer.settled.unwrap_or(false),
         bytes: Vec::new(),
+        is_too_large: false,
     })
 }
 
-fn gather(inlet: &mut Inlet, transfer: &Transfer<'_>, payload: &[u8]) -> Result<(), Fault> {
-    if inlet.partial.is_none() {
-        inlet.partial = Some(begin(transfer)?);
+impl Partial {
+    fn gather(&mut self, payload: &[u8], limit: usize) {
+        self.is_too_large |= self.bytes.len() + payload.len() > limit;
+        match self.is_too_large {
+            true => self.bytes = Vec::new(),
+            false => self.bytes.extend_from_slice(payload),
+        }
     }
-    if let Some(partial) = &mut inlet.partial {
-        partial.bytes.extend_from_slice(payload);
-    }
-    Ok(())
 }
 
-fn too_large(limit: usize) -> Fault {
-    let words = format!("The message is larger than the {limit} bytes that the link allows.");
+fn too_large() -> Fault {
+    let words = format!(
+        "The message is larger than the {} bytes that the link allows ({}).",
+        limits::PUBLICATION_BYTES,
+        condition::TOO_LARGE
+    );
     Fault::new(condition::TOO_LARGE, words)
 }
 

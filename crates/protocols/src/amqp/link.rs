@@ -145,6 +145,8 @@ pub(super) struct Partial {
     pub(super) format: u32,
     pub(super) settled: bool,
     pub(super) bytes: Vec<u8>,
+    /// It has become too large: the rest is not kept, and it will be rejected.
+    pub(super) is_too_large: bool,
 }
 
 impl Inlet {

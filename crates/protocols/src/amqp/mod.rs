@@ -24,5 +24,6 @@ mod websocket;
 mod work;
 
 pub use context::Context;
+pub(crate) use permit::verify;
 pub use serve::serve;
 pub use websocket::routes;

@@ -11,7 +11,7 @@ use crate::access::{Area, Denied, Pass, Reason, Right};
 
 /// What a token permits.
 #[derive(Clone, Debug)]
-pub(super) enum Permit {
+pub(crate) enum Permit {
     /// One of the server's keys.
     Key(Pass),
     /// A policy of one event hub.
@@ -34,7 +34,7 @@ impl Permit {
         }
     }
 
-    fn allows(&self, right: Right, hub: &str) -> Result<(), Denied> {
+    pub(crate) fn allows(&self, right: Right, hub: &str) -> Result<(), Denied> {
         match self {
             Self::Open => Ok(()),
             Self::Key(pass) => pass.allows(right, Area::Events, Some(hub)),
@@ -140,7 +140,7 @@ fn covers(own: &str, asked: &str) -> bool {
 
 /// Verifies a token for an audience: by the server's keys, or else by the policies of
 /// the event hub that the audience names.
-pub(super) async fn verify(
+pub(crate) async fn verify(
     context: &Context,
     kind: &str,
     token: &str,

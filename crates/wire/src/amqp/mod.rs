@@ -3,6 +3,7 @@
 pub mod address;
 pub mod batch;
 pub mod code;
+pub mod compose;
 pub mod condition;
 pub mod connection;
 pub mod delivery;

@@ -106,11 +106,14 @@ pub fn write_reply(
         }
     });
     write::descriptor(out, descriptor::APPLICATION_PROPERTIES);
-    let pairs = 2 + u32::from(status.condition.is_some());
+    let pairs = 3 + u32::from(status.condition.is_some());
     write::map(out, pairs, |out| {
         write::string(out, "status-code");
         write::int(out, status.code);
         write::string(out, "status-description");
+        write::string(out, status.description);
+        // The name under which one of the clients looks for it.
+        write::string(out, "statusDescription");
         write::string(out, status.description);
         if let Some(condition) = status.condition {
             write::string(out, "error-condition");
