@@ -110,18 +110,22 @@ async fn serve(
         }
     }
     tell_systemd(&[NotifyState::Stopping]);
+    let leaving = async {
+        let sheet = node.drain(limit).await;
+        node.stop(LAST_WORDS).await;
+        sheet
+    };
     let sheet = tokio::select! {
-        sheet = node.drain(limit) => sheet,
+        sheet = leaving => sheet,
         // The second signal means: now.
         () = signals.ends.next() => bail!("ended by a second signal, {NOT_LOST}"),
         // Somebody else may have begun to drain it, with more patience.
-        () = tokio::time::sleep(limit + LAST_WORDS) => {
+        () = tokio::time::sleep(limit + 2 * LAST_WORDS) => {
             let seconds = limit.as_secs();
             let message = format!("ended after {seconds} s, {NOT_LOST}");
             return Err(Failure::TimedOut(message).into());
         }
     };
-    node.stop(LAST_WORDS).await;
     print(&facts(&sheet), output)
 }
 
