@@ -212,6 +212,9 @@ impl Config {
                 "it is below storage.log_target".to_owned(),
             );
         }
+        if let Err(why) = steadfast_protocols::telemetry::check_level(&self.log_level) {
+            return wrong("log.level", why);
+        }
         if self.drain_limit > limits::DRAIN_TIME {
             return wrong("drain.limit", "it is a day at most".to_owned());
         }
@@ -341,6 +344,9 @@ mod tests {
             &["http.cors_origins=example.com"],
             &["http.cors_origins=https://example.com/app"],
             &["drain.limit=25h"],
+            &["log.level=loud"],
+            &["log.level=info,loud"],
+            &["log.level=steadfast=loud"],
         ] {
             let layers = flags
                 .iter()
