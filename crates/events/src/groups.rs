@@ -128,12 +128,21 @@ impl EventHubs {
         partition: u32,
     ) -> Result<Option<Checkpoint>> {
         let known = self.known_group(hub, group).await?;
+        self.checkpoint_of(&known, group, partition).await
+    }
+
+    pub(crate) async fn checkpoint_of(
+        &self,
+        known: &Known,
+        group: &str,
+        partition: u32,
+    ) -> Result<Option<Checkpoint>> {
         known.check(partition)?;
         let command = SlotCommand::Checkpoint {
             hub: known.hub.id,
             group: folded(group),
         };
-        match self.tell(&known, partition, command).await? {
+        match self.tell(known, partition, command).await? {
             SlotReply::Checkpoint(found) => Ok(found),
             _ => Err(Error::damaged("a reply")),
         }
@@ -156,9 +165,19 @@ impl EventHubs {
         condition: Condition,
     ) -> Result<Checkpoint> {
         let known = self.known_group(hub, group).await?;
+        let command = advance(&known, group, to, condition);
+        self.advance_of(&known, partition, command).await
+    }
+
+    pub(crate) async fn advance_of(
+        &self,
+        known: &Known,
+        partition: u32,
+        advance: Advance,
+    ) -> Result<Checkpoint> {
         known.check(partition)?;
-        let command = SlotCommand::Advance(advance(&known, group, to, condition));
-        match self.tell(&known, partition, command).await? {
+        let command = SlotCommand::Advance(advance);
+        match self.tell(known, partition, command).await? {
             SlotReply::Checkpoint(Some(checkpoint)) => Ok(checkpoint),
             _ => Err(Error::damaged("a reply")),
         }

@@ -118,11 +118,17 @@ impl Service for Slots {
             SlotCommand::Close { hub, groups } => close(turn, number, *hub, groups)?,
             SlotCommand::Expire(hub) => expire(turn, number, *hub)?,
             SlotCommand::Forget { hub, group } => forget_group(turn, number, *hub, group)?,
-            SlotCommand::Advance(advance) => move_checkpoint(turn, number, advance)?,
+            SlotCommand::Advance(advance) => {
+                check_open(turn, number, advance.hub)?;
+                move_checkpoint(turn, number, advance)?
+            }
             SlotCommand::Checkpoint { hub, group } => {
                 SlotReply::Checkpoint(checkpoint(turn, number, *hub, group)?)
             }
-            SlotCommand::Park { hub, group, parked } => park(turn, number, *hub, group, parked)?,
+            SlotCommand::Park { hub, group, parked } => {
+                check_open(turn, number, *hub)?;
+                park(turn, number, *hub, group, parked)?
+            }
             SlotCommand::Unpark {
                 hub,
                 group,
@@ -291,6 +297,20 @@ impl<'a, 't> Slot<'a, 't> {
     }
 }
 
+/// Refuses to keep anything for an event hub that is gone.
+fn check_open(turn: &mut Turn<'_>, number: u32, hub: u64) -> Result<(), Halt> {
+    Slot::open(turn, number, &no_terms(hub)).map(drop)
+}
+
+/// For whoever knows an event hub's id only.
+fn no_terms(hub: u64) -> Terms {
+    Terms {
+        hub,
+        revision: 0,
+        retention: Retention::default(),
+    }
+}
+
 /// Refuses what no batch of ours looks like.
 fn check(publish: &Publish) -> Result<(), Error> {
     let slack = limits::PARTITION_KEY_BYTES + 16 + 4 * publish.count as usize;
@@ -322,12 +342,7 @@ fn configure(turn: &mut Turn<'_>, number: u32, terms: &Terms) -> Result<SlotRepl
 }
 
 fn close(turn: &mut Turn<'_>, number: u32, hub: u64, groups: &[String]) -> Result<SlotReply, Halt> {
-    let terms = Terms {
-        hub,
-        revision: 0,
-        retention: Retention::default(),
-    };
-    let mut slot = Slot::find(turn, number, hub, || SlotRow::new(&terms))?;
+    let mut slot = Slot::find(turn, number, hub, || SlotRow::new(&no_terms(hub)))?;
     for opened in slot.row.producers.first..slot.row.producers.next {
         let key = slot.key.clone();
         producer::forget(slot.turn, &key, opened)?;
@@ -350,12 +365,7 @@ fn close(turn: &mut Turn<'_>, number: u32, hub: u64, groups: &[String]) -> Resul
 }
 
 fn expire(turn: &mut Turn<'_>, number: u32, hub: u64) -> Result<SlotReply, Halt> {
-    let terms = Terms {
-        hub,
-        revision: 0,
-        retention: Retention::default(),
-    };
-    let mut slot = Slot::find(turn, number, hub, || SlotRow::new(&terms))?;
+    let mut slot = Slot::find(turn, number, hub, || SlotRow::new(&no_terms(hub)))?;
     // This was the timer.
     slot.is_changed = slot.row.look.take().is_some();
     if !slot.row.is_closed {

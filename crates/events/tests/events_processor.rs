@@ -415,6 +415,55 @@ async fn a_failed_event_comes_again_and_others_go_on() {
 }
 
 #[tokio::test]
+async fn a_processor_ends_with_its_event_hub() {
+    let node = node(2).await;
+    let notes = Arc::new(Notes::default());
+    let processor = process(&node, options(), &notes).await;
+    node.send("a", 0, &["1"]).await;
+    until_seen(&notes, 1).await;
+    node.hubs.delete("a").await.unwrap();
+    node.hubs.create(Definition::new("a", 2)).await.unwrap();
+    node.send("a", 0, &["2"]).await;
+    until("the end", || async { notes.closed.lock().len() == 2 }).await;
+    processor.stop().await;
+    // The new event hub is none of its business.
+    assert_eq!(notes.bodies(), ["1"]);
+    assert_eq!(checkpoint(&node, 0).await, -1);
+}
+
+/// Fails, also at reporting failures.
+struct Hopeless;
+
+impl Handler for Hopeless {
+    async fn handle(&self, events: &[Received], _: &mut Context<'_>) -> Handled {
+        panic!("{} events", events.len());
+    }
+
+    async fn error(&self, _: &Trouble) {
+        panic!("not even that");
+    }
+}
+
+#[tokio::test]
+async fn an_error_handler_that_fails_stops_nothing() {
+    let node = node(1).await;
+    let parking = ProcessorOptions {
+        attempts: Some(2),
+        ..options()
+    };
+    let _processor = node
+        .hubs
+        .process("a", "$Default", parking, Arc::new(Hopeless))
+        .await
+        .unwrap();
+    node.send("a", 0, &["1", "2"]).await;
+    until("parked events", || async {
+        node.hubs.parked("a", "$Default", 0, 0).await.unwrap().len() == 2
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn poison_is_parked_and_can_be_replayed() {
     let node = node(1).await;
     let notes = Arc::new(Notes::default());
