@@ -224,7 +224,9 @@ impl<'a, 't> Slot<'a, 't> {
             time: self.turn.time(),
         };
         self.is_changed |= retention::note(&mut self.row.marks, self.row.retention, mark);
-        if let Some(cut) = retention::cut_by_size(&self.row.marks, self.row.retention, head) {
+        if let Some(cut) =
+            retention::cut_by_size(&self.row.marks, Some(&mark), self.row.retention, head)
+        {
             self.trim(stream, cut);
         }
         if self.row.look.is_none() {
@@ -289,7 +291,7 @@ impl<'a, 't> Slot<'a, 't> {
         };
         let (retention, now) = (self.row.retention, self.turn.time());
         let by_age = retention::cut_by_age(&self.row.marks, retention, head, now);
-        let by_size = retention::cut_by_size(&self.row.marks, retention, head);
+        let by_size = retention::cut_by_size(&self.row.marks, None, retention, head);
         if let Some(cut) = by_age.max(by_size) {
             self.trim(stream, cut);
         }
