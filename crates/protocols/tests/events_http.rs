@@ -36,7 +36,13 @@ fn good() -> String {
     sas::token("https://localhost/houses/messages", LATER, KEY_NAME, KEY)
 }
 
-async fn post(node: &Node, path: &str, token: &str, headers: &[(&str, &str)], body: Vec<u8>) -> StatusCode {
+async fn post(
+    node: &Node,
+    path: &str,
+    token: &str,
+    headers: &[(&str, &str)],
+    body: Vec<u8>,
+) -> StatusCode {
     let mut request = Request::post(path).header("authorization", token);
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -96,11 +102,31 @@ async fn a_batch_goes_to_one_partition_and_publishers_have_their_own() {
     let body = br#"[{"Body":"a"},{"Body":"b","UserProperties":{"n":1}}]"#.to_vec();
     let token = sas::token("sb://localhost/houses", LATER, KEY_NAME, KEY);
     let path = "/houses/partitions/3/messages";
-    assert_eq!(post(&node, path, &token, &many, body).await, StatusCode::CREATED);
-    assert_eq!(node.hubs.partition("houses", 3).await.unwrap().last_sequence, 1);
+    assert_eq!(
+        post(&node, path, &token, &many, body).await,
+        StatusCode::CREATED
+    );
+    assert_eq!(
+        node.hubs
+            .partition("houses", 3)
+            .await
+            .unwrap()
+            .last_sequence,
+        1
+    );
     let path = "/houses/publishers/house-99999/messages";
-    assert_eq!(post(&node, path, &token, &[], b"x".to_vec()).await, StatusCode::CREATED);
-    assert_eq!(node.hubs.partition("houses", 3).await.unwrap().last_sequence, 2);
+    assert_eq!(
+        post(&node, path, &token, &[], b"x".to_vec()).await,
+        StatusCode::CREATED
+    );
+    assert_eq!(
+        node.hubs
+            .partition("houses", 3)
+            .await
+            .unwrap()
+            .last_sequence,
+        2
+    );
     node.stop().await;
 }
 
@@ -111,17 +137,47 @@ async fn events_46_bad_requests_have_their_status() {
     let cases = [
         ("/houses/messages", "".to_owned(), 10, 401),
         ("/houses/messages", good().replace("skn=", "skn=x"), 10, 401),
-        ("/houses/messages", sas::token("/houses", 1000, KEY_NAME, KEY), 10, 401),
-        ("/houses/messages", sas::token("/cars", LATER, KEY_NAME, KEY), 10, 401),
-        ("/houses/messages", "Bearer listen secret".to_owned(), 10, 401),
+        (
+            "/houses/messages",
+            sas::token("/houses", 1000, KEY_NAME, KEY),
+            10,
+            401,
+        ),
+        (
+            "/houses/messages",
+            sas::token("/cars", LATER, KEY_NAME, KEY),
+            10,
+            401,
+        ),
+        (
+            "/houses/messages",
+            "Bearer listen secret".to_owned(),
+            10,
+            401,
+        ),
         ("/none/messages", everywhere.clone(), 10, 404),
-        ("/houses/partitions/16/messages", everywhere.clone(), 10, 404),
+        (
+            "/houses/partitions/16/messages",
+            everywhere.clone(),
+            10,
+            404,
+        ),
         ("/houses/partitions/x/messages", everywhere.clone(), 10, 400),
         ("/houses/messages", everywhere.clone(), 1_100_000, 413),
         ("/houses/messages", everywhere, 5_000_000, 413),
         ("/houses/messages", "Bearer send secret".to_owned(), 10, 201),
-        ("/houses/messages", sas::token("/houses", LATER, "meters", "old secret"), 10, 201),
-        ("/houses/messages", sas::token("/houses", LATER, "meters", "wrong"), 10, 401),
+        (
+            "/houses/messages",
+            sas::token("/houses", LATER, "meters", "old secret"),
+            10,
+            201,
+        ),
+        (
+            "/houses/messages",
+            sas::token("/houses", LATER, "meters", "wrong"),
+            10,
+            401,
+        ),
     ];
     for (path, token, size, expected) in cases {
         let status = post(&node, path, &token, &[], vec![b'x'; size]).await;

@@ -49,9 +49,15 @@ fn empty(key: Option<&str>) -> Result<Batch, Refused> {
     })
 }
 
-fn push(batch: &mut Batch, parts: &Parts<'_>, properties: &[(String, Simple)]) -> Result<(), Refused> {
+fn push(
+    batch: &mut Batch,
+    parts: &Parts<'_>,
+    properties: &[(String, Simple)],
+) -> Result<(), Refused> {
     let mut message = Vec::with_capacity(parts.body.len() + 128);
-    let properties = properties.iter().map(|(name, value)| (name.as_str(), value));
+    let properties = properties
+        .iter()
+        .map(|(name, value)| (name.as_str(), value));
     compose(&mut message, parts, properties);
     batch.push(&message)?;
     Ok(())
@@ -60,15 +66,21 @@ fn push(batch: &mut Batch, parts: &Parts<'_>, properties: &[(String, Simple)]) -
 /// `[{"Body": "..", "UserProperties": {..}, "BrokerProperties": {..}}]`: all events
 /// go to one partition, so they have one key.
 fn many(body: &[u8], mut key: Option<String>) -> Result<Batch, Refused> {
-    let items: Vec<Map<String, Value>> = serde_json::from_slice(body)
-        .map_err(|error| Refused::malformed(format!("the batch is not a list of objects: {error}")))?;
+    let items: Vec<Map<String, Value>> = serde_json::from_slice(body).map_err(|error| {
+        Refused::malformed(format!("the batch is not a list of objects: {error}"))
+    })?;
     for item in &items {
-        let Some(properties) = item.get("BrokerProperties").filter(|value| !value.is_null()) else {
+        let Some(properties) = item
+            .get("BrokerProperties")
+            .filter(|value| !value.is_null())
+        else {
             continue;
         };
         match (&key, headers::key_of(properties)?) {
             (Some(key), Some(other)) if *key != other => {
-                return Err(Refused::malformed("a batch has one PartitionKey; send the rest apart"));
+                return Err(Refused::malformed(
+                    "a batch has one PartitionKey; send the rest apart",
+                ));
             }
             (None, Some(other)) => key = Some(other),
             _ => {}
@@ -77,7 +89,9 @@ fn many(body: &[u8], mut key: Option<String>) -> Result<Batch, Refused> {
     let mut batch = empty(key.as_deref())?;
     for item in &items {
         let Some(Value::String(text)) = item.get("Body") else {
-            return Err(Refused::malformed("every event of a batch has a Body, a string"));
+            return Err(Refused::malformed(
+                "every event of a batch has a Body, a string",
+            ));
         };
         let parts = Parts {
             key: key.as_deref(),
@@ -129,7 +143,10 @@ mod tests {
 
     #[test]
     fn a_batch_is_one_publication_with_one_key() {
-        let many = [("content-type", "application/vnd.microsoft.servicebus.json; charset=utf-8")];
+        let many = [(
+            "content-type",
+            "application/vnd.microsoft.servicebus.json; charset=utf-8",
+        )];
         let body = br#"[{"Body":"a","BrokerProperties":{"PartitionKey":"k"}},
                         {"Body":"b","UserProperties":{"n":1,"x":1.5,"t":"s","y":true}}]"#;
         let batch = publication(&headers(&many), body, None).unwrap();

@@ -51,7 +51,9 @@ pub(super) fn properties(headers: &HeaderMap) -> Result<Vec<(String, Simple)>, R
         }
         let text = std::str::from_utf8(value.as_bytes())
             .map_err(|_| Refused::malformed(format!("the header '{name}' is not UTF-8")))?;
-        let bare = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+        let bare = text
+            .strip_prefix('"')
+            .and_then(|text| text.strip_suffix('"'));
         let text = bare.unwrap_or(text).to_owned();
         properties.push((name.to_owned(), Simple::String(text)));
     }

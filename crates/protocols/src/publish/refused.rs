@@ -27,7 +27,11 @@ impl Refused {
     }
 
     pub(super) fn too_large() -> Self {
-        Error::new(Kind::TooLarge, "the body of a request is too large; send less at once").into()
+        Error::new(
+            Kind::TooLarge,
+            "the body of a request is too large; send less at once",
+        )
+        .into()
     }
 }
 
