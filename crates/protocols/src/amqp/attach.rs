@@ -184,12 +184,10 @@ impl Connection {
             return Err(Fault::not_found(&need.path));
         };
         let partition = number(partition, &need.path)?;
-        let reading = Reading {
-            name: reader_name(attach)?,
-            epoch: attach.property(EPOCH)?.and_then(|epoch| epoch.as_i64()),
-            start: start(attach)?,
-            owner: None,
-        };
+        let mut reading = Reading::at(start(attach)?).named(reader_name(attach)?);
+        if let Some(epoch) = attach.property(EPOCH)?.and_then(|epoch| epoch.as_i64()) {
+            reading = reading.epoch(epoch);
+        }
         let wants_tail = attach.desires(METRICS);
         if wants_tail {
             offer.offered.clear();
