@@ -74,7 +74,6 @@ fn rule(text: &str) -> Option<Recurrence> {
     Some(rule)
 }
 
-
 #[test]
 fn every_vector_gives_its_runs() {
     let vectors = include_str!("vectors.txt").lines();

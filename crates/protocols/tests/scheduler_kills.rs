@@ -18,8 +18,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Serves a folder until it is killed.
 async fn serve(folder: &Path) -> ! {
-    let settings = Settings { allow_seconds: true, enforce_quotas: false, ..quick() };
-    let stage = Stage::with(Setup { data: Some(folder), settings, ..Setup::default() }).await;
+    let settings = Settings {
+        allow_seconds: true,
+        enforce_quotas: false,
+        ..quick()
+    };
+    let stage = Stage::with(Setup {
+        data: Some(folder),
+        settings,
+        ..Setup::default()
+    })
+    .await;
     println!("\nbase {}", stage.base);
     std::future::pending::<()>().await;
     unreachable!("nothing ends it but a signal")
@@ -38,7 +47,7 @@ impl Child {
         command.env(FOLDER, folder);
         let mut child = Self {
             process: Process::spawn(command).unwrap(),
-            client: reqwest::Client::builder().no_proxy().build().unwrap(),
+            client: stage::client(),
             base: String::new(),
         };
         child.find();
@@ -46,7 +55,10 @@ impl Child {
     }
 
     fn find(&mut self) {
-        let line = self.process.wait_for(|line| line.starts_with("base "), PATIENCE).unwrap();
+        let line = self
+            .process
+            .wait_for(|line| line.starts_with("base "), PATIENCE)
+            .unwrap();
         self.base = line["base ".len()..].to_string();
     }
 
@@ -63,7 +75,14 @@ impl Child {
 
     async fn get(&self, path: &str) -> serde_json::Value {
         let url = format!("{}{path}?{VERSION}", self.base);
-        self.client.get(url).send().await.unwrap().json().await.unwrap()
+        self.client
+            .get(url)
+            .send()
+            .await
+            .unwrap()
+            .json()
+            .await
+            .unwrap()
     }
 }
 
@@ -77,7 +96,9 @@ async fn jobs_43_retries_go_on_in_the_next_process() {
     child.put(COLLECTION, json!({})).await;
     let mut action = http_action(&target.url("/status/500"));
     action["retryPolicy"] = json!({"retryType": "Fixed", "retryInterval": "PT2S", "retryCount": 4});
-    child.put(&job("j"), json!({"properties": {"action": action}})).await;
+    child
+        .put(&job("j"), json!({"properties": {"action": action}}))
+        .await;
     for count in [1, 2, 3] {
         target.wait(count).await;
         // What came of the attempt is recorded in a moment.
@@ -87,12 +108,21 @@ async fn jobs_43_retries_go_on_in_the_next_process() {
     let seen = target.wait(5).await;
     tokio::time::sleep(Duration::from_millis(2500)).await;
     assert_eq!(target.seen().len(), 5, "no attempt is lost or repeated");
-    let attempts: Vec<_> = seen.iter().map(|seen| seen.header("x-steadfast-attempt")).collect();
+    let attempts: Vec<_> = seen
+        .iter()
+        .map(|seen| seen.header("x-steadfast-attempt"))
+        .collect();
     assert_eq!(attempts, ["0", "1", "2", "3", "4"]);
     let key = seen[0].header("idempotency-key");
-    assert!(seen.iter().all(|seen| seen.header("idempotency-key") == key));
+    assert!(
+        seen.iter()
+            .all(|seen| seen.header("idempotency-key") == key)
+    );
     for pair in seen.windows(2) {
-        assert!(pair[1].at - pair[0].at >= Duration::from_secs(2), "not early");
+        assert!(
+            pair[1].at - pair[0].at >= Duration::from_secs(2),
+            "not early"
+        );
     }
     assert_eq!(child.get(&job("j")).await["properties"]["state"], "Faulted");
 }
@@ -110,7 +140,12 @@ async fn a_kill_while_sending_repeats_only_what_was_under_way() {
         let action = http_action(&target.url(&format!("/slow/{}", number * 7 % 40)));
         let recurrence = json!({"frequency": "Second"});
         let properties = json!({"action": action, "recurrence": recurrence});
-        child.put(&job(&format!("j{number}")), json!({"properties": properties})).await;
+        child
+            .put(
+                &job(&format!("j{number}")),
+                json!({"properties": properties}),
+            )
+            .await;
     }
     let mut rng = fastrand::Rng::new();
     let mut kills = 0;
@@ -124,7 +159,9 @@ async fn a_kill_while_sending_repeats_only_what_was_under_way() {
     // Each job's occurrences, by key; none may be missing between first and last.
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for seen in target.seen() {
-        *counts.entry(seen.header("idempotency-key").to_string()).or_default() += 1;
+        *counts
+            .entry(seen.header("idempotency-key").to_string())
+            .or_default() += 1;
     }
     let repeated = counts.values().filter(|count| **count > 1).count();
     assert!(counts.values().all(|count| *count <= 2), "{counts:?}");

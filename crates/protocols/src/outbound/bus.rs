@@ -60,10 +60,16 @@ pub(crate) fn call(
         }
     }
     let brokered = &message["brokeredMessageProperties"];
-    let kind = brokered["contentType"].as_str().unwrap_or("text/plain; charset=utf-8");
+    let kind = brokered["contentType"]
+        .as_str()
+        .unwrap_or("text/plain; charset=utf-8");
     put(&mut headers, CONTENT_TYPE, kind);
     let properties = properties(brokered, stamp);
-    put(&mut headers, HeaderName::from_static("brokerproperties"), &properties);
+    put(
+        &mut headers,
+        HeaderName::from_static("brokerproperties"),
+        &properties,
+    );
     let authentication = &message["authentication"];
     if let Some(key_name) = authentication["sasKeyName"].as_str() {
         let key = options.key.open(&authentication["sasKey"]);
@@ -96,10 +102,14 @@ fn properties(brokered: &Value, stamp: &Stamp) -> String {
         if value.is_null() {
             continue;
         }
-        let seconds = value.as_str().filter(|_| own == "timeToLive").and_then(iso::parse_duration);
+        let seconds = value
+            .as_str()
+            .filter(|_| own == "timeToLive")
+            .and_then(iso::parse_duration);
         let value = seconds.map_or_else(|| value.clone(), |ttl| ttl.as_secs_f64().into());
         out.insert(theirs.into(), value);
     }
-    out.entry("MessageId").or_insert_with(|| stamp.tag.clone().into());
+    out.entry("MessageId")
+        .or_insert_with(|| stamp.tag.clone().into());
     Value::from(out).to_string()
 }

@@ -28,7 +28,8 @@ pub struct Outbound {
 
 impl Outbound {
     /// Ready to call. It fails if roots or proxy cannot be used.
-    pub fn new(options: Options, clock: Arc<dyn Clock>) -> Result<Self, String> {
+    pub fn new(mut options: Options, clock: Arc<dyn Clock>) -> Result<Self, String> {
+        options.guard.is_proxied |= options.proxy.is_some();
         let options = Arc::new(options);
         Ok(Self {
             caller: Caller::new(Arc::clone(&options))?,
@@ -61,7 +62,12 @@ impl Outbound {
         call.make(&self.options.guard, client, &plain).await
     }
 
-    async fn request(&self, order: &Order, request: &Value, stamp: &Stamp) -> Result<Reply, String> {
+    async fn request(
+        &self,
+        order: &Order,
+        request: &Value,
+        stamp: &Stamp,
+    ) -> Result<Reply, String> {
         let text = |name: &str| request[name].as_str().unwrap_or_default();
         let url = Url::parse(text("uri")).map_err(|_| "the address cannot be read")?;
         let method = Method::from_bytes(text("method").as_bytes());
@@ -168,14 +174,18 @@ fn letter(order: &Order, stamp: &Stamp) -> String {
 impl Deliver for Outbound {
     fn lane(&self, order: &Order) -> String {
         let action: Value = serde_json::from_str(&order.target).unwrap_or_default();
-        let uri = action["request"]["uri"].as_str().and_then(|uri| Url::parse(uri).ok());
+        let uri = action["request"]["uri"]
+            .as_str()
+            .and_then(|uri| Url::parse(uri).ok());
         if let Some(uri) = uri {
             let port = uri.port_or_known_default().unwrap_or(0);
             return format!("{}:{port}", uri.host_str().unwrap_or_default());
         }
         let account = &action["queueMessage"]["storageAccount"];
         let buses = ["serviceBusQueueMessage", "serviceBusTopicMessage"];
-        let namespace = buses.iter().find_map(|name| action[name]["namespace"].as_str());
+        let namespace = buses
+            .iter()
+            .find_map(|name| action[name]["namespace"].as_str());
         let name = account.as_str().or(namespace).unwrap_or_default();
         name.to_string()
     }

@@ -69,6 +69,9 @@ pub struct Guard {
     pub allow_own: bool,
     /// Our own ports; they become known when they are open.
     pub own: Arc<RwLock<Vec<SocketAddr>>>,
+    /// A proxy resolves names, maybe such as we cannot; only bare addresses are
+    /// checked here then.
+    pub is_proxied: bool,
 }
 
 /// Metadata services that are not at a link-local address.
@@ -81,6 +84,9 @@ impl Guard {
         let host = url.host_str().unwrap_or_default();
         let port = url.port_or_known_default().unwrap_or(0);
         let host = host.trim_start_matches('[').trim_end_matches(']');
+        if self.is_proxied && host.parse::<IpAddr>().is_err() {
+            return Ok(());
+        }
         let found = tokio::net::lookup_host((host, port)).await;
         let found = found.map_err(|_| format!("the name '{host}' cannot be resolved"))?;
         let mut is_any = false;
@@ -118,11 +124,13 @@ impl Guard {
     fn is_own(&self, address: SocketAddr) -> bool {
         let asked = address.ip().to_canonical();
         let own = self.own.read();
-        own.iter().filter(|own| own.port() == address.port()).any(|own| {
-            let ip = own.ip().to_canonical();
-            let is_everywhere = ip.is_unspecified() || asked.is_unspecified();
-            ip == asked || is_everywhere && is_of_this_machine(asked)
-        })
+        own.iter()
+            .filter(|own| own.port() == address.port())
+            .any(|own| {
+                let ip = own.ip().to_canonical();
+                let is_everywhere = ip.is_unspecified() || asked.is_unspecified();
+                ip == asked || is_everywhere && is_of_this_machine(asked)
+            })
     }
 }
 
@@ -183,7 +191,9 @@ mod tests {
         };
         assert!(is_open(&guard, "http://169.254.1.1/").await);
         assert!(!is_open(&guard, "http://127.0.0.1/").await);
-        assert!(!is_open(&guard, "http://localhost/").await || !is_open(&guard, "http://127.1/").await);
+        assert!(
+            !is_open(&guard, "http://localhost/").await || !is_open(&guard, "http://127.1/").await
+        );
         assert!("10.0.0.0/33".parse::<Network>().is_err());
     }
 
@@ -191,11 +201,18 @@ mod tests {
     async fn our_own_ports_are_closed_by_any_name() {
         let guard = Guard::default();
         guard.own.write().push("0.0.0.0:7070".parse().unwrap());
-        for url in ["http://127.0.0.1:7070/", "http://localhost:7070/", "http://0.0.0.0:7070/"] {
+        for url in [
+            "http://127.0.0.1:7070/",
+            "http://localhost:7070/",
+            "http://0.0.0.0:7070/",
+        ] {
             assert!(!is_open(&guard, url).await, "{url}");
         }
         assert!(is_open(&guard, "http://127.0.0.1:7071/").await);
-        let open = Guard { allow_own: true, ..guard };
+        let open = Guard {
+            allow_own: true,
+            ..guard
+        };
         assert!(is_open(&open, "http://127.0.0.1:7070/").await);
     }
 }

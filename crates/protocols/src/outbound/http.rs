@@ -62,11 +62,16 @@ impl Call {
     async fn send(&self, client: &Client) -> Result<Response, String> {
         let mut request = client.request(self.method.clone(), self.url.clone());
         request = request.headers(self.headers.clone());
-        if !self.body.is_empty() || [Method::POST, Method::PUT, Method::PATCH].contains(&self.method) {
+        if !self.body.is_empty()
+            || [Method::POST, Method::PUT, Method::PATCH].contains(&self.method)
+        {
             request = request.body(self.body.clone());
         }
         // Addresses may hold secrets; errors must not.
-        request.send().await.map_err(|error| cause(&error.without_url()))
+        request
+            .send()
+            .await
+            .map_err(|error| cause(&error.without_url()))
     }
 
     /// Where an answer sends us, if it does.
@@ -81,7 +86,10 @@ impl Call {
         let Some(place) = response.headers().get(LOCATION).filter(|_| is_followed) else {
             return Ok(None);
         };
-        let place = place.to_str().ok().and_then(|place| self.url.join(place).ok());
+        let place = place
+            .to_str()
+            .ok()
+            .and_then(|place| self.url.join(place).ok());
         let place = place.ok_or("the redirect leads nowhere")?;
         if self.url.scheme() == "https" && place.scheme() != "https" {
             return Err("the redirect leads from https to http".into());
@@ -115,7 +123,10 @@ impl Call {
 
     fn failed(&self, why: impl AsRef<str>) -> Reply {
         let (name, host) = (self.name, self.url.host_str().unwrap_or_default());
-        let message = format!("{name} Action - Request to host '{host}' failed: {}", why.as_ref());
+        let message = format!(
+            "{name} Action - Request to host '{host}' failed: {}",
+            why.as_ref()
+        );
         Reply {
             status: None,
             outcome: Outcome {

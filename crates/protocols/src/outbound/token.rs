@@ -45,7 +45,11 @@ impl Tokens {
     }
 
     /// A token, kept or new.
-    pub(crate) async fn get(&self, client: &Client, applicant: &Applicant) -> Result<String, String> {
+    pub(crate) async fn get(
+        &self,
+        client: &Client,
+        applicant: &Applicant,
+    ) -> Result<String, String> {
         let now = self.clock.monotonic();
         let kept = self.kept.lock().get(applicant).cloned();
         if let Some((token, _)) = kept.filter(|(_, until)| *until > now) {
@@ -66,7 +70,11 @@ impl Tokens {
         self.kept.lock().remove(applicant);
     }
 
-    async fn ask(&self, client: &Client, applicant: &Applicant) -> Result<(String, Duration), String> {
+    async fn ask(
+        &self,
+        client: &Client,
+        applicant: &Applicant,
+    ) -> Result<(String, Duration), String> {
         let authority = self.options.authority.trim_end_matches('/');
         let url = format!("{authority}/{}/oauth2/token", encode(&applicant.tenant));
         let form = [
@@ -75,19 +83,27 @@ impl Tokens {
             ("client_secret", &applicant.secret),
             ("resource", &applicant.audience),
         ];
-        let form = form.map(|(name, value)| format!("{name}={}", encode(value))).join("&");
+        let form = form
+            .map(|(name, value)| format!("{name}={}", encode(value)))
+            .join("&");
         let request = client
             .post(url)
             .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
             .body(form);
         let response = request.send().await;
-        let response = response.map_err(|error| format!("no token: {}", cause(&error.without_url())))?;
+        let response =
+            response.map_err(|error| format!("no token: {}", cause(&error.without_url())))?;
         let status = response.status();
         if !status.is_success() {
             return Err(format!("no token: the authority answered {status}"));
         }
-        let answer: Value = response.json().await.map_err(|_| "no token: the answer cannot be read")?;
-        let token = answer["access_token"].as_str().ok_or("no token: the answer holds none")?;
+        let answer: Value = response
+            .json()
+            .await
+            .map_err(|_| "no token: the answer cannot be read")?;
+        let token = answer["access_token"]
+            .as_str()
+            .ok_or("no token: the answer holds none")?;
         let lasts = match &answer["expires_in"] {
             Value::Number(seconds) => seconds.as_u64(),
             Value::String(seconds) => seconds.parse().ok(),

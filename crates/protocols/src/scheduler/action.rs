@@ -72,7 +72,10 @@ pub(crate) fn read(
     };
     out.insert(name.into(), message);
     if let Some(policy) = object.object("retryPolicy")? {
-        out.insert("retryPolicy".into(), read_policy(&policy, &context.settings)?);
+        out.insert(
+            "retryPolicy".into(),
+            read_policy(&policy, &context.settings)?,
+        );
     }
     Ok(out)
 }
@@ -103,7 +106,10 @@ fn read_request(
         }
         None => return Err(request.wrong("uri", "it is not an absolute address")),
     }
-    let method = request.text("method")?.unwrap_or("GET").to_ascii_uppercase();
+    let method = request
+        .text("method")?
+        .unwrap_or("GET")
+        .to_ascii_uppercase();
     if !METHODS.contains(&method.as_str()) {
         let message = format!("it must be one of {}", METHODS.join(", "));
         return Err(Fault::verb(request.at("method"), message));
@@ -175,7 +181,9 @@ fn secret(
 fn same<'v>(known: Option<&'v Value>, members: &[(&str, &str)]) -> Option<&'v Value> {
     let known = known?;
     let is_same = |(name, value): &(&str, &str)| {
-        known[name].as_str().is_some_and(|stored| stored.eq_ignore_ascii_case(value))
+        known[name]
+            .as_str()
+            .is_some_and(|stored| stored.eq_ignore_ascii_case(value))
     };
     members.iter().all(is_same).then_some(known)
 }
@@ -200,11 +208,16 @@ fn read_authentication(
             let kept = same(known, &[("type", "Basic"), ("username", username)]);
             let kept = kept.map(|known| &known["password"]);
             let password = secret(context, object, "password", kept)?;
-            Ok(Some(json!({"type": "Basic", "username": username, "password": password})))
+            Ok(Some(
+                json!({"type": "Basic", "username": username, "password": password}),
+            ))
         }
         2 => read_certificate(context, object, known).map(Some),
         _ => {
-            let (tenant, audience) = (object.required_text("tenant")?, object.required_text("audience")?);
+            let (tenant, audience) = (
+                object.required_text("tenant")?,
+                object.required_text("audience")?,
+            );
             let client = object.required_text("clientId")?;
             let owner = [("type", "ActiveDirectoryOAuth"), ("clientId", client)];
             let kept = same(known, &owner).map(|known| &known["secret"]);
@@ -226,7 +239,10 @@ fn read_certificate(
     known: Option<&Value>,
 ) -> Result<Value, Fault> {
     let thumbprint = object.text("certificateThumbprint")?.unwrap_or_default();
-    let owner = [("type", "ClientCertificate"), ("certificateThumbprint", thumbprint)];
+    let owner = [
+        ("type", "ClientCertificate"),
+        ("certificateThumbprint", thumbprint),
+    ];
     let is_new = object.text("pfx").is_ok_and(|pfx| pfx.is_some());
     if let Some(known) = same(known, &owner).filter(|_| !is_new) {
         return Ok(known.clone());
@@ -259,7 +275,12 @@ fn read_queue(
     let queue = message.required_text("queueName")?;
     let known = known.map(|known| &known["queueMessage"]);
     let kept = same(known, &[("storageAccount", account), ("queueName", queue)]);
-    let token = secret(context, &message, "sasToken", kept.map(|known| &known["sasToken"]))?;
+    let token = secret(
+        context,
+        &message,
+        "sasToken",
+        kept.map(|known| &known["sasToken"]),
+    )?;
     Ok(json!({
         "storageAccount": account,
         "queueName": queue,
@@ -278,7 +299,11 @@ fn read_bus(
     let message = part(object, name)?;
     let namespace = message.required_text("namespace")?;
     let queue = message.required_text(place)?;
-    let transport = [("NotSpecified", "NotSpecified"), ("NetMessaging", "NetMessaging"), ("AMQP", "AMQP")];
+    let transport = [
+        ("NotSpecified", "NotSpecified"),
+        ("NetMessaging", "NetMessaging"),
+        ("AMQP", "AMQP"),
+    ];
     let transport = message.word("transportType", &transport)?;
     let mut out = json!({
         "namespace": namespace,
@@ -287,8 +312,13 @@ fn read_bus(
         "transportType": transport.unwrap_or("NotSpecified"),
     });
     if let Some(authentication) = message.object("authentication")? {
-        let types = [("NotSpecified", "NotSpecified"), ("SharedAccessKey", "SharedAccessKey")];
-        let kind = authentication.word("type", &types)?.unwrap_or("SharedAccessKey");
+        let types = [
+            ("NotSpecified", "NotSpecified"),
+            ("SharedAccessKey", "SharedAccessKey"),
+        ];
+        let kind = authentication
+            .word("type", &types)?
+            .unwrap_or("SharedAccessKey");
         let key_name = authentication.required_text("sasKeyName")?;
         let known = known.map(|known| &known[name]);
         let stored = same(known, &[("namespace", namespace)]).map(|known| &known["authentication"]);
@@ -305,7 +335,10 @@ fn read_bus(
     }
     if message.get("customMessageProperties").is_some() {
         let custom = message.texts("customMessageProperties")?;
-        let custom: Map<_, _> = custom.into_iter().map(|(k, v)| (k.into(), v.into())).collect();
+        let custom: Map<_, _> = custom
+            .into_iter()
+            .map(|(k, v)| (k.into(), v.into()))
+            .collect();
         out["customMessageProperties"] = custom.into();
     }
     Ok(out)
@@ -346,7 +379,9 @@ pub(crate) fn retry(action: &Value, backoff: Option<(f64, Option<u64>)>) -> Opti
     if policy["retryType"] == "None" {
         return Some(Retry::NONE);
     }
-    let interval = policy["retryInterval"].as_str().and_then(iso::parse_duration);
+    let interval = policy["retryInterval"]
+        .as_str()
+        .and_then(iso::parse_duration);
     let mut retry = Retry::default();
     if let Some(interval) = interval {
         retry.interval_ms = interval.as_millis() as u64;

@@ -40,7 +40,9 @@ impl IntoResponse for Answer {
                 };
                 let mut response = (status, Json(body)).into_response();
                 let tag = HeaderValue::from_str(&format!("\"{version}\""));
-                response.headers_mut().extend(tag.ok().map(|tag| (ETAG, tag)));
+                response
+                    .headers_mut()
+                    .extend(tag.ok().map(|tag| (ETAG, tag)));
                 response
             }
             Self::Done => StatusCode::OK.into_response(),
@@ -66,7 +68,10 @@ pub(crate) fn finish(asked: &HeaderMap, result: Result<Answer, Fault>) -> Respon
     let correlation = asked.get("x-ms-correlation-request-id").cloned();
     let own = HeaderValue::from_str(&own).unwrap_or(HeaderValue::from_static("0"));
     let headers = response.headers_mut();
-    headers.insert("x-ms-correlation-request-id", correlation.unwrap_or_else(|| own.clone()));
+    headers.insert(
+        "x-ms-correlation-request-id",
+        correlation.unwrap_or_else(|| own.clone()),
+    );
     headers.insert("x-ms-request-id", own);
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     response

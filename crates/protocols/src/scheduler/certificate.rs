@@ -20,16 +20,27 @@ impl Pkcs12 {
     /// Reads a PKCS#12 file in base64.
     pub(crate) fn read(pfx: &str, password: &str) -> Result<Self, &'static str> {
         let compact: String = pfx.split_whitespace().collect();
-        let bytes = STANDARD.decode(compact).map_err(|_| "the pfx is not base64")?;
+        let bytes = STANDARD
+            .decode(compact)
+            .map_err(|_| "the pfx is not base64")?;
         let store = KeyStore::from_pkcs12(&bytes, password, Pkcs12ImportPolicy::Relaxed);
         let store = store.map_err(|_| "the pfx cannot be opened with this password")?;
-        let (_, chain) = store.private_key_chain().ok_or("the pfx holds no private key")?;
-        let leaf = chain.certs().first().ok_or("the pfx holds no certificate")?;
+        let (_, chain) = store
+            .private_key_chain()
+            .ok_or("the pfx holds no private key")?;
+        let leaf = chain
+            .certs()
+            .first()
+            .ok_or("the pfx holds no certificate")?;
         let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, leaf.as_der());
         let hex = hash.as_ref().iter().map(|byte| format!("{byte:02X}"));
         Ok(Self {
             key: chain.key().as_der().to_vec(),
-            chain: chain.certs().iter().map(|cert| cert.as_der().to_vec()).collect(),
+            chain: chain
+                .certs()
+                .iter()
+                .map(|cert| cert.as_der().to_vec())
+                .collect(),
             thumbprint: hex.collect(),
             subject: leaf.subject().to_string(),
             expires: expiry(leaf.as_der()),
@@ -98,7 +109,9 @@ fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
         if bytes > 4 {
             return None;
         }
-        length = size.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+        length = size
+            .iter()
+            .fold(0, |sum, byte| sum << 8 | usize::from(*byte));
         rest = after;
     }
     let (content, after) = rest.split_at_checked(length)?;

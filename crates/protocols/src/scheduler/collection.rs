@@ -28,9 +28,14 @@ impl Quota {
     pub(crate) fn of(context: &Context, home: &Collection) -> Self {
         let document: Value = serde_json::from_str(&home.document).unwrap_or_default();
         let quota = &document["properties"]["quota"]["maxRecurrence"];
-        let own = Object::new(quota, "").ok().and_then(|quota| gap_ms(&quota).ok().flatten());
+        let own = Object::new(quota, "")
+            .ok()
+            .and_then(|quota| gap_ms(&quota).ok().flatten());
         let sku = document["properties"]["sku"]["name"].as_str();
-        let sku = SKUS.iter().find(|(name, ..)| Some(*name) == sku).unwrap_or(&SKUS[0]);
+        let sku = SKUS
+            .iter()
+            .find(|(name, ..)| Some(*name) == sku)
+            .unwrap_or(&SKUS[0]);
         let usual = context.settings.enforce_quotas.then_some(sku.2 * 60_000);
         Self {
             least_gap_ms: own.or(usual),
@@ -79,7 +84,10 @@ pub(crate) fn draft(
     let properties = Object::new(properties.unwrap_or(&nothing), "properties")?;
     let sku = properties.object("sku")?;
     let names = SKUS.map(|(name, most, minutes)| (name, (name, most, minutes)));
-    let sku = sku.map(|sku| sku.word("name", &names)).transpose()?.flatten();
+    let sku = sku
+        .map(|sku| sku.word("name", &names))
+        .transpose()?
+        .flatten();
     let (sku, most, minutes) = sku.unwrap_or(SKUS[0]);
     let (quota, most_jobs) = read_quota(context, &properties, most, minutes)?;
     let mut document = Map::new();
@@ -94,7 +102,10 @@ pub(crate) fn draft(
     if object.get("tags").is_some() {
         document.insert("tags".into(), tags.into());
     }
-    document.insert("properties".into(), json!({"sku": {"name": sku}, "quota": quota}));
+    document.insert(
+        "properties".into(),
+        json!({"sku": {"name": sku}, "quota": quota}),
+    );
     Ok(CollectionDraft {
         id: id.clone(),
         document: Value::from(document).to_string(),
@@ -172,7 +183,9 @@ pub(crate) fn show(id: &CollectionId, collection: &Collection) -> Value {
     shown["id"] = path::collection_id(id).into();
     shown["type"] = "Microsoft.Scheduler/jobCollections".into();
     shown["name"] = id.name.clone().into();
-    let is_leaving = collection.sweep.is_some_and(|sweep| sweep.kind == SweepKind::Delete);
+    let is_leaving = collection
+        .sweep
+        .is_some_and(|sweep| sweep.kind == SweepKind::Delete);
     let state = match (is_leaving, collection.is_enabled) {
         (true, _) => "Deleted",
         (false, true) => "Enabled",

@@ -106,9 +106,15 @@ fn read_policy(object: &Object<'_>) -> Result<Policy, Fault> {
         return Err(object.wrong("timeout", "it must be longer than nothing"));
     }
     Ok(Policy {
-        overlap: object.word("overlapPolicy", &OVERLAPS)?.unwrap_or(usual.overlap),
-        misfire: object.word("misfirePolicy", &MISFIRES)?.unwrap_or(usual.misfire),
-        catch_up_ms: object.duration("catchUpWindow")?.unwrap_or(usual.catch_up_ms),
+        overlap: object
+            .word("overlapPolicy", &OVERLAPS)?
+            .unwrap_or(usual.overlap),
+        misfire: object
+            .word("misfirePolicy", &MISFIRES)?
+            .unwrap_or(usual.misfire),
+        catch_up_ms: object
+            .duration("catchUpWindow")?
+            .unwrap_or(usual.catch_up_ms),
         faults: faults.map(|faults| faults as u32),
         timeout_ms,
     })
@@ -138,14 +144,23 @@ fn document(object: &Object<'_>, read: &Extension) -> Result<Map<String, Value>,
     let span = |ms: u64| json!(iso::format_duration(Duration::from_millis(ms)));
     put("cron", read.cron.clone().map(Value::from));
     put("timeZone", read.zone.clone().map(Value::from));
-    put("dstGap", object.get("dstGap").map(|_| spell(&GAPS, &read.gap).into()));
+    put(
+        "dstGap",
+        object.get("dstGap").map(|_| spell(&GAPS, &read.gap).into()),
+    );
     put("frequency", read.is_every_second.then(|| "Second".into()));
     put("jitter", object.duration("jitter")?.map(span));
     let misfire = spell(&MISFIRES, &read.policy.misfire);
-    put("misfirePolicy", object.get("misfirePolicy").map(|_| misfire.into()));
+    put(
+        "misfirePolicy",
+        object.get("misfirePolicy").map(|_| misfire.into()),
+    );
     put("catchUpWindow", object.duration("catchUpWindow")?.map(span));
     let overlap = spell(&OVERLAPS, &read.policy.overlap);
-    put("overlapPolicy", object.get("overlapPolicy").map(|_| overlap.into()));
+    put(
+        "overlapPolicy",
+        object.get("overlapPolicy").map(|_| overlap.into()),
+    );
     put("maxConsecutiveFaults", read.policy.faults.map(Value::from));
     put("timeout", read.policy.timeout_ms.map(span));
     if let Some((factor, max)) = read.backoff {
@@ -158,7 +173,10 @@ fn document(object: &Object<'_>, read: &Extension) -> Result<Map<String, Value>,
     put("deadLetter", read.dead_letter.clone());
     let labels = object.texts("labels")?;
     if object.get("labels").is_some() {
-        let labels: Map<_, _> = labels.into_iter().map(|(k, v)| (k.into(), v.into())).collect();
+        let labels: Map<_, _> = labels
+            .into_iter()
+            .map(|(k, v)| (k.into(), v.into()))
+            .collect();
         put("labels", Some(labels.into()));
     }
     Ok(out)

@@ -202,7 +202,11 @@ fn check_timing(timing: &Timing, now: Timestamp, quota: &Quota) -> Result<(), Fa
         return Ok(());
     };
     let smallest = plan.smallest_gap_ms(now, LOOK_AHEAD);
-    let step = timing.recurrence.as_ref().filter(|_| timing.cron.is_none()).map(step_ms);
+    let step = timing
+        .recurrence
+        .as_ref()
+        .filter(|_| timing.cron.is_none())
+        .map(step_ms);
     let is_often = |gap: i64| gap < least_ms;
     if smallest.is_some_and(is_often) || step.is_some_and(is_often) {
         let message = "the job runs more often than the collection's quota (maxRecurrence) allows";
@@ -250,7 +254,12 @@ fn dead_letter(context: &Context, extension: &Extension) -> Result<Option<Target
             let kind = match reqwest::Url::parse(uri).ok().filter(|uri| uri.has_host()) {
                 Some(uri) if uri.scheme() == "http" => "Http",
                 Some(uri) if uri.scheme() == "https" => "Https",
-                _ => return Err(Fault::member(at, "an address with http:// or https:// is expected")),
+                _ => {
+                    return Err(Fault::member(
+                        at,
+                        "an address with http:// or https:// is expected",
+                    ));
+                }
             };
             let request = json!({"uri": uri, "method": "POST"});
             let action = json!({"type": kind, "request": request});

@@ -27,7 +27,10 @@ mod tests {
     #[test]
     fn objects_merge_lists_are_replaced_and_null_removes() {
         let mut stored = json!({"a": {"b": 1, "c": [1, 2]}, "d": 1});
-        merge(&mut stored, &json!({"a": {"c": [3], "e": {"f": null, "g": 1}}, "d": null}));
+        merge(
+            &mut stored,
+            &json!({"a": {"c": [3], "e": {"f": null, "g": 1}}, "d": null}),
+        );
         assert_eq!(stored, json!({"a": {"b": 1, "c": [3], "e": {"g": 1}}}));
     }
 }

@@ -53,13 +53,22 @@ impl Asked<'_> {
         let own = version.map(|version| format!("\"{version}\""));
         match own.as_deref() == Some(wanted) {
             true => Ok(()),
-            false => Err(Fault::conflict("the ETag does not fit: somebody has changed it")),
+            false => Err(Fault::conflict(
+                "the ETag does not fit: somebody has changed it",
+            )),
         }
     }
 
-    pub(crate) async fn collections(&self, subscription: &str, group: Option<&str>) -> Result<Answer, Fault> {
+    pub(crate) async fn collections(
+        &self,
+        subscription: &str,
+        group: Option<&str>,
+    ) -> Result<Answer, Fault> {
         let found = self.context.jobs.collections(subscription, group).await?;
-        let shown: Vec<_> = found.iter().map(|found| collection::show(&found.id, found)).collect();
+        let shown: Vec<_> = found
+            .iter()
+            .map(|found| collection::show(&found.id, found))
+            .collect();
         Ok(Answer::Shown(json!({"value": shown, "nextLink": null})))
     }
 
@@ -68,17 +77,25 @@ impl Asked<'_> {
         Ok(kept_collection(id, &found, false))
     }
 
-    pub(crate) async fn put_collection(&self, id: &CollectionId, manner: Manner) -> Result<Answer, Fault> {
+    pub(crate) async fn put_collection(
+        &self,
+        id: &CollectionId,
+        manner: Manner,
+    ) -> Result<Answer, Fault> {
         let body = self.json()?;
         for _ in 0..TRIES {
             let found = match self.context.jobs.collection(id).await {
                 Ok(found) => Some(found),
-                Err(error) if error.kind() == ErrorKind::NoCollection && manner == Manner::Put => None,
+                Err(error) if error.kind() == ErrorKind::NoCollection && manner == Manner::Put => {
+                    None
+                }
                 Err(error) => return Err(error.into()),
             };
             self.check_seen(found.as_ref().map(|found| found.version))?;
             let wanted = match (manner, &found) {
-                (Manner::Patch, Some(found)) => collection::patched(&body, &collection::stored(found)),
+                (Manner::Patch, Some(found)) => {
+                    collection::patched(&body, &collection::stored(found))
+                }
                 _ => body.clone(),
             };
             let draft = collection::draft(self.context, id, &wanted)?;
@@ -89,7 +106,9 @@ impl Asked<'_> {
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(Fault::conflict("others change the job collection all the time; try again"))
+        Err(Fault::conflict(
+            "others change the job collection all the time; try again",
+        ))
     }
 
     pub(crate) async fn sweep(&self, id: &CollectionId, kind: SweepKind) -> Result<Answer, Fault> {
@@ -130,7 +149,12 @@ impl Asked<'_> {
     }
 
     /// Makes or changes a job; answers whether it is new.
-    pub(crate) async fn keep(&self, id: &JobId, body: &Value, manner: Manner) -> Result<(Job, bool), Fault> {
+    pub(crate) async fn keep(
+        &self,
+        id: &JobId,
+        body: &Value,
+        manner: Manner,
+    ) -> Result<(Job, bool), Fault> {
         let jobs = &self.context.jobs;
         for _ in 0..TRIES {
             let home = jobs.collection(&id.collection).await?;
@@ -139,7 +163,10 @@ impl Asked<'_> {
                 Err(error) if error.kind() == ErrorKind::NoJob && manner == Manner::Put => None,
                 Err(error) => return Err(error.into()),
             };
-            if found.as_ref().is_some_and(|found| found.status.state.is_final()) {
+            if found
+                .as_ref()
+                .is_some_and(|found| found.status.state.is_final())
+            {
                 let message = "the job has come to its end; delete it and make a new one";
                 return Err(Fault::conflict(message));
             }
@@ -157,7 +184,9 @@ impl Asked<'_> {
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(Fault::conflict("others change the job all the time; try again"))
+        Err(Fault::conflict(
+            "others change the job all the time; try again",
+        ))
     }
 
     pub(crate) async fn delete_job(&self, id: &JobId) -> Result<Answer, Fault> {
@@ -174,7 +203,9 @@ impl Asked<'_> {
         let body = self.json()?;
         let object = Object::new(&body, "")?;
         let required = |name: &str| {
-            object.time(name)?.ok_or_else(|| object.wrong(name, "it is required"))
+            object
+                .time(name)?
+                .ok_or_else(|| object.wrong(name, "it is required"))
         };
         let (from, to) = (required("from")?, required("to")?);
         self.context.jobs.backfill(id, from.0, to.0).await?;
@@ -222,9 +253,16 @@ impl Asked<'_> {
             behind: self.query.get("cursor").map(Into::into),
         };
         let page = self.context.jobs.history(id, &wanted).await?;
-        let items: Vec<_> = page.items.iter().map(|item| job::show_item(id, item)).collect();
+        let items: Vec<_> = page
+            .items
+            .iter()
+            .map(|item| job::show_item(id, item))
+            .collect();
         let own = path::encode(&id.name);
-        let path = format!("{}/jobs/{own}/history", path::collection_url(&id.collection));
+        let path = format!(
+            "{}/jobs/{own}/history",
+            path::collection_url(&id.collection)
+        );
         self.page(items, &path, page.next)
     }
 
@@ -246,7 +284,9 @@ impl Asked<'_> {
     pub(crate) fn preview(&self) -> Result<Answer, Fault> {
         let body = self.json()?;
         let object = Object::new(&body, "")?;
-        let now = object.time("now")?.unwrap_or_else(|| self.context.clock.now());
+        let now = object
+            .time("now")?
+            .unwrap_or_else(|| self.context.clock.now());
         let top = object.number_in("top", 1..=1000)?.unwrap_or(10) as usize;
         let (timing, count) = preview_timing(&body, &object, now)?;
         let plan = Plan::new(&timing)?;
@@ -263,10 +303,14 @@ fn preview_timing(
 ) -> Result<(Timing, Option<u32>), Fault> {
     let extended = object.object("steadfast")?;
     let names = body.get("steadfast").unwrap_or(&Value::Null);
-    let extended = extended.map(|found| extension::read(&found, names)).transpose()?;
+    let extended = extended
+        .map(|found| extension::read(&found, names))
+        .transpose()?;
     let extended = extended.unwrap_or_default();
     let repeat = object.object("recurrence")?;
-    let repeat = repeat.map(|repeat| recurrence::read(&repeat, Some(now), true)).transpose()?;
+    let repeat = repeat
+        .map(|repeat| recurrence::read(&repeat, Some(now), true))
+        .transpose()?;
     let count = repeat.as_ref().and_then(|repeat| repeat.count);
     let timing = Timing {
         start: object.time("startTime")?.map(|start| start.0),

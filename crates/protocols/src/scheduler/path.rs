@@ -34,7 +34,12 @@ const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC
 impl Place {
     /// What a path names, if it names anything.
     pub(crate) fn read(path: &str) -> Option<Self> {
-        let decode = |part: &str| percent_decode_str(part).decode_utf8().ok().map(String::from);
+        let decode = |part: &str| {
+            percent_decode_str(part)
+                .decode_utf8()
+                .ok()
+                .map(String::from)
+        };
         let parts: Option<Vec<_>> = path.trim_matches('/').split('/').map(decode).collect();
         let parts = parts?;
         let parts: Vec<_> = parts.iter().map(String::as_str).collect();
@@ -47,7 +52,9 @@ impl Place {
             rest => (None, rest),
         };
         let rest = match rest {
-            [word, name, rest @ ..] if is(word, "providers") && is(name, "Microsoft.Scheduler") => rest,
+            [word, name, rest @ ..] if is(word, "providers") && is(name, "Microsoft.Scheduler") => {
+                rest
+            }
             _ => return None,
         };
         match (group, rest) {
@@ -119,12 +126,26 @@ mod tests {
     #[test]
     fn paths_are_read_in_any_case_and_segments_one_by_one() {
         let path = "/SUBSCRIPTIONS/S/resourcegroups/Rg/PROVIDERS/microsoft.scheduler/JobCollections/Jc/JOBS/j%2F%C3%BC/History";
-        let id = CollectionId::new("S", "Rg", "Jc").unwrap().job("j/ü").unwrap();
-        assert_eq!(Place::read(path), Some(Place::JobVerb(id, "history".into())));
+        let id = CollectionId::new("S", "Rg", "Jc")
+            .unwrap()
+            .job("j/ü")
+            .unwrap();
+        assert_eq!(
+            Place::read(path),
+            Some(Place::JobVerb(id, "history".into()))
+        );
         let all = "/subscriptions/s/providers/Microsoft.Scheduler/jobCollections";
-        let place = Place::Collections { subscription: "s".into(), group: None };
+        let place = Place::Collections {
+            subscription: "s".into(),
+            group: None,
+        };
         assert_eq!(Place::read(all), Some(place));
-        for bad in ["/", "/subscriptions", "/subscriptions/s/providers/Microsoft.Web/sites", "/subscriptions/%FF/providers/Microsoft.Scheduler/jobCollections"] {
+        for bad in [
+            "/",
+            "/subscriptions",
+            "/subscriptions/s/providers/Microsoft.Web/sites",
+            "/subscriptions/%FF/providers/Microsoft.Scheduler/jobCollections",
+        ] {
             assert_eq!(Place::read(bad), None, "{bad}");
         }
     }

@@ -23,7 +23,10 @@ impl Parameters {
             Some(version) if VERSIONS.contains(&version) => Ok(parameters),
             _ => {
                 let known = VERSIONS.join(", ");
-                Err(Fault::query("api-version", format!("it must be one of {known}")))
+                Err(Fault::query(
+                    "api-version",
+                    format!("it must be one of {known}"),
+                ))
             }
         }
     }
@@ -63,12 +66,20 @@ impl Parameters {
         names: &[&str],
         words: &[(&'static str, T)],
     ) -> Result<Option<T>, Fault> {
-        let Some(text) = self.get("$filter").map(str::trim).filter(|text| !text.is_empty()) else {
+        let Some(text) = self
+            .get("$filter")
+            .map(str::trim)
+            .filter(|text| !text.is_empty())
+        else {
             return Ok(None);
         };
         let wrong = || {
             let known: Vec<_> = words.iter().map(|(word, _)| *word).collect();
-            let message = format!("only `{} eq` one of {} is understood", names[0], known.join(", "));
+            let message = format!(
+                "only `{} eq` one of {} is understood",
+                names[0],
+                known.join(", ")
+            );
             Fault::query("$filter", message)
         };
         let parts: Vec<_> = text.split_whitespace().collect();
@@ -80,7 +91,9 @@ impl Parameters {
             Some(rest) => rest.strip_suffix('\'').ok_or_else(wrong)?,
             None => value,
         };
-        let found = words.iter().find(|(word, _)| word.eq_ignore_ascii_case(value));
+        let found = words
+            .iter()
+            .find(|(word, _)| word.eq_ignore_ascii_case(value));
         match found {
             Some((_, value)) if is_name && operator.eq_ignore_ascii_case("eq") => Ok(Some(*value)),
             _ => Err(wrong()),

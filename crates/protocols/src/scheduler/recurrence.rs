@@ -42,9 +42,11 @@ pub(crate) fn read(
     }
     let most = i64::from(u32::MAX);
     let interval = object.number("interval")?.unwrap_or(1);
-    let interval = u32::try_from(interval)
-        .map_err(|_| object.wrong("interval", "it must be 1 or more"))?;
-    let count = object.number_in("count", 1..=most)?.map(|count| count as u32);
+    let interval =
+        u32::try_from(interval).map_err(|_| object.wrong("interval", "it must be 1 or more"))?;
+    let count = object
+        .number_in("count", 1..=most)?
+        .map(|count| count as u32);
     let end = object.time("endTime")?;
     if let (Some(end), Some(now)) = (end, now)
         && end < now
@@ -57,7 +59,9 @@ pub(crate) fn read(
         interval,
         count,
         end: end.map(|end| end.0),
-        schedule: schedule.map(|schedule| read_schedule(&schedule)).transpose()?,
+        schedule: schedule
+            .map(|schedule| read_schedule(&schedule))
+            .transpose()?,
     })
 }
 
@@ -84,7 +88,9 @@ fn read_numbers(object: &Object<'_>, name: &str) -> Result<Option<Vec<i32>>, Fau
 }
 
 fn weekday(text: &str) -> Option<Weekday> {
-    let found = WEEKDAYS.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
+    let found = WEEKDAYS
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case(text));
     found.map(|(_, day)| *day)
 }
 
@@ -107,7 +113,8 @@ fn read_occurrences(object: &Object<'_>) -> Result<Option<Vec<MonthlyOccurrence>
     let read = |value: &&Value| {
         let item = Object::new(value, object.at(name))?;
         let day = item.required_text("day")?;
-        let day = weekday(day).ok_or_else(|| item.wrong("day", "a day such as Monday is expected"))?;
+        let day =
+            weekday(day).ok_or_else(|| item.wrong("day", "a day such as Monday is expected"))?;
         let occurrence = match item.number("Occurrence")? {
             Some(occurrence) => Some(occurrence),
             None => item.number("occurrence")?,
@@ -145,15 +152,27 @@ fn show_schedule(schedule: &Schedule) -> Value {
         }
     };
     let names = |days: &Vec<Weekday>| days.iter().map(|day| day.name()).collect::<Vec<_>>();
-    put("weekDays", schedule.week_days.as_ref().map(|days| json!(names(days))));
+    put(
+        "weekDays",
+        schedule.week_days.as_ref().map(|days| json!(names(days))),
+    );
     put("hours", schedule.hours.as_ref().map(|hours| json!(hours)));
-    put("minutes", schedule.minutes.as_ref().map(|minutes| json!(minutes)));
-    put("monthDays", schedule.month_days.as_ref().map(|days| json!(days)));
+    put(
+        "minutes",
+        schedule.minutes.as_ref().map(|minutes| json!(minutes)),
+    );
+    put(
+        "monthDays",
+        schedule.month_days.as_ref().map(|days| json!(days)),
+    );
     let show = |item: &MonthlyOccurrence| match item.occurrence {
         Some(occurrence) => json!({"day": item.day.name(), "Occurrence": occurrence}),
         None => json!({"day": item.day.name()}),
     };
     let list = schedule.monthly_occurrences.as_ref();
-    put("monthlyOccurrences", list.map(|list| list.iter().map(show).collect()));
+    put(
+        "monthlyOccurrences",
+        list.map(|list| list.iter().map(show).collect()),
+    );
     out.into()
 }

@@ -40,7 +40,17 @@ async fn handle(State(context): State<Arc<Context>>, request: Request) -> Respon
     let (parts, body) = request.into_parts();
     let client = parts.extensions.get::<Client>().cloned();
     let result = match axum::body::to_bytes(body, MOST_BYTES).await {
-        Ok(body) => answer(&context, &parts.method, &parts.uri, &parts.headers, client, &body).await,
+        Ok(body) => {
+            answer(
+                &context,
+                &parts.method,
+                &parts.uri,
+                &parts.headers,
+                client,
+                &body,
+            )
+            .await
+        }
         Err(_) => Err(Fault::bad("the body is too large or was cut off")),
     };
     finish(&parts.headers, result)
@@ -82,9 +92,13 @@ async fn answer(
 async fn operate(asked: &Asked<'_>, method: &Method, place: Place) -> Result<Answer, Fault> {
     match (method.as_str(), place) {
         ("POST", Place::Preview) => asked.preview(),
-        ("GET", Place::Collections { subscription, group }) => {
-            asked.collections(&subscription, group.as_deref()).await
-        }
+        (
+            "GET",
+            Place::Collections {
+                subscription,
+                group,
+            },
+        ) => asked.collections(&subscription, group.as_deref()).await,
         ("GET", Place::Collection(id)) => asked.get_collection(&id).await,
         ("PUT", Place::Collection(id)) => asked.put_collection(&id, Manner::Put).await,
         ("PATCH", Place::Collection(id)) => asked.put_collection(&id, Manner::Patch).await,
@@ -93,7 +107,9 @@ async fn operate(asked: &Asked<'_>, method: &Method, place: Place) -> Result<Ans
             "enable" => asked.sweep(&id, SweepKind::Enable).await,
             "disable" => asked.sweep(&id, SweepKind::Disable).await,
             "import" => asked.import(&id).await,
-            _ => Err(Fault::not_found("there is no such operation on a job collection")),
+            _ => Err(Fault::not_found(
+                "there is no such operation on a job collection",
+            )),
         },
         ("GET", Place::Operation(id, number)) => asked.operation(&id, number).await,
         ("GET", Place::Jobs(id)) => asked.list(&id).await,
@@ -128,9 +144,13 @@ fn check_access(
         "POST" if is_run => Right::Send,
         _ => Right::Manage,
     };
-    let header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let header = headers
+        .get(AUTHORIZATION)
+        .and_then(|value| value.to_str().ok());
     let mut pass = access.header(header, uri.path());
-    let token = header.and_then(|header| header.split_once(' ')).map(|(_, token)| token.trim());
+    let token = header
+        .and_then(|header| header.split_once(' '))
+        .map(|(_, token)| token.trim());
     if let (Err(_), Some(token)) = (&pass, token)
         && let Ok((_, signed)) = access.jwt(token, right, Area::Jobs)
     {

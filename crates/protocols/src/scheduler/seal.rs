@@ -98,7 +98,12 @@ mod tests {
         assert_ne!(sealed, key.seal("geheim"), "each has its own nonce");
         assert_eq!(key.open(&sealed).as_deref(), Some("geheim"));
         assert_eq!(other.open(&sealed), None);
-        for bad in [json!(null), json!("x"), json!({MARK: "?"}), json!({MARK: "QUJD"})] {
+        for bad in [
+            json!(null),
+            json!("x"),
+            json!({MARK: "?"}),
+            json!({MARK: "QUJD"}),
+        ] {
             assert_eq!(key.open(&bad), None);
         }
     }

@@ -111,11 +111,17 @@ impl<'a> Object<'a> {
     }
 
     /// One of some words, in the spelling of the list.
-    pub(crate) fn word<T: Copy>(&self, name: &str, words: &[(&'static str, T)]) -> Result<Option<T>, Fault> {
+    pub(crate) fn word<T: Copy>(
+        &self,
+        name: &str,
+        words: &[(&'static str, T)],
+    ) -> Result<Option<T>, Fault> {
         let Some(text) = self.text(name)? else {
             return Ok(None);
         };
-        let found = words.iter().find(|(word, _)| word.eq_ignore_ascii_case(text));
+        let found = words
+            .iter()
+            .find(|(word, _)| word.eq_ignore_ascii_case(text));
         match found {
             Some((_, value)) => Ok(Some(*value)),
             None => {

@@ -133,13 +133,15 @@ impl Stage {
             internal: Arc::new(NoInternal),
             settings,
         };
-        let tls = setup.tls.map(|(chain, key)| Certificate::load(chain, key).unwrap());
+        let tls = setup
+            .tls
+            .map(|(chain, key)| Certificate::load(chain, key).unwrap());
         let scheme = if tls.is_some() { "https" } else { "http" };
         let address = serve(routes(Arc::new(context)), tls.as_ref(), setup.port);
         own.write().push(address);
         Self {
             base: format!("{scheme}://{address}"),
-            client: reqwest::Client::builder().no_proxy().build().unwrap(),
+            client: client(),
             jobs,
             _runtime: runtime,
             _store: store,
@@ -149,7 +151,8 @@ impl Stage {
     /// Asks; the path lacks the version.
     pub(crate) async fn ask(&self, method: &str, path: &str, body: Option<Value>) -> Answer {
         let glue = if path.contains('?') { '&' } else { '?' };
-        self.ask_raw(method, &format!("{path}{glue}{VERSION}"), body, &[]).await
+        self.ask_raw(method, &format!("{path}{glue}{VERSION}"), body, &[])
+            .await
     }
 
     pub(crate) async fn ask_raw(
@@ -174,7 +177,11 @@ impl Stage {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let text = response.text().await.unwrap();
         let body = serde_json::from_str(&text).unwrap_or(Value::Null);
-        Answer { status, headers, body }
+        Answer {
+            status,
+            headers,
+            body,
+        }
     }
 
     /// Makes the collection of the tests.
@@ -186,7 +193,8 @@ impl Stage {
 
     pub(crate) async fn put(&self, name: &str, properties: Value) -> Answer {
         let path = job(name);
-        self.ask("PUT", &path, Some(json!({"properties": properties}))).await
+        self.ask("PUT", &path, Some(json!({"properties": properties})))
+            .await
     }
 
     pub(crate) async fn get(&self, name: &str) -> Value {
@@ -196,7 +204,9 @@ impl Stage {
     }
 
     pub(crate) async fn history(&self, name: &str) -> Vec<Value> {
-        let found = self.ask("GET", &format!("{}/history", job(name)), None).await;
+        let found = self
+            .ask("GET", &format!("{}/history", job(name)), None)
+            .await;
         assert_eq!(found.status, 200, "{:?}", found.body);
         found.body["value"].as_array().unwrap().clone()
     }
@@ -232,6 +242,13 @@ impl Answer {
 
 pub(crate) fn job(name: &str) -> String {
     format!("{COLLECTION}/jobs/{name}")
+}
+
+/// A client that trusts nobody in particular.
+pub(crate) fn client() -> reqwest::Client {
+    // Whoever was first has chosen; it is the same one.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder().no_proxy().build().unwrap()
 }
 
 /// An action that calls an address.
@@ -333,7 +350,13 @@ impl Target {
             }
         };
         let seen = tokio::time::timeout(Duration::from_secs(30), waiting).await;
-        seen.unwrap_or_else(|_| panic!("{} of {count} requests: {:?}", self.seen().len(), self.seen()))
+        seen.unwrap_or_else(|_| {
+            panic!(
+                "{} of {count} requests: {:?}",
+                self.seen().len(),
+                self.seen()
+            )
+        })
     }
 }
 
@@ -355,23 +378,36 @@ async fn take(State(inside): State<Arc<Inside>>, request: Request) -> Response {
     }
     let words: Vec<_> = path.splitn(4, '/').skip(1).collect();
     match words.as_slice() {
-        ["status", code] => status(code.parse().unwrap()).body("told to".into()).unwrap(),
+        ["status", code] => status(code.parse().unwrap())
+            .body("told to".into())
+            .unwrap(),
         ["slow", ms] => {
             tokio::time::sleep(Duration::from_millis(ms.parse().unwrap())).await;
             status(200).body(Body::empty()).unwrap()
         }
         ["redirect", code, to] => {
-            let to = if to.starts_with("http") { (*to).to_string() } else { format!("/{to}") };
+            let to = if to.starts_with("http") {
+                (*to).to_string()
+            } else {
+                format!("/{to}")
+            };
             let response = status(code.parse().unwrap()).header("location", to);
             response.body(Body::empty()).unwrap()
         }
         ["cookie"] => {
-            let response = status(200).header("set-cookie", "session=geheim").header("x-told", "yes");
+            let response = status(200)
+                .header("set-cookie", "session=geheim")
+                .header("x-told", "yes");
             response.body(Body::empty()).unwrap()
         }
         ["big"] => status(200).body("ü".repeat(5000).into()).unwrap(),
         ["token", "oauth2", _] | ["tenant", "oauth2", "token"] => {
-            let count = inside.seen.lock().iter().filter(|seen| seen.path.contains("oauth2")).count();
+            let count = inside
+                .seen
+                .lock()
+                .iter()
+                .filter(|seen| seen.path.contains("oauth2"))
+                .count();
             let token = json!({"access_token": format!("token-{count}"), "expires_in": "3600"});
             status(200).body(token.to_string().into()).unwrap()
         }

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use steadfast_core::limits;
 use steadfast_protocols::access::{Grant, Key, Ring, Secret};
 use toml::Value;
 
@@ -177,12 +178,26 @@ impl Config {
                 "it is below storage.log_target".to_owned(),
             );
         }
+        if self.drain_limit > limits::DRAIN_TIME {
+            return wrong("drain.limit", "it is a day at most".to_owned());
+        }
+        if let Some(origin) = self.cors_origins.iter().find(|own| !is_origin(own)) {
+            let why = format!("'{origin}' is no origin such as https://example.com, nor *");
+            return wrong("http.cors_origins", why);
+        }
         let proxies = self.trusted_proxies.iter().map(String::as_str);
         if let Err(why) = steadfast_protocols::http::Proxies::new(proxies) {
             return wrong("http.trusted_proxies", why);
         }
         self.ring().map(drop)
     }
+}
+
+/// Whether a browser could send this as the origin of a page.
+fn is_origin(text: &str) -> bool {
+    let rest = text.split_once("://").map(|(_, rest)| rest);
+    let rest = rest.map(|rest| rest.trim_end_matches('/'));
+    text == "*" || rest.is_some_and(|rest| !rest.is_empty() && !rest.contains('/'))
 }
 
 fn key(declared: &DeclaredKey) -> Result<Key, Error> {
@@ -282,6 +297,9 @@ mod tests {
             &["engine=postgres"],
             &["storage.log_limit=1MiB"],
             &["http.trusted_proxies=x"],
+            &["http.cors_origins=example.com"],
+            &["http.cors_origins=https://example.com/app"],
+            &["drain.limit=25h"],
         ] {
             let layers = flags
                 .iter()

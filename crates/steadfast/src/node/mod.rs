@@ -2,6 +2,8 @@
 
 mod address;
 mod builder;
+mod care;
+mod collections;
 mod error;
 mod exposure;
 mod inner;

@@ -21,6 +21,14 @@ pub(super) struct Replicas {
 }
 
 impl Replicas {
+    /// Closes all of them.
+    pub(super) async fn close(&self) {
+        let open = std::mem::take(&mut *self.open.lock().await);
+        for (_, replica) in open.into_values() {
+            replica.close();
+        }
+    }
+
     /// The replica of a partition, as it is owned now.
     pub(super) async fn get(
         &self,

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use steadfast_protocols::http::{Cors, Frame, Proxies, Registry, serve};
 use steadfast_protocols::listen::{Bind, Listener};
-use steadfast_protocols::rest::{self, Interface, Operator};
+use steadfast_protocols::rest::{self, Collections, Interface, Operator};
 
 use super::address::Address;
+use super::collections::Shelves;
 use super::error::Result;
 use super::inner::Inner;
 use super::readings::readings;
@@ -51,11 +52,15 @@ pub(super) fn frame(inner: &Arc<Inner>) -> Frame {
 pub(super) fn start(inner: &Arc<Inner>, port: Port, frame: &Frame) {
     let operator = Arc::clone(inner) as Arc<dyn Operator>;
     let interface = rest::routes(Interface::new(Arc::clone(&inner.access)), &operator);
+    let interface = rest::care_routes(interface, &operator);
+    let shelves = Arc::new(Shelves(Arc::clone(inner))) as Arc<dyn Collections>;
+    let interface = rest::state_routes(interface, &shelves);
     let routes = interface
         .routes()
         .merge(Arc::clone(&inner.health).routes())
         .merge(Arc::clone(&frame.metrics).routes())
-        .fallback(rest::no_route);
+        .fallback(rest::no_route)
+        .method_not_allowed_fallback(rest::no_method);
     let routes = frame.around(routes);
     let listener = port.listener;
     let scheme = if listener.is_encrypted() {
