@@ -188,6 +188,7 @@ impl Connection {
             name: reader_name(attach)?,
             epoch: attach.property(EPOCH)?.and_then(|epoch| epoch.as_i64()),
             start: start(attach)?,
+            owner: None,
         };
         let wants_tail = attach.desires(METRICS);
         if wants_tail {
