@@ -48,7 +48,10 @@ pub(crate) fn steadfast(folder: &Path) -> Command {
     }
     command
         .current_dir(folder)
-        .env("XDG_CONFIG_HOME", folder.join("home"));
+        .env("XDG_CONFIG_HOME", folder.join("home"))
+        // Tests run side by side.
+        .env("STEADFAST_EVENTS__AMQP_PORT", "0")
+        .env("STEADFAST_EVENTS__AMQPS_PORT", "0");
     command
 }
 
