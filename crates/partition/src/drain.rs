@@ -88,7 +88,12 @@ impl Runtime {
         // Some of the time is for the last flush, so that it is done in time.
         let commands = self.hand_over(partition, rest * 4 / 5).await;
         if let Err(error) = &commands {
-            tracing::warn!(%partition, %error, "a partition was not handed over");
+            tracing::warn!(
+                event = "partition.not_handed_over",
+                %partition,
+                %error,
+                "a partition was not handed over",
+            );
         }
         Done::HandedOver(partition, commands.ok())
     }

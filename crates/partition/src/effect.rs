@@ -34,6 +34,10 @@ pub struct Idle;
 
 impl Performer for Idle {
     fn perform(&self, effect: Effect) {
-        tracing::warn!(from = %effect.from, "no performer is registered for this effect");
+        tracing::warn!(
+            event = "partition.no_performer",
+            from = %effect.from,
+            "no performer is registered for this effect",
+        );
     }
 }

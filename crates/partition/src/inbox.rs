@@ -59,6 +59,7 @@ impl Inbox {
         }
         if parcel.first > line.queued + 1 {
             tracing::warn!(
+                event = "partition.messages_missing",
                 source = %parcel.link.source, expected = line.queued + 1, found = parcel.first,
                 "messages are missing: this partition was restored to an earlier state"
             );

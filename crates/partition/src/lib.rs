@@ -57,6 +57,8 @@ pub use router::Router;
 pub use runtime::{HandedOver, Options, Runtime};
 pub use service::{Answer, Service, Services};
 pub use space::Space;
+pub use steadfast_storage::engine::Scan;
+pub use steadfast_storage::{Error as StorageError, Snapshot};
 pub use tables::{STREAMS_PER_SERVICE, service_stream, service_table};
 pub use transport::{Alone, Link, Parcel, Transport};
 pub use turn::Turn;

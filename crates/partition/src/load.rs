@@ -156,7 +156,11 @@ async fn persist<T, F: Future<Output = Result<T>>>(read: impl Fn() -> F) -> T {
         match read().await {
             Ok(value) => return value,
             Err(error) => {
-                tracing::warn!(%error, "a read of a partition's tables failed and is repeated");
+                tracing::warn!(
+                    event = "partition.read_retried",
+                    %error,
+                    "a read of a partition's tables failed and is repeated",
+                );
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(Duration::from_secs(1));
             }

@@ -375,7 +375,12 @@ async fn deliver(transport: Arc<dyn Transport>, to: Partition, parcel: Parcel) -
         match transport.deliver(to, parcel.clone()).await {
             Ok(handled) => return handled,
             Err(error) => {
-                tracing::debug!(%to, %error, "a parcel did not arrive and is sent again");
+                tracing::debug!(
+                    event = "partition.parcel_retried",
+                    %to,
+                    %error,
+                    "a parcel did not arrive and is sent again",
+                );
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(Duration::from_secs(1));
             }

@@ -89,7 +89,11 @@ impl Sequencer {
         }
         if let Err(error) = self.stage(Writes::new()) {
             // They go with another commit.
-            tracing::debug!(%error, "rows of arrived messages stay for now");
+            tracing::debug!(
+                event = "partition.outbox_kept",
+                %error,
+                "rows of arrived messages stay for now",
+            );
         }
     }
 
@@ -281,7 +285,12 @@ impl Sequencer {
         match self.stage(writes) {
             Ok(()) => {
                 let to = command.to().map(tracing::field::display);
-                tracing::warn!(to, %refusal, "a message was refused and put aside");
+                tracing::warn!(
+                    event = "partition.message_refused",
+                    to,
+                    %refusal,
+                    "a message was refused and put aside",
+                );
                 count(&self.metrics.poisoned);
                 self.finish(command.origin, None);
                 Ran::Done

@@ -270,14 +270,19 @@ impl Inner {
                 End::Failed(error) => error,
             };
             self.router.close(partition);
-            tracing::warn!(%partition, %error, "a partition was lost");
+            tracing::warn!(event = "partition.lost", %partition, %error, "a partition was lost");
             if self.is_leaving(partition) {
                 return;
             }
             match self.retake(partition).await {
                 Ok(next) => owner = next,
                 Err(error) => {
-                    tracing::warn!(%partition, %error, "a partition was not taken again");
+                    tracing::warn!(
+                        event = "partition.not_taken",
+                        %partition,
+                        %error,
+                        "a partition was not taken again",
+                    );
                     return;
                 }
             }
@@ -305,7 +310,9 @@ impl Inner {
         loop {
             match self.take(partition).await {
                 Err(error) if error.storage().is_none_or(is_final) => return Err(error),
-                Err(error) => tracing::debug!(%partition, %error, "tried again"),
+                Err(error) => {
+                    tracing::debug!(event = "partition.take_retried", %partition, %error, "tried again")
+                }
                 Ok(owner) => return Ok(owner),
             }
             tokio::time::sleep(pause).await;

@@ -12,7 +12,7 @@ use opentelemetry_otlp::SpanExporter;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::SdkTracerProvider;
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
@@ -44,9 +44,11 @@ impl Telemetry {
     pub fn start(level: &str, format: Format) -> Result<Self, String> {
         let (level, handle) = reload::Layer::new(targets(level)?);
         let spans = exporter()?;
+        // Spans of our own crates only: those of the client that exports would never end.
         let layer = spans.as_ref().map(|spans| {
             let tracer = spans.tracer("steadfast");
-            tracing_opentelemetry::layer().with_tracer(tracer)
+            let layer = tracing_opentelemetry::layer().with_tracer(tracer);
+            layer.with_filter(Targets::new().with_target("steadfast", LevelFilter::INFO))
         });
         let lines = fmt::layer().with_writer(io::stderr);
         let lines = match format {
@@ -58,9 +60,15 @@ impl Telemetry {
                 .boxed(),
         };
         let started = Registry::default()
-            .with(lines.and_then(layer).with_filter(level))
+            .with(lines.with_filter(level))
+            .with(layer)
             .try_init();
         started.map_err(|error| format!("logging was started already: {error}"))?;
+        std::panic::set_hook(Box::new(|panic| {
+            let place = panic.location().map(ToString::to_string);
+            let why = panic.payload_as_str().unwrap_or("no words");
+            tracing::error!(event = "process.panicked", place, why);
+        }));
         Ok(Self {
             level: handle,
             spans,
@@ -86,10 +94,21 @@ impl Telemetry {
     }
 }
 
+/// Whether this says how much is logged.
+pub fn check_level(level: &str) -> Result<(), String> {
+    targets(level).map(drop)
+}
+
 fn targets(level: &str) -> Result<Targets, String> {
-    level.parse().map_err(|error| {
-        format!("'{level}' is not a log level, such as 'info' or 'info,steadfast_storage=debug': {error}")
-    })
+    let bad = || {
+        format!("'{level}' is not a log level, such as 'info' or 'info,steadfast_storage=debug'")
+    };
+    // A word alone is a level: as the name of a module it would be a mistake.
+    let mut words = level.split(',').filter(|part| !part.contains('='));
+    if words.any(|word| word.trim().parse::<LevelFilter>().is_err()) {
+        return Err(bad());
+    }
+    level.parse().map_err(|_| bad())
 }
 
 fn exporter() -> Result<Option<SdkTracerProvider>, String> {

@@ -4,6 +4,8 @@ use anyhow::Result;
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
+use crate::out::out;
+
 #[derive(Args)]
 pub(crate) struct Completions {
     /// Which shell
@@ -13,7 +15,7 @@ pub(crate) struct Completions {
 /// Prints the completions of a command.
 pub(crate) fn run<C: CommandFactory>(arguments: &Completions) -> Result<()> {
     let mut command = C::command();
-    let mut out = std::io::stdout();
-    clap_complete::generate(arguments.shell, &mut command, "steadfast", &mut out);
-    Ok(())
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut command, "steadfast", &mut script);
+    out(&String::from_utf8(script)?.trim_end())
 }

@@ -2,11 +2,14 @@
 
 use std::env;
 use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::json;
+use steadfast::Node;
 use steadfast::config::{Config, Layers, template};
 
 use crate::result::print;
@@ -52,7 +55,12 @@ impl Settings {
         if let Some(file) = named.or(found) {
             layers = layers.file(file)?;
         }
-        layers = layers.environment(env::vars())?;
+        // A variable that is no text is none of ours.
+        let variables = env::vars_os();
+        let texts = variables.filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        });
+        layers = layers.environment(texts)?;
         if let Some(data) = &self.data {
             layers = layers.flag(&format!("data={}", data.display()))?;
         }
@@ -73,7 +81,8 @@ pub(crate) fn run(command: &Command, output: Output) -> Result<()> {
     match command {
         Command::Init { file } => init(file, output),
         Command::Check(settings) => {
-            settings.config()?;
+            let config = settings.config()?;
+            Node::builder().config(config).serve().check()?;
             print(&[("settings", json!("ok"))], output)
         }
         Command::Show(settings) => show(settings, output),
@@ -81,13 +90,19 @@ pub(crate) fn run(command: &Command, output: Output) -> Result<()> {
 }
 
 fn init(file: &Path, output: Output) -> Result<()> {
-    if file.exists() {
-        bail!(
-            "{} is there already: move it away, or name another file",
-            file.display()
-        );
+    // It may come to hold keys, so it is for its owner only.
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    let written = options
+        .open(file)
+        .and_then(|mut file| file.write_all(template().as_bytes()));
+    let place = file.display();
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            bail!("{place} is there already: move it away, or name another file")
+        }
+        written => written.with_context(|| format!("write {place}"))?,
     }
-    fs::write(file, template()).with_context(|| format!("write {}", file.display()))?;
     print(&[("written", json!(file.display().to_string()))], output)
 }
 

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::exit::Failure;
+use crate::result::print;
 use crate::table::{Output, Table};
 
 /// Where the development server listens, and its key.
@@ -36,14 +37,14 @@ pub(crate) struct Target {
         conflicts_with = "context"
     )]
     url: Option<String>,
-    /// The key to show
+    /// The key to show to the server
     #[arg(
         long,
         env = "STEADFAST_KEY",
         value_name = "KEY",
         hide_env_values = true
     )]
-    key: Option<String>,
+    access_key: Option<String>,
 }
 
 #[derive(Subcommand)]
@@ -107,7 +108,7 @@ impl Target {
             (None, Some(name)) => load()?.server.remove(name).ok_or_else(|| missing(name))?,
             (None, None) => current()?,
         };
-        if let Some(key) = &self.key {
+        if let Some(key) = &self.access_key {
             server.key.clone_from(key);
         }
         Ok(server)
@@ -119,6 +120,9 @@ pub(crate) fn run(command: &Command, output: Output) -> Result<()> {
     let mut contexts = load()?;
     match command {
         Command::Add { name, url, key, ca } => {
+            if !url.starts_with("http://") && !url.starts_with("https://") {
+                bail!("'{url}' is no address such as https://host:7070");
+            }
             let server = Server {
                 url: url.trim_end_matches('/').to_owned(),
                 key: secret(key)?,
@@ -141,7 +145,14 @@ pub(crate) fn run(command: &Command, output: Output) -> Result<()> {
         }
         Command::List => return list(&contexts, output),
     }
-    store(&contexts)
+    store(&contexts)?;
+    let done = match command {
+        Command::Add { name, .. } => ("added", name),
+        Command::Use { name } => ("using", name),
+        Command::Remove { name } => ("removed", name),
+        Command::List => return Ok(()),
+    };
+    print(&[(done.0, json!(done.1))], output)
 }
 
 fn list(contexts: &Contexts, output: Output) -> Result<()> {
@@ -206,10 +217,13 @@ fn store(contexts: &Contexts) -> Result<()> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
     }
+    // Whole or not at all, and for its owner only.
+    let next = file.with_extension(format!("{}.next", std::process::id()));
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
     let written = options
-        .open(&file)
-        .and_then(|mut file| file.write_all(text.as_bytes()));
+        .open(&next)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .and_then(|()| fs::rename(&next, &file));
     written.with_context(|| format!("write {}", file.display()))
 }

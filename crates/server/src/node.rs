@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 use steadfast::protocols::rest::{DrainSheet, Status};
 
 use crate::context::Target;
+use crate::exit::Failure;
+use crate::out::out;
 use crate::remote::Remote;
 use crate::result::{Facts, print};
 use crate::table::Output;
@@ -24,7 +26,7 @@ pub(crate) struct Drain {
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
     /// How long it may take, in seconds; the server's own limit unless set
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=86_400))]
     limit: Option<u64>,
 }
 
@@ -33,8 +35,7 @@ pub(crate) fn status(target: &Target, output: Output) -> Result<()> {
     let remote = Remote::new(target)?;
     let status: Status = remote.ask(Method::GET, "/v1/status", None)?;
     if output == Output::Json {
-        println!("{}", serde_json::to_string_pretty(&status)?);
-        return Ok(());
+        return out(&serde_json::to_string_pretty(&status)?);
     }
     let sum = |value: fn(&steadfast::protocols::rest::StatusPartition) -> u64| {
         status.partitions.iter().map(value).sum::<u64>()
@@ -67,7 +68,15 @@ pub(crate) fn drain(arguments: &Drain, output: Output) -> Result<()> {
         .map_or(Duration::from_secs(600), Duration::from_secs);
     let sheet: DrainSheet =
         remote.ask_within(limit + MARGIN, Method::POST, "/v1/drain", Some(&body))?;
-    print(&facts(&sheet), output)
+    print(&facts(&sheet), output)?;
+    match (sheet.cut_off, sheet.left) {
+        (0, 0) => Ok(()),
+        (commands, partitions) => Err(Failure::TimedOut(format!(
+            "at the limit {commands} commands and {partitions} partitions were cut off; \
+             nothing acknowledged is lost"
+        ))
+        .into()),
+    }
 }
 
 /// Has a server read keys, certificate and log level again.

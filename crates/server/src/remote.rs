@@ -140,7 +140,7 @@ fn refused(status: StatusCode, text: &str) -> anyhow::Error {
 
 /// A name as a part of a path.
 pub(crate) fn segment(name: &str) -> Result<String> {
-    if name.is_empty() || name.contains(['/', '?', '#', '%']) {
+    if matches!(name, "" | "." | "..") || name.contains(['/', '?', '#', '%']) {
         bail!("'{name}' is not a name");
     }
     Ok(name.replace(' ', "%20"))

@@ -8,6 +8,7 @@ use steadfast::clock::{Clock, SystemClock};
 use steadfast::storage::backup::Progress;
 use tokio::sync::watch;
 
+use crate::out::out;
 use crate::table::Output;
 
 /// Names and values.
@@ -32,16 +33,15 @@ pub(crate) fn print(facts: &[(&'static str, Value)], output: Output) -> Result<(
         let name = |name: &str| name.replace(' ', "_");
         let object = facts.iter().map(|(key, value)| (name(key), value.clone()));
         let object: serde_json::Map<_, _> = object.collect();
-        println!("{}", serde_json::to_string_pretty(&object)?);
-        return Ok(());
+        return out(&serde_json::to_string_pretty(&object)?);
     }
     let width = facts.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
-    for (key, value) in facts {
+    let lines = facts.iter().map(|(key, value)| {
         let shown: &dyn Display = match value {
             Value::String(text) => text,
             other => other,
         };
-        println!("{key:width$}  {shown}");
-    }
-    Ok(())
+        format!("{key:width$}  {shown}")
+    });
+    out(&lines.collect::<Vec<_>>().join("\n"))
 }

@@ -6,16 +6,21 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sd_notify::NotifyState;
+use serde_json::json;
 use steadfast::Node;
 use steadfast::config::{Config, LogFormat};
+use steadfast::protocols::rest::DrainSheet;
 use steadfast::protocols::telemetry::{Format, Telemetry};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::Settings;
+use crate::exit::Failure;
 use crate::node::facts;
+use crate::out::out;
 use crate::result::print;
 use crate::table::Output;
 
@@ -40,6 +45,7 @@ pub(crate) enum Mode {
 /// Runs a node until it is told to end.
 pub(crate) fn run(arguments: &Serve, mode: Mode, output: Output) -> Result<()> {
     let config = arguments.settings.config()?;
+    allow_files();
     let telemetry = Telemetry::start(&config.log_level, format(&config));
     let telemetry = Arc::new(telemetry.map_err(anyhow::Error::msg)?);
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
@@ -49,6 +55,17 @@ pub(crate) fn run(arguments: &Serve, mode: Mode, output: Output) -> Result<()> {
     runtime.shutdown_timeout(Duration::from_millis(100));
     telemetry.end();
     served
+}
+
+/// Lets the process open as many files as it may: every connection is one.
+fn allow_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let all = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    // If it stays as it is, `steadfast doctor` says so.
+    let _ = setrlimit(Resource::Nofile, all);
 }
 
 fn format(config: &Config) -> Format {
@@ -71,58 +88,118 @@ async fn serve(
     let limit = config.drain_limit;
     let settings = arguments.settings.clone();
     let reread = move || settings.config().map_err(|error| format!("{error:#}"));
-    let mut builder = Node::builder().config(config).reread(reread).serve();
-    if mode == Mode::Development {
-        builder = builder.development();
+    let mut config = config;
+    let mut restored = None;
+    loop {
+        let mut builder = Node::builder().config(config.clone()).serve();
+        builder = builder.reread(reread.clone()).restored(restored);
+        if mode == Mode::Development {
+            builder = builder.development();
+        }
+        let node = tokio::select! {
+            node = builder.start() => node?,
+            () = signals.ends.next() => bail!("ended by a signal before it was ready"),
+        };
+        // After a restore it listens where it did before.
+        config.http_port = node.http_port().unwrap_or(config.http_port);
+        let sheet = live(&node, limit, telemetry, &mut signals, mode, output).await?;
+        restored = node.restore().await;
+        let Some(done) = &restored else {
+            return print(&facts(&sheet), output);
+        };
+        tracing::info!(event = "node.restored", outcome = ?done.outcome);
     }
-    let node = builder.start().await?;
+}
+
+/// One life of the node, until it has left.
+async fn live(
+    node: &Node,
+    limit: Duration,
+    telemetry: &Arc<Telemetry>,
+    signals: &mut Signals,
+    mode: Mode,
+    output: Output,
+) -> Result<DrainSheet> {
     let level = Arc::clone(telemetry);
     node.on_reload("log level", move |config| {
         level.set_level(&config.log_level)
     });
-    greet(&node, mode);
+    greet(node, mode, output)?;
     tell_systemd(&[NotifyState::Ready]);
-    tracing::info!(event = "node.ready", addresses = ?node.addresses());
+    tracing::info!(event = "node.ready", addresses = %shown(node));
     loop {
         tokio::select! {
             () = node.drained() => break,
-            _ = signals.term.recv() => break,
-            _ = signals.interrupt.recv() => break,
-            _ = signals.hangup.recv() => reload(&node),
+            () = signals.ends.next() => break,
+            _ = signals.hangup.recv() => reload(node).await,
         }
     }
     tell_systemd(&[NotifyState::Stopping]);
-    let sheet = tokio::select! {
-        sheet = node.drain(limit) => sheet,
-        // The second signal means: now.
-        _ = signals.term.recv() => anyhow::bail!("ended by a second signal, before everything was handed over; nothing acknowledged is lost"),
-        _ = signals.interrupt.recv() => anyhow::bail!("ended by a second signal, before everything was handed over; nothing acknowledged is lost"),
+    let leaving = async {
+        let sheet = node.drain(limit).await;
+        node.stop(LAST_WORDS).await;
+        sheet
     };
-    node.stop(LAST_WORDS).await;
-    print(&facts(&sheet), output)
+    tokio::select! {
+        sheet = leaving => Ok(sheet),
+        // The second signal means: now.
+        () = signals.ends.next() => bail!("ended by a second signal, {NOT_LOST}"),
+        // Somebody else may have begun to drain it, with more patience.
+        () = tokio::time::sleep(limit + 2 * LAST_WORDS) => {
+            let seconds = limit.as_secs();
+            let message = format!("ended after {seconds} s, {NOT_LOST}");
+            Err(Failure::TimedOut(message).into())
+        }
+    }
 }
 
+/// What is true whenever a server ends too early.
+const NOT_LOST: &str = "before everything was handed over; nothing acknowledged is lost";
+
 struct Signals {
+    ends: Ends,
+    hangup: Signal,
+}
+
+/// Signals by which somebody wants the server to end.
+struct Ends {
     term: Signal,
     interrupt: Signal,
-    hangup: Signal,
 }
 
 impl Signals {
     fn new() -> Result<Self> {
         let listen = |kind| signal(kind).context("listen for signals");
-        Ok(Self {
+        let ends = Ends {
             term: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
+        };
+        Ok(Self {
+            ends,
             hangup: listen(SignalKind::hangup())?,
         })
     }
 }
 
+impl Ends {
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.term.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
 /// Reads keys, certificate and log level again. What cannot be read stays as it is.
-fn reload(node: &Node) {
-    tell_systemd(&[NotifyState::Reloading]);
-    if let Err(error) = node.reload() {
+async fn reload(node: &Node) {
+    // systemd takes the state only together with the time at which it began.
+    match NotifyState::monotonic_usec_now() {
+        Ok(now) => tell_systemd(&[NotifyState::Reloading, now]),
+        Err(error) => tracing::warn!(event = "node.notify_failed", %error),
+    }
+    let own = node.clone();
+    let reloaded = tokio::task::spawn_blocking(move || own.reload()).await;
+    if let Err(error) = reloaded.expect("reloading does not panic") {
         tracing::error!(event = "node.reload_failed", error);
     }
     tell_systemd(&[NotifyState::Ready]);
@@ -135,15 +212,36 @@ fn tell_systemd(state: &[NotifyState<'_>]) {
 }
 
 /// Prints every address, and what to paste.
-fn greet(node: &Node, mode: Mode) {
-    println!("steadfast {} is ready", env!("CARGO_PKG_VERSION"));
+fn greet(node: &Node, mode: Mode, output: Output) -> Result<()> {
+    let strings = match mode {
+        Mode::Development => node.connection_strings(),
+        Mode::Production => Vec::new(),
+    };
+    if output == Output::Json {
+        let object = |(name, text): (&str, String)| (name.to_owned(), json!(text));
+        let addresses = node.addresses().into_iter();
+        let addresses = addresses.map(|own| object((own.name, own.url)));
+        return out(&json!({
+            "ready": env!("CARGO_PKG_VERSION"),
+            "addresses": addresses.collect::<serde_json::Map<_, _>>(),
+            "connection_strings": strings.into_iter().map(object).collect::<serde_json::Map<_, _>>(),
+        }));
+    }
+    let mut text = format!("steadfast {} is ready\n", env!("CARGO_PKG_VERSION"));
     for address in node.addresses() {
-        println!("  {:8} {}", address.name, address.url);
+        text += &format!("  {:8} {}\n", address.name, address.url);
     }
-    if mode == Mode::Development {
-        println!("\nfor development only: everybody knows these keys");
-        for (name, text) in node.connection_strings() {
-            println!("  {name:8} {text}");
-        }
+    if !strings.is_empty() {
+        text += "\nfor development only: everybody knows these keys\n";
     }
+    for (name, string) in strings {
+        text += &format!("  {name:8} {string}\n");
+    }
+    out(&text.trim_end())
+}
+
+fn shown(node: &Node) -> String {
+    let addresses = node.addresses();
+    let urls = addresses.iter().map(|address| address.url.as_str());
+    urls.collect::<Vec<_>>().join(" ")
 }

@@ -5,6 +5,8 @@ use clap::ValueEnum;
 use comfy_table::presets::NOTHING;
 use serde_json::{Value, json};
 
+use crate::out::out;
+
 /// How to print a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
@@ -41,8 +43,7 @@ impl Table {
     pub(crate) fn print(&self, output: Output) -> Result<()> {
         if output == Output::Json {
             let object = json!({self.name: self.rows});
-            println!("{}", serde_json::to_string_pretty(&object)?);
-            return Ok(());
+            return out(&serde_json::to_string_pretty(&object)?);
         }
         let mut table = comfy_table::Table::new();
         table.load_preset(NOTHING);
@@ -51,10 +52,8 @@ impl Table {
             table.add_row(self.columns.iter().map(|column| shown(&row[*column])));
         }
         let text = table.to_string();
-        for line in text.lines() {
-            println!("{}", line.trim());
-        }
-        Ok(())
+        let lines: Vec<_> = text.lines().map(str::trim).collect();
+        out(&lines.join("\n"))
     }
 }
 

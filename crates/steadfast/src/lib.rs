@@ -1,43 +1,50 @@
 //! Durable state for Rust applications.
 //!
-//! A folder, a store on it, a partition to write to: a commit is durable when it
-//! returns, and what was committed is there after any crash.
+//! A [`Node`] keeps state in a folder: a transaction is durable when it returns,
+//! and what was committed is there after any crash.
 //!
 //! ```
-//! use std::sync::Arc;
-//!
-//! use steadfast::id::{Owner, Partition, Table};
-//! use steadfast::storage::local::{self, Local};
-//! use steadfast::storage::{Options, Store, View, Writes};
-//!
-//! const HOUSES: Table = Table(1);
+//! use steadfast::collections::{Dictionary, Scheme, SlotKey};
 //!
 //! # #[tokio::main]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let temporary = tempfile::tempdir()?;
 //! # let folder = temporary.path().join("data");
-//! let engine = Local::open(&folder, &local::Options::default())?;
-//! let owner = Owner { node: 1, incarnation: 1 };
-//! let store = Store::start(Arc::new(engine), Options::new(owner));
-//! let ledger = store.acquire(Partition::new(0, 0)).await?;
-//!
-//! let mut writes = Writes::new();
-//! writes.put(HOUSES, b"house 7", b"21.5");
-//! ledger.commit(writes).await?;
-//!
-//! let warmth = ledger.get(HOUSES, b"house 7", View::Durable).await?;
-//! assert_eq!(warmth.as_deref(), Some(b"21.5".as_slice()));
+//! let node = steadfast::Node::builder().data(&folder).start().await?;
+//! let houses = node.service("houses", Scheme::Singleton).await?;
+//! let houses = houses.slot(SlotKey::Only).await?;
+//! let warmth: Dictionary<String, i64> = houses.state().get_or_add("warmth").await?;
+//! houses
+//!     .run(|tx| {
+//!         let warmth = warmth.clone();
+//!         Box::pin(async move { warmth.set(tx, "house 7".into(), 21).await })
+//!     })
+//!     .await?;
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! - [`Node::builder`] says where state is kept ([`Builder::data`],
+//!   [`Builder::memory`], [`Builder::postgres`]), what runs in it
+//!   ([`Builder::service`]) and whether ports are opened ([`Builder::serve`]).
+//! - [`Node::service`] opens partitioned services of [`collections`].
+//! - [`Node::drain`] leaves, and says what became of everything.
+//! - [`config`] reads settings in layers: defaults, a file, the environment, flags.
+//!
+//! Below the node, every layer can be used alone: [`storage`] is a fenced log with
+//! tables beside it, [`partition`] the runtime of services.
 #![warn(missing_docs)]
 
 pub mod config;
+pub mod inspect;
 mod node;
 
+pub use bytes::Bytes;
 pub use node::{Address, Builder, Error, Node, Result, Slot, StatefulService};
 pub use steadfast_collections as collections;
 pub use steadfast_core::{clock, error, id};
+pub use steadfast_events as events;
+pub use steadfast_jobs as jobs;
 pub use steadfast_macros::{Key, Record};
 pub use steadfast_ownership as ownership;
 pub use steadfast_partition as partition;

@@ -105,7 +105,7 @@ async fn flush_oldest(node: &Node, owned: &Owned) -> bool {
 /// A flush that failed may be tried again, unless the partition is lost.
 fn give_up(ledger: &Shared, error: &Error) {
     let partition = ledger.partition;
-    tracing::warn!(%partition, %error, "flush failed");
+    tracing::warn!(event = "storage.flush_failed", %partition, %error, "flush failed");
     if matches!(
         error.kind(),
         Kind::Fenced { .. } | Kind::Closed | Kind::LogStopped { .. }

@@ -156,7 +156,7 @@ fn find<T: Copy>(names: &[(&str, T)], name: &str) -> Option<T> {
     found.map(|(_, value)| *value)
 }
 
-fn name<T: PartialEq>(names: &[(&'static str, T)], value: T) -> &'static str {
+fn name<T: Copy + PartialEq>(names: &[(&'static str, T)], value: T) -> &'static str {
     let found = names.iter().find(|(_, known)| *known == value);
     found.map_or("", |(name, _)| *name)
 }

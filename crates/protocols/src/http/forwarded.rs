@@ -101,9 +101,15 @@ impl Proxies {
                 host: None,
             };
         }
-        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-        let hops = text("x-forwarded-for").unwrap_or_default();
-        let hops = hops.rsplit(',').map_while(|hop| hop.trim().parse().ok());
+        // A proxy may add a line of its own below those of others: the last one counts.
+        let lines = |name: &'static str| headers.get_all(name).iter().rev();
+        let text = |name: &'static str| {
+            let line = lines(name).next()?.to_str().ok()?;
+            line.rsplit(',').next().map(|last| last.trim().to_owned())
+        };
+        let hops = lines("x-forwarded-for").map(|line| line.to_str().unwrap_or_default());
+        let hops = hops.flat_map(|line| line.rsplit(','));
+        let hops = hops.map_while(|hop| hop.trim().parse().ok());
         let mut address = peer;
         for hop in hops {
             address = hop;
@@ -113,8 +119,8 @@ impl Proxies {
         }
         Client {
             address,
-            scheme: text("x-forwarded-proto").map(str::to_owned),
-            host: text("x-forwarded-host").map(str::to_owned),
+            scheme: text("x-forwarded-proto"),
+            host: text("x-forwarded-host"),
         }
     }
 }
@@ -165,6 +171,21 @@ mod tests {
         let hops = "6.6.6.6, 1.2.3.4, 10.0.0.2";
         assert_eq!(client(&["10.0.0.0/8"], "10.0.0.1", hops), "1.2.3.4");
         assert_eq!(client(&["10.0.0.0/8"], "10.0.0.1", "nonsense"), "10.0.0.1");
+    }
+
+    #[test]
+    fn a_line_that_a_client_has_brought_does_not_hide_the_one_of_the_proxy() {
+        let proxies = Proxies::new(["10.0.0.0/8"]).unwrap();
+        let mut headers = HeaderMap::new();
+        for line in ["6.6.6.6", "1.2.3.4, 10.0.0.2"] {
+            headers.append("x-forwarded-for", line.parse().unwrap());
+        }
+        for scheme in ["ftp", "https"] {
+            headers.append("x-forwarded-proto", scheme.parse().unwrap());
+        }
+        let client = proxies.client("10.0.0.1".parse().unwrap(), &headers);
+        assert_eq!(client.address.to_string(), "1.2.3.4");
+        assert_eq!(client.scheme.as_deref(), Some("https"));
     }
 
     #[test]

@@ -14,3 +14,4 @@ pub use health::{Check, Health, State};
 pub use metrics::{Reading, Registry};
 pub use problem::Problem;
 pub use serve::{Frame, serve};
+pub use span::propagate;

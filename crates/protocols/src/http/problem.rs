@@ -4,6 +4,7 @@
 //! one table from codes to statuses.
 
 use std::fmt;
+use std::time::Duration;
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -25,6 +26,9 @@ pub struct Problem {
 /// The request itself is wrong: it cannot be read, or asks for what is not there.
 const BAD_REQUEST: Code = Code("STF-6020");
 const NOT_FOUND: Code = Code("STF-6021");
+const NO_METHOD: Code = Code("STF-6023");
+const TOO_LARGE: Code = Code("STF-6024");
+const TOO_SLOW: Code = Code("STF-6025");
 
 impl Problem {
     /// A problem with a code of its own.
@@ -45,6 +49,23 @@ impl Problem {
         Self::new(NOT_FOUND, message)
     }
 
+    /// There is such a thing, but it cannot be asked this way.
+    pub fn no_method(message: impl Into<String>) -> Self {
+        Self::new(NO_METHOD, message)
+    }
+
+    /// The body is longer than allowed.
+    pub fn too_large(bytes: usize) -> Self {
+        let message = format!("the body may have {bytes} bytes at most");
+        Self::new(TOO_LARGE, message)
+    }
+
+    /// The body did not come in time.
+    pub fn too_slow(limit: Duration) -> Self {
+        let message = format!("the body did not come within {} s", limit.as_secs());
+        Self::new(TOO_SLOW, message)
+    }
+
     /// The stable code.
     pub fn code(&self) -> Code {
         self.code
@@ -56,7 +77,18 @@ impl Problem {
             "STF-6005" => StatusCode::FORBIDDEN,
             "STF-6020" | "STF-2009" | "STF-4006" => StatusCode::BAD_REQUEST,
             "STF-6021" | "STF-4004" => StatusCode::NOT_FOUND,
-            "STF-6022" => StatusCode::CONFLICT,
+            "STF-6031" | "STF-2058" | "STF-6022" | "STF-3001" | "STF-3004" | "STF-3008"
+            | "STF-3014" => StatusCode::CONFLICT,
+            "STF-6030" => StatusCode::PRECONDITION_FAILED,
+            "STF-3007" => StatusCode::NOT_FOUND,
+            "STF-3011" | "STF-3019" | "STF-3020" | "STF-3021" | "STF-3022" => {
+                StatusCode::BAD_REQUEST
+            }
+            "STF-3012" => StatusCode::TOO_MANY_REQUESTS,
+            "STF-3002" | "STF-3010" => StatusCode::SERVICE_UNAVAILABLE,
+            "STF-6023" => StatusCode::METHOD_NOT_ALLOWED,
+            "STF-6024" => StatusCode::PAYLOAD_TOO_LARGE,
+            "STF-6025" => StatusCode::REQUEST_TIMEOUT,
             "STF-2008" | "STF-4003" => StatusCode::TOO_MANY_REQUESTS,
             "STF-4001" | "STF-4002" | "STF-4008" | "STF-2012" => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -10,6 +11,7 @@ use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use steadfast_core::limits;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tower::Service as _;
 
@@ -18,6 +20,9 @@ use super::forwarded::{self, Proxies};
 use super::metrics::{self, Registry};
 use super::span;
 use crate::listen::Stream;
+
+/// How long a client that has asked for nothing may take to go.
+const GOODBYE: Duration = Duration::from_secs(1);
 
 /// What all routes of a port have around them.
 #[derive(Clone)]
@@ -48,21 +53,17 @@ impl Frame {
     }
 }
 
-/// Serves a connection. On `stop` it answers what it has begun, and ends.
+/// Serves a connection. On `stop` it answers what it has begun, and ends. Whoever
+/// asks for nothing is shown the door.
 pub async fn serve(stream: Stream, peer: SocketAddr, routes: Router, stop: CancellationToken) {
-    let mut builder = Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits::HEADER_TIME);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(limits::HTTP_STREAMS);
+    let asked = Arc::new(Notify::new());
+    let first = Arc::clone(&asked);
     let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
+        first.notify_one();
         request.extensions_mut().insert(forwarded::Peer(peer));
         routes.clone().call(request)
     });
+    let builder = builder();
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     tokio::pin!(connection);
     let ended = tokio::select! {
@@ -71,8 +72,42 @@ pub async fn serve(stream: Stream, peer: SocketAddr, routes: Router, stop: Cance
             connection.as_mut().graceful_shutdown();
             connection.await
         }
+        () = silence(&asked) => {
+            tracing::debug!(event = "http.silent_client", %peer);
+            connection.as_mut().graceful_shutdown();
+            let goodbye = tokio::time::timeout(GOODBYE, connection.as_mut());
+            goodbye.await.unwrap_or(Ok(()))
+        }
     };
     if let Err(error) = ended {
         tracing::debug!(event = "http.connection_failed", %peer, %error);
     }
+}
+
+/// Ends if nothing was asked for in time. Until the first bytes say whether a
+/// client speaks HTTP/1 or 2, no other limit holds.
+async fn silence(asked: &Notify) {
+    let first = tokio::time::timeout(limits::HEADER_TIME, asked.notified());
+    if first.await.is_ok() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// The limits of a connection. What is not set here has a bound of the library:
+/// streams that a client resets before they are taken, and unread bytes.
+fn builder() -> Builder<TokioExecutor> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .max_buf_size(limits::HTTP_HEAD_BYTES)
+        .header_read_timeout(limits::HEADER_TIME);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(limits::HTTP_HEAD_BYTES as u32)
+        .keep_alive_interval(limits::PING_TIME)
+        .keep_alive_timeout(limits::HEADER_TIME)
+        .max_concurrent_streams(limits::HTTP_STREAMS);
+    builder
 }

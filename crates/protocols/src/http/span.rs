@@ -1,4 +1,4 @@
-//! A span around every request.
+//! A span around every request, and its name on those we make.
 //!
 //! `traceparent` of the client becomes its parent. The layer that exports spans
 //! (`telemetry`) is not always there; then a span costs next to nothing.
@@ -7,9 +7,11 @@ use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::Response;
 use opentelemetry::global;
-use opentelemetry::propagation::Extractor;
-use tracing::Instrument;
+use opentelemetry::propagation::{Extractor, Injector};
+use tracing::{Instrument, Span};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
+
+use super::forwarded::Client;
 
 struct Headers<'a>(&'a axum::http::HeaderMap);
 
@@ -23,6 +25,28 @@ impl Extractor for Headers<'_> {
     }
 }
 
+/// Headers of a request that we make.
+struct Outgoing<'a>(&'a mut axum::http::HeaderMap);
+
+impl Injector for Outgoing<'_> {
+    fn set(&mut self, key: &str, value: String) {
+        let name = axum::http::HeaderName::try_from(key);
+        if let (Ok(name), Ok(value)) = (name, axum::http::HeaderValue::try_from(value)) {
+            self.0.insert(name, value);
+        }
+    }
+}
+
+/// Tells whoever we call which span we are in, by `traceparent`. Without a
+/// collector there is none, and the headers stay as they are.
+pub fn propagate(headers: &mut axum::http::HeaderMap) {
+    let context = Span::current().context();
+    let mut outgoing = Outgoing(headers);
+    global::get_text_map_propagator(|propagator| {
+        propagator.inject_context(&context, &mut outgoing);
+    });
+}
+
 pub(super) async fn enter(request: Request, next: Next) -> Response {
     let span = tracing::info_span!(
         "request",
@@ -30,6 +54,7 @@ pub(super) async fn enter(request: Request, next: Next) -> Response {
         otel.kind = "server",
         http.request.method = %request.method(),
         url.path = request.uri().path(),
+        client.address = tracing::field::Empty,
         http.response.status_code = tracing::field::Empty,
     );
     if !span.is_disabled() {
@@ -37,6 +62,9 @@ pub(super) async fn enter(request: Request, next: Next) -> Response {
         let parent = global::get_text_map_propagator(|propagator| propagator.extract(&headers));
         // It fails only where no layer exports, and then there is no parent to have.
         let _ = span.set_parent(parent);
+    }
+    if let Some(client) = request.extensions().get::<Client>() {
+        span.record("client.address", client.address.to_string());
     }
     let response = next.run(request).instrument(span.clone()).await;
     span.record("http.response.status_code", response.status().as_u16());

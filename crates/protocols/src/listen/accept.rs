@@ -85,6 +85,7 @@ impl Listener {
         S: Fn(Stream, SocketAddr) -> F + Clone + Send + Sync + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
+        let mut failures: u64 = 0;
         loop {
             let permits = Arc::clone(&self.permits);
             let accepted = tokio::select! {
@@ -94,9 +95,16 @@ impl Listener {
             };
             let (connection, peer, permit) = match accepted {
                 Ok(accepted) => accepted,
+                Err(error) if is_of_one_client(&error) => continue,
                 Err(error) => {
-                    tracing::warn!(event = "listen.accept_failed", address = %self.address, %error);
-                    tokio::time::sleep(SHORTAGE).await;
+                    failures += 1;
+                    // A shortage lasts, so not every failure is worth a line.
+                    if failures.is_power_of_two() {
+                        let address = self.address;
+                        tracing::warn!(event = "listen.accept_failed", %address, failures, %error);
+                    }
+                    // Nothing says when there is a descriptor again.
+                    let _ = tokio::time::timeout(SHORTAGE, stop.cancelled()).await;
                     continue;
                 }
             };
@@ -119,6 +127,14 @@ async fn accept(socket: &TcpListener, permits: Arc<Semaphore>) -> io::Result<Acc
     // A connection that is gone already says so when it is read.
     let _ = connection.set_nodelay(true);
     Ok((connection, peer, permit))
+}
+
+/// Whether only the connection that was to be accepted is bad.
+fn is_of_one_client(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset
+    )
 }
 
 async fn encrypt(

@@ -2,21 +2,28 @@
 //!
 //! Whoever adds a route says what it is for and who may use it. So there is no
 //! route without a guard, and none that the OpenAPI document does not know.
+//!
+//! The body of a request is read before its handler runs, within limits of length
+//! and time, and only if the guard lets it in.
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::Router;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::rejection::JsonRejection;
 use axum::extract::{Request, State};
 use axum::http::Method;
 use axum::http::header::AUTHORIZATION;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, get};
+use http_body_util::LengthLimitError;
 use serde_json::{Map, Value, json};
+use steadfast_core::limits;
 
 use crate::access::{Access, Area, Pass, Right};
-use crate::http::Problem;
+use crate::http::{Client, Problem};
 
 /// What a route is for.
 #[derive(Clone, Debug)]
@@ -53,6 +60,10 @@ impl Interface {
     }
 
     /// Adds a route. Its handler finds a [`Pass`] with the request.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "operations are written where they are added"
+    )]
     pub fn with(mut self, operation: Operation, handler: MethodRouter) -> Self {
         let described = describe(&operation);
         let path = self
@@ -70,11 +81,28 @@ impl Interface {
         self
     }
 
+    /// Describes a route that others serve, and that needs no key.
+    #[must_use]
+    pub fn open(mut self, path: &'static str, summary: &str, kind: &str) -> Self {
+        let described = json!({"get": {
+            "summary": summary,
+            "security": [],
+            "responses": {"200": {
+                "description": "It is as it should be",
+                "content": {kind: {}},
+            }},
+        }});
+        self.paths.insert(path.to_owned(), described);
+        self
+    }
+
     /// All routes, with `/openapi.json`, which needs no key.
     pub fn routes(self) -> Router {
-        let document = document(self.paths);
+        let own = "/openapi.json";
+        let this = self.open(own, "This document", "application/json");
+        let document = document(&this.paths);
         let document = get(async move || Json(document.clone()));
-        self.routes.route("/openapi.json", document)
+        this.routes.route(own, document)
     }
 }
 
@@ -88,6 +116,14 @@ where
     axum::routing::on(filter, handler)
 }
 
+/// The body of a request, or what is wrong with it.
+pub(super) fn read<T>(body: Result<Json<T>, JsonRejection>) -> Result<T, Problem> {
+    match body {
+        Ok(Json(body)) => Ok(body),
+        Err(error) => Err(Problem::bad_request(error.body_text())),
+    }
+}
+
 #[derive(Clone)]
 struct Guard {
     access: Arc<Access>,
@@ -95,14 +131,38 @@ struct Guard {
     area: Area,
 }
 
-async fn check(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
+async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Response {
     match guard.admit(&request) {
-        Ok(pass) => {
-            request.extensions_mut().insert(pass);
-            next.run(request).await
+        Ok(pass) => match whole(request).await {
+            Ok(mut request) => {
+                request.extensions_mut().insert(pass);
+                next.run(request).await
+            }
+            Err(problem) => problem.into_response(),
+        },
+        Err(problem) => {
+            let client = request.extensions().get::<Client>();
+            let client = client.map(|client| client.address.to_string());
+            let code = problem.code().0;
+            tracing::debug!(event = "access.denied", client, code, why = %problem);
+            problem.into_response()
         }
-        Err(problem) => problem.into_response(),
     }
+}
+
+/// The request with all of its body at hand.
+async fn whole(request: Request) -> Result<Request, Problem> {
+    let (parts, body) = request.into_parts();
+    let whole = to_bytes(body, limits::REST_BODY_BYTES);
+    let Ok(whole) = tokio::time::timeout(limits::BODY_TIME, whole).await else {
+        return Err(Problem::too_slow(limits::BODY_TIME));
+    };
+    let whole: Bytes =
+        whole.map_err(|error| match error.into_inner().is::<LengthLimitError>() {
+            true => Problem::too_large(limits::REST_BODY_BYTES),
+            false => Problem::bad_request("the body has broken off"),
+        })?;
+    Ok(Request::from_parts(parts, Body::from(whole)))
 }
 
 impl Guard {
@@ -123,6 +183,7 @@ fn describe(operation: &Operation) -> Value {
     let mut described = json!({
         "summary": operation.summary,
         "description": format!("Needs the right '{} {}'.", operation.right, operation.area),
+        "operationId": operation_id(operation),
         "parameters": parameters,
         "responses": {
             status.to_string(): {"description": meaning},
@@ -138,12 +199,20 @@ fn describe(operation: &Operation) -> Value {
     described
 }
 
+/// A name that is the operation's own: `post_v1_keys_name_rotate`.
+fn operation_id(operation: &Operation) -> String {
+    let words = operation.path.split(['/', '{', '}']);
+    let words = words.filter(|word| !word.is_empty()).collect::<Vec<_>>();
+    let method = operation.method.as_str().to_lowercase();
+    format!("{method}_{}", words.join("_"))
+}
+
 fn parameters(path: &str) -> impl Iterator<Item = &str> {
     let parts = path.split('/');
     parts.filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
 }
 
-fn document(paths: Map<String, Value>) -> Value {
+fn document(paths: &Map<String, Value>) -> Value {
     json!({
         "openapi": "3.1.0",
         "info": {

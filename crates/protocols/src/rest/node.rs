@@ -9,8 +9,9 @@ use axum::extract::rejection::JsonRejection;
 use axum::http::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use steadfast_core::limits;
 
-use super::interface::{Interface, Operation, on};
+use super::interface::{Interface, Operation, on, read};
 use super::operator::Operator;
 use crate::access::{Area, Right};
 use crate::http::Problem;
@@ -29,10 +30,24 @@ struct Create {
     rights: Vec<String>,
 }
 
-/// Adds the routes of the node itself.
+/// Adds the routes of the node itself, and describes those that need no key.
 pub fn routes(interface: Interface, operator: &Arc<dyn Operator>) -> Interface {
     let interface = state(interface, operator);
-    keys(interface, operator)
+    let interface = keys(interface, operator);
+    let text = "text/plain";
+    interface
+        .open("/livez", "Whether the process lives", text)
+        .open(
+            "/readyz",
+            "Whether it takes work; not while it drains",
+            text,
+        )
+        .open("/healthz", "What ails it", "application/json")
+        .open(
+            "/metrics",
+            "Metrics for Prometheus",
+            "application/openmetrics-text",
+        )
 }
 
 fn state(interface: Interface, operator: &Arc<dyn Operator>) -> Interface {
@@ -46,10 +61,18 @@ fn state(interface: Interface, operator: &Arc<dyn Operator>) -> Interface {
             let message = format!("there is no node '{node}' here: this is '{here}'");
             return Err(Problem::not_found(message));
         }
-        own.drain(limit_s.map(Duration::from_secs)).await.map(Json)
+        let limit = limit_s.map(Duration::from_secs);
+        if limit.is_some_and(|limit| limit > limits::DRAIN_TIME) {
+            let most = limits::DRAIN_TIME.as_secs();
+            return Err(Problem::bad_request(format!("limit_s is {most} at most")));
+        }
+        own.drain(limit).await.map(Json)
     };
     let own = Arc::clone(operator);
-    let reload = async move || own.reload().map(|read| Json(json!({"reloaded": read})));
+    let reload = async move || {
+        let read = beside(&own, |own| own.reload()).await?;
+        Ok::<_, Problem>(Json(json!({"reloaded": read})))
+    };
     interface
         .with(
             operation(
@@ -91,14 +114,18 @@ fn keys(interface: Interface, operator: &Arc<dyn Operator>) -> Interface {
     let own = Arc::clone(operator);
     let create = async move |body: Result<Json<Create>, JsonRejection>| {
         let Create { name, rights } = read(body)?;
-        let made = own.create_key(&name, &rights)?;
+        let made = beside(&own, move |own| own.create_key(&name, &rights)).await?;
         Ok::<_, Problem>((StatusCode::CREATED, Json(made)))
     };
     let own = Arc::clone(operator);
-    let rotate = async move |Path(name): Path<String>| own.rotate_key(&name).map(Json);
+    let rotate = async move |Path(name): Path<String>| {
+        let made = beside(&own, move |own| own.rotate_key(&name)).await?;
+        Ok::<_, Problem>(Json(made))
+    };
     let own = Arc::clone(operator);
     let delete = async move |Path(name): Path<String>| {
-        own.delete_key(&name).map(|()| StatusCode::NO_CONTENT)
+        let deleted = beside(&own, move |own| own.delete_key(&name)).await;
+        deleted.map(|()| StatusCode::NO_CONTENT)
     };
     let all = "/v1/keys";
     interface
@@ -167,12 +194,22 @@ fn operation(
     }
 }
 
-/// The body of a request, or what is wrong with it.
-fn read<T>(body: Result<Json<T>, JsonRejection>) -> Result<T, Problem> {
-    match body {
-        Ok(Json(body)) => Ok(body),
-        Err(error) => Err(Problem::bad_request(error.body_text())),
-    }
+/// Does what waits for the disk where it holds nobody up.
+async fn beside<T: Send + 'static>(
+    operator: &Arc<dyn Operator>,
+    work: impl FnOnce(&dyn Operator) -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    let operator = Arc::clone(operator);
+    let done = tokio::task::spawn_blocking(move || work(&*operator)).await;
+    done.expect("an operator does not panic")
+}
+
+/// Answers who asks a route in another way than it can be asked.
+pub async fn no_method(method: Method, uri: axum::http::Uri) -> Problem {
+    Problem::no_method(format!(
+        "{} cannot be asked by {method}: see /openapi.json",
+        uri.path()
+    ))
 }
 
 /// Answers what no route knows.

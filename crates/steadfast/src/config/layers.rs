@@ -49,10 +49,34 @@ const OTHER_VARIABLES: [&str; 4] = [
 const PREFIX: &str = "STEADFAST_";
 
 /// All values, each with its layer.
-#[derive(Clone, Debug, Default)]
+///
+/// ```
+/// use steadfast::config::Layers;
+///
+/// # fn main() -> Result<(), steadfast::config::Error> {
+/// let layers = Layers::new()
+///     .environment([("STEADFAST_HTTP__PORT".to_owned(), "8080".to_owned())])?
+///     .flag("log.level=debug")?;
+/// let shown = layers.shown();
+/// let port = shown.iter().find(|(key, ..)| *key == "http.port").unwrap();
+/// assert_eq!((port.1.as_str(), port.2.as_str()), ("8080", "STEADFAST_HTTP__PORT"));
+///
+/// let wrong = layers.flag("log.levle=debug").unwrap_err();
+/// assert!(wrong.to_string().ends_with("did you mean 'log.level'?"));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Default)]
 pub struct Layers {
     values: BTreeMap<&'static str, (Value, Layer)>,
     pub(super) declared: Declared,
+}
+
+impl fmt::Debug for Layers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Values may be secrets; this shows those that are not.
+        f.debug_list().entries(self.shown()).finish()
+    }
 }
 
 impl Layers {
@@ -80,9 +104,8 @@ impl Layers {
         };
         let text = fs::read_to_string(file).map_err(|error| unreadable(error.to_string()))?;
         let mut table: Table = text.parse().map_err(|error: toml::de::Error| {
-            let line = error
-                .span()
-                .map(|span| text[..span.start].lines().count().max(1));
+            let before = error.span().and_then(|span| text.get(..span.start));
+            let line = before.map(|before| before.matches('\n').count() + 1);
             let line = line
                 .map(|line| format!("line {line}: "))
                 .unwrap_or_default();
@@ -285,10 +308,10 @@ mod tests {
             error.starts_with("STF-7002: 'http.port'") && error.contains("steadfast.toml"),
             "{error}"
         );
-        let (_folder, found) = file("[http\n");
+        let (_folder, found) = file("[http]\nport = 1\nport = 2\n");
         let error = found.unwrap_err().to_string();
         assert!(
-            error.starts_with("STF-7003") && error.contains("line 1"),
+            error.starts_with("STF-7003") && error.contains("line 3"),
             "{error}"
         );
     }
@@ -298,7 +321,7 @@ mod tests {
         let layers = Layers::new()
             .flag("postgres.url=postgres://u:hush@h/d")
             .unwrap();
-        let shown = format!("{:?}", layers.shown());
+        let shown = format!("{:?} {layers:?}", layers.shown());
         assert!(!shown.contains("hush"), "{shown}");
     }
 

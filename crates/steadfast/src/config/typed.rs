@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use steadfast_core::limits;
 use steadfast_protocols::access::{Grant, Key, Ring, Secret};
 use toml::Value;
 
@@ -64,6 +65,26 @@ pub struct Config {
     pub cors_origins: Vec<String>,
     /// Proxies that are believed.
     pub trusted_proxies: Vec<String>,
+    /// The port of event hubs, not encrypted.
+    pub amqp_port: u16,
+    /// The port of event hubs, encrypted.
+    pub amqps_port: u16,
+    /// Partitions of an event hub whose declaration does not say.
+    pub events_partitions: u32,
+    /// The file of the key that encrypts secrets of jobs.
+    pub jobs_secret_key: Option<PathBuf>,
+    /// Networks that jobs may call although they are closed.
+    pub jobs_allow: Vec<String>,
+    /// A proxy for calls of jobs.
+    pub jobs_proxy: Option<String>,
+    /// Authorities that calls of jobs trust.
+    pub jobs_ca: Option<PathBuf>,
+    /// Where tokens of jobs come from.
+    pub jobs_token_authority: Option<String>,
+    /// Whether plans bound collections of jobs.
+    pub jobs_quotas: bool,
+    /// Whether jobs may run every second.
+    pub jobs_allow_seconds: bool,
     /// Certificate and key.
     pub tls: Option<(PathBuf, PathBuf)>,
     /// No TLS beyond loopback.
@@ -123,8 +144,18 @@ impl Config {
             connections: number(layers, "http.connections") as usize,
             cors_origins: texts("http.cors_origins"),
             trusted_proxies: texts("http.trusted_proxies"),
+            amqp_port: number(layers, "events.amqp_port") as u16,
+            amqps_port: number(layers, "events.amqps_port") as u16,
+            events_partitions: number(layers, "events.partitions") as u32,
+            jobs_secret_key: text(layers, "jobs.secret_key").map(PathBuf::from),
+            jobs_allow: texts("jobs.allow"),
+            jobs_proxy: text(layers, "jobs.proxy"),
+            jobs_ca: text(layers, "jobs.ca").map(PathBuf::from),
+            jobs_token_authority: text(layers, "jobs.token_authority"),
+            jobs_quotas: flag(layers, "jobs.quotas"),
+            jobs_allow_seconds: flag(layers, "jobs.allow_seconds"),
             tls: tls(layers)?,
-            allow_plain: layers.value("tls.allow_plain").and_then(Value::as_bool) == Some(true),
+            allow_plain: flag(layers, "tls.allow_plain"),
             keys_file: keys_file.unwrap_or_else(|| data.join("keys.toml")),
             drain_limit: time(layers, "drain.limit"),
             log_level: text(layers, "log.level").unwrap_or_default(),
@@ -150,7 +181,11 @@ impl Config {
 
     /// All ports, by what is spoken there.
     pub fn ports(&self) -> Vec<(&'static str, u16)> {
-        vec![("http", self.http_port)]
+        let mut ports = vec![("http", self.http_port), ("amqp", self.amqp_port)];
+        if self.tls.is_some() {
+            ports.push(("amqps", self.amqps_port));
+        }
+        ports
     }
 
     /// The keys that the file declares.
@@ -177,12 +212,29 @@ impl Config {
                 "it is below storage.log_target".to_owned(),
             );
         }
+        if let Err(why) = steadfast_protocols::telemetry::check_level(&self.log_level) {
+            return wrong("log.level", why);
+        }
+        if self.drain_limit > limits::DRAIN_TIME {
+            return wrong("drain.limit", "it is a day at most".to_owned());
+        }
+        if let Some(origin) = self.cors_origins.iter().find(|own| !is_origin(own)) {
+            let why = format!("'{origin}' is no origin such as https://example.com, nor *");
+            return wrong("http.cors_origins", why);
+        }
         let proxies = self.trusted_proxies.iter().map(String::as_str);
         if let Err(why) = steadfast_protocols::http::Proxies::new(proxies) {
             return wrong("http.trusted_proxies", why);
         }
         self.ring().map(drop)
     }
+}
+
+/// Whether a browser could send this as the origin of a page.
+fn is_origin(text: &str) -> bool {
+    let rest = text.split_once("://").map(|(_, rest)| rest);
+    let rest = rest.map(|rest| rest.trim_end_matches('/'));
+    text == "*" || rest.is_some_and(|rest| !rest.is_empty() && !rest.contains('/'))
 }
 
 fn key(declared: &DeclaredKey) -> Result<Key, Error> {
@@ -223,6 +275,13 @@ fn number(layers: &Layers, key: &str) -> i64 {
     layers
         .value(key)
         .and_then(Value::as_integer)
+        .unwrap_or_default()
+}
+
+fn flag(layers: &Layers, key: &str) -> bool {
+    layers
+        .value(key)
+        .and_then(Value::as_bool)
         .unwrap_or_default()
 }
 
@@ -282,6 +341,12 @@ mod tests {
             &["engine=postgres"],
             &["storage.log_limit=1MiB"],
             &["http.trusted_proxies=x"],
+            &["http.cors_origins=example.com"],
+            &["http.cors_origins=https://example.com/app"],
+            &["drain.limit=25h"],
+            &["log.level=loud"],
+            &["log.level=info,loud"],
+            &["log.level=steadfast=loud"],
         ] {
             let layers = flags
                 .iter()

@@ -1,15 +1,20 @@
 //! How a node is put together.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use parking_lot::{Mutex, RwLock};
 use steadfast_core::clock::{Clock, SystemClock};
-use steadfast_partition::{Alone, Options, Router, Runtime, Services, Space};
-use steadfast_protocols::access::Access;
+use steadfast_partition::{
+    Alone, Kind, Options, Performer, Router, Runtime, Service, Services, Space,
+};
+use steadfast_protocols::access::{Access, Ring};
 use steadfast_protocols::http::{Health, State};
 use steadfast_protocols::listen::Certificate;
-use tokio::sync::OnceCell;
+use steadfast_protocols::rest::RestoreOutcome;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -17,9 +22,9 @@ use uuid::Uuid;
 use super::error::Result;
 use super::inner::{Inner, Source, ring};
 use super::keys::KeyFile;
-use super::performers::Performers;
+use super::performers::{Maker, Performers};
 use super::running::Node;
-use super::{exposure, open, web};
+use super::{amqp, exposure, open, own, web};
 use crate::config::{Config, Engine};
 
 /// The space that holds everything durable.
@@ -32,6 +37,9 @@ pub struct Builder {
     is_development: bool,
     clock: Arc<dyn Clock>,
     source: Option<Source>,
+    restored: Option<RestoreOutcome>,
+    services: Services,
+    makers: BTreeMap<Kind, Maker>,
 }
 
 impl Node {
@@ -49,12 +57,28 @@ impl Default for Builder {
             is_development: false,
             clock: Arc::new(SystemClock::new()),
             source: None,
+            restored: None,
+            services: Services::new(),
+            makers: BTreeMap::new(),
         }
     }
 }
 
 impl Builder {
     /// Takes all settings from a configuration.
+    ///
+    /// ```
+    /// use steadfast::config::{Config, Layers};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let layers = Layers::new().flag("engine=memory")?.flag("name=here")?;
+    /// let config = Config::new(&layers)?;
+    /// let node = steadfast::Node::builder().config(config).start().await?;
+    /// assert_eq!(node.status().node, "here");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
@@ -103,6 +127,13 @@ impl Builder {
         self
     }
 
+    /// The node follows one that has left for a restore, which went like this.
+    #[must_use]
+    pub fn restored(mut self, outcome: Option<RestoreOutcome>) -> Self {
+        self.restored = outcome;
+        self
+    }
+
     /// Opens the ports of the configuration.
     #[must_use]
     pub fn serve(mut self) -> Self {
@@ -115,6 +146,67 @@ impl Builder {
     #[must_use]
     pub fn development(mut self) -> Self {
         self.is_development = true;
+        self
+    }
+
+    /// Runs a service in the partitions; it replaces an earlier one of its kind. It
+    /// is called by [`Node::handle`]. Kinds below 16 are yours.
+    ///
+    /// ```
+    /// use steadfast::Bytes;
+    /// use steadfast::partition::{Address, Answer, Halt, Kind, Service, Turn, service_table};
+    ///
+    /// /// Counts how often it was called.
+    /// struct Visits;
+    ///
+    /// impl Service for Visits {
+    ///     type Command = ();
+    ///     type Reply = Bytes;
+    ///
+    ///     fn kind(&self) -> Kind {
+    ///         Kind(1)
+    ///     }
+    ///
+    ///     fn handle(
+    ///         &self,
+    ///         turn: &mut Turn<'_>,
+    ///         to: &Address,
+    ///         _: &(),
+    ///     ) -> Result<Answer<Bytes>, Halt> {
+    ///         let table = service_table(Kind(1), 0);
+    ///         let former = turn.get(table, &to.key)?.unwrap_or_default();
+    ///         let visits = Bytes::from([&former[..], b"I"].concat());
+    ///         turn.put(table, &to.key, visits.clone());
+    ///         Ok(Answer::Now(visits)) // the caller gets it when it is durable
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let node = steadfast::Node::builder().memory().service(Visits).start().await?;
+    /// let visits = node.handle::<Visits>();
+    /// let house = Address::new(Kind(1), "visits", "house 7");
+    /// assert_eq!(visits.call(house.clone(), ()).await?, "I");
+    /// assert_eq!(visits.call(house, ()).await?, "II");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn service(mut self, service: impl Service) -> Self {
+        self.services = self.services.with(service);
+        self
+    }
+
+    /// Has somebody do what instances of this kind want done outside. It is made
+    /// when the runtime is there and before the first partition is taken, so that it
+    /// can tell the service what came of an effect.
+    #[must_use]
+    pub fn performer(
+        mut self,
+        kind: Kind,
+        make: impl FnOnce(&Runtime) -> Arc<dyn Performer> + Send + 'static,
+    ) -> Self {
+        self.makers.insert(kind, Box::new(make));
         self
     }
 
@@ -140,31 +232,35 @@ impl Builder {
     /// # }
     /// ```
     pub async fn start(self) -> Result<Node> {
+        let Checked {
+            keys,
+            declared,
+            ring,
+            certificate,
+        } = self.checked()?;
         let (config, clock) = (self.config, self.clock);
         let began = clock.monotonic();
-        let keys = KeyFile::new(config.keys_file.clone());
-        let declared = config.ring()?;
-        let ring = ring(&declared, &keys, self.is_development)?;
-        let tls = config.tls.as_ref().filter(|_| self.is_serving);
-        let certificate = tls
-            .map(|(chain, key)| Certificate::load(chain, key))
-            .transpose()?;
+        // First of all: a taken port is found before anything is opened.
         let port = match self.is_serving {
-            true => {
-                exposure::check(&config, &ring, self.is_development)?;
-                Some(web::bind(&config, certificate.as_ref())?)
-            }
+            true => Some(web::bind(&config, certificate.as_ref())?),
             false => None,
         };
-        let (store, runtime) = runtime(&config, &clock).await?;
+        let amqp_ports = match self.is_serving {
+            true => amqp::bind(&config, certificate.as_ref())?,
+            false => Vec::new(),
+        };
+        let engine = open::engine(&config, &clock).await?;
+        let mut makers = self.makers;
+        let prepared = own::prepare(&config, &clock, &mut makers)?;
+        let services = own::services(self.services);
+        let (store, runtime) = runtime(&config, engine, &clock, services, makers).await?;
+        let own = own::open(prepared, &runtime, &clock);
+        own::declare(&config, &own).await?;
         let inner = Arc::new_cyclic(|weak: &std::sync::Weak<Inner>| {
-            let weak = weak.clone();
-            let checks = move || {
-                weak.upgrade()
-                    .map(|inner| inner.checks())
-                    .unwrap_or_default()
-            };
+            let me = weak.clone();
+            let checks = move || me.upgrade().map(|inner| inner.checks()).unwrap_or_default();
             Inner {
+                me: weak.clone(),
                 config,
                 is_development: self.is_development,
                 access: Arc::new(Access::new(ring, Arc::clone(&clock))),
@@ -172,33 +268,87 @@ impl Builder {
                 began,
                 store,
                 runtime,
-                replicas: super::replicas::Replicas::default(),
+                own,
                 keys,
+                changing: Mutex::new(()),
                 certificate,
                 health: Arc::new(Health::new(checks)),
                 addresses: Mutex::new(Vec::new()),
                 declared: RwLock::new(declared),
                 source: self.source,
                 reloads: Mutex::new(Vec::new()),
+                hooks: Mutex::new(Vec::new()),
+                leaving: CancellationToken::new(),
                 stop: CancellationToken::new(),
                 tasks: TaskTracker::new(),
-                left: OnceCell::new(),
+                restores: self.restored.as_ref().map_or(0, |restored| restored.number),
+                restored: self.restored,
+                wanted: Mutex::new(None),
+                is_leaving: AtomicBool::new(false),
+                left: watch::channel(None).0,
                 ended: CancellationToken::new(),
             }
         });
         if let Some(port) = port {
-            web::start(&inner, port, &web::frame(&inner));
+            let context = amqp::context(&inner);
+            web::start(&inner, port, &web::frame(&inner), &context);
+            amqp::start(&inner, amqp_ports, &context);
         }
         inner.health.set(State::Ready);
         Ok(Node::new(inner))
     }
+
+    /// Whether it could start, as far as can be told without opening anything: keys
+    /// and certificate can be read, and no port would be open to strangers.
+    ///
+    /// ```
+    /// use steadfast::config::{Config, Layers};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let open = Config::new(&Layers::new().flag("listen=0.0.0.0")?)?;
+    /// let refused = steadfast::Node::builder().config(open).serve().check();
+    /// assert_eq!(refused.unwrap_err().code().0, "STF-7004");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn check(&self) -> Result<()> {
+        self.checked().map(drop)
+    }
+
+    fn checked(&self) -> Result<Checked> {
+        let config = &self.config;
+        let keys = KeyFile::new(config.keys_file.clone());
+        let declared = config.ring()?;
+        let ring = ring(&declared, &keys, self.is_development)?;
+        let tls = config.tls.as_ref().filter(|_| self.is_serving);
+        let certificate = tls.map(|(chain, key)| Certificate::load(chain, key));
+        if self.is_serving {
+            exposure::check(config, &ring, self.is_development)?;
+        }
+        Ok(Checked {
+            keys,
+            declared,
+            ring,
+            certificate: certificate.transpose()?,
+        })
+    }
+}
+
+/// What was read before anything is opened.
+struct Checked {
+    keys: KeyFile,
+    declared: Ring,
+    ring: Ring,
+    certificate: Option<Arc<Certificate>>,
 }
 
 async fn runtime(
     config: &Config,
+    engine: Arc<dyn steadfast_storage::Engine>,
     clock: &Arc<dyn Clock>,
+    services: Services,
+    makers: BTreeMap<Kind, Maker>,
 ) -> Result<(Arc<steadfast_storage::Store>, Runtime)> {
-    let engine = open::engine(config, clock).await?;
     let wanted = Space {
         number: 0,
         name: MAIN.to_owned(),
@@ -207,13 +357,15 @@ async fn runtime(
     };
     let space = Space::open(&*engine, wanted).await?;
     let store = Arc::new(open::store(config, engine, clock));
+    let performers = Arc::new(Performers::default());
     let options = Options {
-        services: Services::new(),
-        performer: Arc::new(Performers::default()),
+        services,
+        performer: Arc::clone(&performers) as Arc<dyn Performer>,
         router: Arc::new(Router::new(Arc::new(Alone))),
         clock: Arc::clone(clock),
     };
     let runtime = Runtime::new(Arc::clone(&store), space, options);
+    performers.make(makers, &runtime);
     runtime.serve_all().await?;
     Ok((store, runtime))
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
+use steadfast_core::limits;
 use steadfast_protocols::access::{Grant, Key, Ring, Secret};
 
 use super::error::{Error, Result};
@@ -48,6 +49,8 @@ pub(super) enum Changed {
     Exists,
     /// There is none of that name.
     Missing,
+    /// There are as many keys as there may be.
+    Full,
 }
 
 impl KeyFile {
@@ -66,6 +69,9 @@ impl KeyFile {
         let mut stored = self.read()?;
         if stored.keys.iter().any(|key| key.name == name) {
             return Ok(Changed::Exists);
+        }
+        if stored.keys.len() >= limits::KEYS {
+            return Ok(Changed::Full);
         }
         let secret = self.secret()?;
         stored.keys.push(StoredKey {
@@ -132,8 +138,13 @@ impl KeyFile {
         let folder = self.path.parent().unwrap_or_else(|| Path::new("."));
         fs::create_dir_all(folder)?;
         let next = self.path.with_extension("next");
+        // One that was left behind might be open to others.
+        match fs::remove_file(&next) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         let mut options = fs::OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
+        options.write(true).create_new(true).mode(0o600);
         let mut file = options.open(&next)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
@@ -150,6 +161,7 @@ impl KeyFile {
         )))
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
     fn error(&self, why: impl ToString) -> Error {
         Error::Keys {
             file: self.path.clone(),
@@ -197,6 +209,7 @@ mod tests {
             Changed::Done(secret) => secret.reveal().to_owned(),
             Changed::Exists => panic!("it exists"),
             Changed::Missing => panic!("it is missing"),
+            Changed::Full => panic!("there are too many"),
         }
     }
 

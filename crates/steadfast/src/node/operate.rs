@@ -4,17 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde_json::Value;
 use steadfast_core::error::Code;
+use steadfast_core::limits;
 use steadfast_protocols::access::{Grant, Key};
 use steadfast_protocols::http::{Problem, State};
 use steadfast_protocols::rest::{
-    DrainSheet, KeyInfo, KeySecret, Operator, Status, StatusPartition,
+    BackupOrder, DrainSheet, KeyInfo, KeySecret, Operator, RestoreOrder, Status, StatusPartition,
 };
 
 use super::error::Error;
 use super::inner::{Inner, ring};
 use super::keys::Changed;
-use crate::config::Engine;
+use crate::config::{Config, Engine};
 
 /// The thing is there already, or stands where it cannot be changed.
 const CONFLICT: Code = Code("STF-6022");
@@ -41,6 +43,7 @@ impl Operator for Inner {
                 .map(|own| (own.name.to_owned(), own.url.clone()))
                 .collect(),
             partitions: self.partitions_now(),
+            restore: self.restored.clone(),
         }
     }
 
@@ -53,24 +56,46 @@ impl Operator for Inner {
     fn reload(&self) -> Result<Vec<String>, Problem> {
         let config = self.source.as_ref().map(|source| source()).transpose();
         let config = config.map_err(Problem::bad_request)?;
-        if let Some(config) = &config {
-            let declared = config.ring().map_err(|error| problem(error.into()))?;
-            *self.declared.write() = declared;
-        }
-        self.read_keys()?;
-        let mut read = vec![format!("{} keys", self.access.ring().keys().count())];
+        // Each part is read for itself: a bad certificate does not keep a key valid.
+        let mut parts = vec![("keys", self.reload_keys(config.as_ref()))];
         if let Some(certificate) = &self.certificate {
             let done = certificate.reload();
-            done.map_err(|error| Problem::new(error.code(), error.to_string()))?;
-            read.push("certificate".to_owned());
+            let done = done.map_err(|error| Problem::new(error.code(), error.to_string()));
+            parts.push(("certificate", done));
         }
         for (name, reload) in self.reloads.lock().iter() {
             let config = config.as_ref().unwrap_or(&self.config);
-            reload(config).map_err(Problem::bad_request)?;
-            read.push((*name).to_owned());
+            parts.push((*name, reload(config).map_err(Problem::bad_request)));
+        }
+        let mut read = Vec::new();
+        let mut failure = None;
+        for (name, done) in parts {
+            match done {
+                Ok(()) => read.push(name.to_owned()),
+                Err(problem) => failure = failure.or(Some(problem)),
+            }
         }
         tracing::info!(event = "node.reloaded", read = ?read);
-        Ok(read)
+        match failure {
+            Some(problem) => Err(problem),
+            None => Ok(read),
+        }
+    }
+
+    async fn back_up(&self, order: BackupOrder) -> Result<Value, Problem> {
+        self.take_backup(order).await
+    }
+
+    async fn restore(&self, order: RestoreOrder) -> Result<u64, Problem> {
+        self.check_restore(&order).await?;
+        let number = self.restores + 1;
+        *self.wanted.lock() = Some(order);
+        self.ended.cancel();
+        Ok(number)
+    }
+
+    async fn inspect(&self, question: Value) -> Result<Value, Problem> {
+        self.look_inside(question).await
     }
 
     fn keys(&self) -> Vec<KeyInfo> {
@@ -85,7 +110,8 @@ impl Operator for Inner {
     }
 
     fn create_key(&self, name: &str, rights: &[String]) -> Result<KeySecret, Problem> {
-        let is_bad = name.is_empty()
+        // Names stand in paths of the interface, where dots have a meaning.
+        let is_bad = matches!(name, "" | "." | "..")
             || name.len() > 64
             || name.contains(|c: char| c.is_control() || c == '/');
         if is_bad {
@@ -98,9 +124,16 @@ impl Operator for Inner {
                 "a key needs a right, such as 'send events/houses'",
             ));
         }
+        if rights.len() > limits::RIGHTS {
+            let most = limits::RIGHTS;
+            return Err(Problem::bad_request(format!(
+                "a key has {most} rights at most"
+            )));
+        }
         let grants = rights.iter().map(|right| right.parse::<Grant>());
         let grants: Result<Vec<_>, _> = grants.collect();
         let grants = grants.map_err(|error| Problem::bad_request(error.to_string()))?;
+        let _changing = self.changing.lock();
         if self.access.ring().get(name).is_some() {
             return Err(exists(name));
         }
@@ -109,12 +142,14 @@ impl Operator for Inner {
     }
 
     fn rotate_key(&self, name: &str) -> Result<KeySecret, Problem> {
+        let _changing = self.changing.lock();
         self.changeable(name)?;
         let changed = self.keys.rotate(name).map_err(problem)?;
         self.changed(name, changed)
     }
 
     fn delete_key(&self, name: &str) -> Result<(), Problem> {
+        let _changing = self.changing.lock();
         self.changeable(name)?;
         match self.keys.delete(name).map_err(problem)? {
             true => self.read_keys(),
@@ -172,6 +207,10 @@ impl Inner {
             Changed::Done(secret) => secret,
             Changed::Exists => return Err(exists(name)),
             Changed::Missing => return Err(missing(name)),
+            Changed::Full => {
+                let message = format!("there are {} keys already: delete one", limits::KEYS);
+                return Err(Problem::new(CONFLICT, message));
+            }
         };
         self.read_keys()?;
         Ok(KeySecret {
@@ -180,6 +219,16 @@ impl Inner {
         })
     }
 
+    fn reload_keys(&self, config: Option<&Config>) -> Result<(), Problem> {
+        let _changing = self.changing.lock();
+        if let Some(config) = config {
+            let declared = config.ring().map_err(|error| problem(error.into()))?;
+            *self.declared.write() = declared;
+        }
+        self.read_keys()
+    }
+
+    /// Everybody uses the keys as they stand now. The caller holds `changing`.
     fn read_keys(&self) -> Result<(), Problem> {
         let declared = self.declared.read().clone();
         let fresh = ring(&declared, &self.keys, self.is_development).map_err(problem)?;

@@ -1,15 +1,21 @@
 //! A node that runs.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use steadfast_collections::{Replica, Scheme};
-use steadfast_partition::{Runtime, Sheet};
+use steadfast_events::{Blobs, EventHubs};
+use steadfast_jobs::Jobs;
+use steadfast_partition::{Handle, Replicas, Runtime, Service, Sheet};
 use steadfast_protocols::access::Ring;
 use steadfast_protocols::http::State;
-use steadfast_protocols::rest::{DrainSheet, Operator, Status};
+use steadfast_protocols::rest::{DrainSheet, Operator, RestoreOutcome, Status};
+
+use tokio_util::sync::DropGuard;
 
 use super::address::Address;
+use super::care;
 use super::error::Result;
 use super::inner::Inner;
 use super::stateful::StatefulService;
@@ -17,14 +23,25 @@ use crate::config::Config;
 
 /// A running node. Clones are the same node. Dropping all of them stops it as a
 /// crash would: nothing acknowledged is lost, but nobody is told.
+///
+/// It is made by [`Node::builder`] and [`Builder::start`](crate::Builder::start).
 #[derive(Clone)]
 pub struct Node {
     inner: Arc<Inner>,
+    /// Connections hold parts of the node too: they end with the last clone.
+    _stop: Arc<DropGuard>,
 }
 
 impl Node {
     pub(super) fn new(inner: Arc<Inner>) -> Self {
-        Self { inner }
+        let stop = Arc::new(inner.stop.clone().drop_guard());
+        Self { inner, _stop: stop }
+    }
+
+    /// Calls instances of a service that [`Builder::service`](crate::Builder::service)
+    /// has registered; see there for an example.
+    pub fn handle<S: Service>(&self) -> Handle<S> {
+        self.inner.runtime.handle()
     }
 
     /// Opens a service of collections, or makes it; its scheme stays for ever.
@@ -54,16 +71,33 @@ impl Node {
 
     /// The collections of one partition, below all services.
     pub async fn replica(&self, partition: u16) -> Result<Replica> {
-        let inner = &self.inner;
-        inner
-            .replicas
-            .get(&inner.runtime, &inner.clock, partition)
-            .await
+        self.inner.replica(partition).await
     }
 
     /// The runtime underneath.
     pub fn runtime(&self) -> &Runtime {
         &self.inner.runtime
+    }
+
+    /// Event hubs: make them, send, read, process.
+    pub fn event_hubs(&self) -> &EventHubs {
+        &self.inner.own.hubs
+    }
+
+    /// Small blobs, such as the checkpoints of event processors.
+    pub fn blobs(&self) -> &Blobs {
+        &self.inner.own.blobs
+    }
+
+    /// Jobs: make them, run them, look at their history.
+    pub fn jobs(&self) -> &Jobs {
+        &self.inner.own.jobs
+    }
+
+    /// The collections of all partitions here, for whoever commits them together
+    /// with commands to instances.
+    pub fn replicas(&self) -> &Arc<Replicas> {
+        &self.inner.own.replicas
     }
 
     /// Where it listens.
@@ -78,7 +112,26 @@ impl Node {
             return Vec::new();
         };
         let secret = key.primary.reveal();
-        vec![("rest", format!("Authorization: Bearer {secret}"))]
+        let mut all = vec![("rest", format!("Authorization: Bearer {secret}"))];
+        let addresses = self.inner.addresses.lock();
+        let amqp = addresses.iter().find(|address| address.name == "amqp");
+        if let Some(port) = amqp.and_then(|amqp| amqp.url.rsplit(':').next()) {
+            // The SDKs know the usual port themselves.
+            let port = if port == "5672" {
+                String::new()
+            } else {
+                format!(":{port}")
+            };
+            let name = &key.name;
+            all.push((
+                "events",
+                format!(
+                    "Endpoint=sb://localhost{port};SharedAccessKeyName={name};\
+                     SharedAccessKey={secret};UseDevelopmentEmulator=true;"
+                ),
+            ));
+        }
+        all
     }
 
     /// How it is.
@@ -105,11 +158,71 @@ impl Node {
         self.inner.reloads.lock().push((name, Box::new(reload)));
     }
 
+    /// Has something done when the node leaves, before its partitions are handed over:
+    /// in the order in which it was added, and within the limit of the drain.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use std::sync::atomic::{AtomicBool, Ordering};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let node = steadfast::Node::builder().memory().start().await?;
+    /// let told = Arc::new(AtomicBool::new(false));
+    /// let tell = Arc::clone(&told);
+    /// node.on_drain(async move { tell.store(true, Ordering::Relaxed) });
+    /// node.drain(std::time::Duration::from_secs(5)).await;
+    /// assert!(told.load(Ordering::Relaxed));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn on_drain(&self, hook: impl Future<Output = ()> + Send + 'static) {
+        self.inner.hooks.lock().push(Box::pin(hook));
+    }
+
     /// Leaves: takes no more work, completes or hands over what is under way, cuts
-    /// off the rest at the limit, and says what became of everything. The second
-    /// call gets the answer of the first.
+    /// off the rest at the limit, and says what became of everything. It goes on
+    /// if nobody waits for it any more; a second call gets the answer of the first.
     pub async fn drain(&self, limit: Duration) -> DrainSheet {
         self.inner.leave(limit).await
+    }
+
+    /// Brings the backup back that somebody has asked for by REST, if so. The node
+    /// must have been drained and stopped; its folder is free when its last clone is
+    /// gone, which this waits for.
+    pub async fn restore(self) -> Option<RestoreOutcome> {
+        let order = self.inner.wanted.lock().take()?;
+        let number = self.inner.restores + 1;
+        let data = self.inner.config.data.clone();
+        let outcome = match self.close().await {
+            true => care::restore(&data, order).await,
+            false => Err("somebody still uses the node".to_owned()),
+        };
+        Some(RestoreOutcome { number, outcome })
+    }
+
+    /// Gives everything back, so that the folder can be opened again. False if
+    /// somebody else does not let go of the node.
+    async fn close(self) -> bool {
+        let mut inner = self.inner;
+        for _ in 0..RELEASE_TRIES {
+            // Tasks that have answered a last request are about to end.
+            inner = match Arc::try_unwrap(inner) {
+                Ok(inner) => {
+                    inner.close().await;
+                    return true;
+                }
+                Err(shared) => shared,
+            };
+            tokio::time::sleep(RELEASE_PAUSE).await;
+        }
+        false
+    }
+
+    /// The port of REST, health and metrics, if it is open.
+    pub fn http_port(&self) -> Option<u16> {
+        let addresses = self.inner.addresses.lock();
+        let http = addresses.iter().find(|address| address.name == "http")?;
+        http.url.rsplit(':').next()?.parse().ok()
     }
 
     /// Waits until somebody has drained the node by its REST interface.
@@ -127,32 +240,57 @@ impl Node {
     }
 }
 
+/// How often, and after which pause, it is looked whether a node is free.
+const RELEASE_TRIES: u32 = 500;
+const RELEASE_PAUSE: Duration = Duration::from_millis(10);
+
 impl Inner {
-    /// The four phases, once.
+    /// Ends what works on the state, and lets go of it.
+    async fn close(self) {
+        drop(self.own);
+        drop(self.runtime);
+        if let Ok(store) = Arc::try_unwrap(self.store) {
+            store.close().await;
+        }
+    }
+
+    /// The four phases, once. Whoever has asked may go away meanwhile.
     pub(super) async fn leave(&self, limit: Duration) -> DrainSheet {
-        let leaving = async {
-            let began = self.clock.monotonic();
-            self.health.set(State::Draining);
-            tracing::info!(event = "node.draining", limit_s = limit.as_secs());
-            let Sheet {
-                moved,
-                left,
-                completed,
-                cut_off,
-            } = self.runtime.drain(Vec::new(), limit).await;
-            let took = self.clock.monotonic().saturating_sub(began);
-            let sheet = DrainSheet {
-                moved,
-                completed,
-                cut_off,
-                left,
-                // What was acknowledged is in the log, also where the limit struck.
-                lost: 0,
-                took_ms: took.as_millis() as u64,
-            };
-            tracing::info!(event = "node.drained", moved, completed, cut_off, left);
-            sheet
-        };
-        self.left.get_or_init(|| leaving).await.clone()
+        let mut left = self.left.subscribe();
+        if !self.is_leaving.swap(true, Ordering::SeqCst) {
+            let me = self.me.upgrade().expect("whoever asks holds it");
+            self.tasks.spawn(async move {
+                let sheet = me.do_leave(limit).await;
+                me.left.send_replace(Some(sheet));
+            });
+        }
+        let sheet = left.wait_for(Option::is_some).await;
+        let sheet = sheet.expect("this node has the sender");
+        sheet.clone().expect("it was waited for")
+    }
+
+    async fn do_leave(&self, limit: Duration) -> DrainSheet {
+        let began = self.clock.monotonic();
+        self.health.set(State::Draining);
+        self.leaving.cancel();
+        tracing::info!(event = "node.draining", limit_s = limit.as_secs());
+        let hooks = std::mem::take(&mut *self.hooks.lock());
+        let Sheet {
+            moved,
+            left,
+            completed,
+            cut_off,
+        } = self.runtime.drain(hooks, limit).await;
+        let took = self.clock.monotonic().saturating_sub(began);
+        tracing::info!(event = "node.drained", moved, completed, cut_off, left);
+        DrainSheet {
+            moved,
+            completed,
+            cut_off,
+            left,
+            // What was acknowledged is in the log, also where the limit struck.
+            lost: 0,
+            took_ms: took.as_millis() as u64,
+        }
     }
 }

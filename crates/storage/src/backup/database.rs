@@ -135,7 +135,11 @@ impl Lease {
                 tokio::time::sleep(RENEW_EVERY).await;
                 // A lease that ends does no harm: giving the partitions up shows it.
                 if let Err(error) = renewed.renew(owner, LEASE).await {
-                    tracing::warn!(%error, "a lease was not renewed");
+                    tracing::warn!(
+                        event = "backup.lease_not_renewed",
+                        %error,
+                        "a lease was not renewed",
+                    );
                 }
             }
         });

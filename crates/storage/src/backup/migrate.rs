@@ -137,7 +137,12 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.0) {
             let path = self.0.display();
-            tracing::warn!(%error, %path, "a scratch folder was not removed");
+            tracing::warn!(
+                event = "backup.scratch_kept",
+                %error,
+                %path,
+                "a scratch folder was not removed",
+            );
         }
     }
 }

@@ -220,7 +220,10 @@ impl Drop for Local {
         // The flush thread holds a sender of the log's, so it ends first.
         while let Some(thread) = self.threads.pop() {
             if thread.join().is_err() {
-                tracing::error!("a thread of the local engine has panicked");
+                tracing::error!(
+                    event = "storage.thread_panicked",
+                    "a thread of the local engine has panicked"
+                );
             }
         }
     }

@@ -430,6 +430,11 @@ fn parse_name(name: &str) -> Option<(u64, u64)> {
 
 fn remove(path: &Path) {
     if let Err(error) = fs::remove_file(path) {
-        tracing::warn!(path = %path.display(), %error, "could not remove an event file");
+        tracing::warn!(
+            event = "storage.file_kept",
+            path = %path.display(),
+            %error,
+            "could not remove an event file",
+        );
     }
 }

@@ -105,7 +105,11 @@ impl Folder {
 
     fn compact(&self) {
         if let Err(error) = self.tables.compact() {
-            tracing::warn!(%error, "could not compact the tables");
+            tracing::warn!(
+                event = "storage.compaction_failed",
+                %error,
+                "could not compact the tables",
+            );
         }
     }
 

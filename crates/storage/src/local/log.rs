@@ -139,7 +139,7 @@ impl Log {
             Ok(()) => Ok(outcomes),
             Err(Failure::Nothing(error)) => Err(error),
             Err(Failure::Doubt(error)) => {
-                tracing::error!(%error, "the log has stopped");
+                tracing::error!(event = "storage.log_stopped", %error, "the log has stopped");
                 self.stopped = Some(error);
                 Ok(outcomes.into_iter().map(doubt).collect())
             }
@@ -427,7 +427,7 @@ impl Log {
         match failure {
             Failure::Nothing(error) => error,
             Failure::Doubt(error) => {
-                tracing::error!(%error, "the log has stopped");
+                tracing::error!(event = "storage.log_stopped", %error, "the log has stopped");
                 self.stopped = Some(error.clone());
                 error
             }

@@ -93,7 +93,12 @@ impl Spares {
             return;
         }
         if let Err(error) = std::fs::remove_file(&slot.path) {
-            tracing::warn!(path = %slot.path.display(), %error, "could not remove a log file");
+            tracing::warn!(
+                event = "storage.file_kept",
+                path = %slot.path.display(),
+                %error,
+                "could not remove a log file",
+            );
         }
     }
 

@@ -185,11 +185,15 @@ async fn send(shared: &Shared, chunk: &[Share<'_>]) -> Result<Vec<Outcome>> {
         match done {
             Ok(committed) => return conclude(shared, lent, chunk, &committed).await,
             Err(Fault::Unknown(cause)) => {
-                tracing::warn!(%cause, "a commit has an unknown outcome");
+                tracing::warn!(
+                    event = "postgres.commit_unknown",
+                    %cause,
+                    "a commit has an unknown outcome",
+                );
                 return Ok(doubt(shared, chunk));
             }
             Err(Fault::Damaged(what)) => {
-                tracing::error!(%what, "the database reports damage");
+                tracing::error!(event = "postgres.damaged", %what, "the database reports damage");
                 return Ok(doubt(shared, chunk));
             }
             Err(Fault::Refused(cause)) if cause.state == NO_SEGMENT => {

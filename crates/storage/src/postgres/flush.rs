@@ -66,7 +66,11 @@ pub(super) async fn flush(shared: &Shared, flush: &Flush) -> Result<()> {
     if matches!(done, Ok(None)) && !flush.trims.is_empty() {
         // The flush is done; what cannot be dropped now is dropped the next time.
         if let Err(fault) = within(DEADLINE, segments::drop_trimmed(shared, &lent)).await {
-            tracing::warn!(?fault, "trimmed segments were not dropped");
+            tracing::warn!(
+                event = "postgres.trim_failed",
+                ?fault,
+                "trimmed segments were not dropped"
+            );
         }
     }
     match lent.settle(done) {

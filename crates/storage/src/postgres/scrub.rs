@@ -51,7 +51,12 @@ pub(super) async fn scrub(shared: &Shared) -> Vec<Replica> {
             replica.findings.push(error.to_string());
         }
         for finding in &replica.findings {
-            tracing::error!(server = %replica.server, finding, "do not promote this server");
+            tracing::error!(
+                event = "postgres.do_not_promote",
+                server = %replica.server,
+                finding,
+                "do not promote this server",
+            );
         }
         replicas.push(replica);
     }

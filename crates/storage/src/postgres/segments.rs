@@ -56,7 +56,11 @@ pub(super) async fn drop_trimmed(shared: &Shared, session: &Session) -> Result<(
         session.client.batch_execute(&detach).await?;
         let drop = format!("drop table {name}");
         session.client.batch_execute(&drop).await?;
-        tracing::info!(segment, "a segment of events was dropped");
+        tracing::info!(
+            event = "postgres.segment_dropped",
+            segment,
+            "a segment of events was dropped"
+        );
     }
     Ok(())
 }

@@ -168,7 +168,7 @@ impl Signals {
     fn note(&self, message: &AsyncMessage) {
         match message {
             AsyncMessage::Notice(notice) => {
-                tracing::debug!(%notice, "the database says");
+                tracing::debug!(event = "postgres.notice", %notice, "the database says");
                 let is_harmless = matches!(
                     notice.parsed_severity(),
                     Some(Severity::Debug | Severity::Log | Severity::Info | Severity::Notice)

@@ -29,13 +29,21 @@ pub(super) async fn run(shared: Arc<Shared>) {
             Ok(session) => {
                 allow(&shared);
                 let ended = watch(&shared, session, &mut known).await;
-                tracing::debug!(?ended, "the listener reconnects");
+                tracing::debug!(
+                    event = "postgres.listener_reconnects",
+                    ?ended,
+                    "the listener reconnects"
+                );
             }
             Err(error) => {
                 if matches!(error.kind(), Kind::UnsafeStorage { .. }) {
                     refuse(&shared, error);
                 } else {
-                    tracing::warn!(%error, "no primary to listen to");
+                    tracing::warn!(
+                        event = "postgres.no_primary",
+                        %error,
+                        "no primary to listen to",
+                    );
                 }
                 tokio::time::sleep(shared.options().check_every.min(LONGEST)).await;
             }
@@ -87,11 +95,18 @@ async fn watch(
 
 fn allow(shared: &Shared) {
     if shared.refusal.lock().take().is_some() {
-        tracing::info!("the database is safe again, writes go on");
+        tracing::info!(
+            event = "postgres.safe_again",
+            "the database is safe again, writes go on"
+        );
     }
 }
 
 fn refuse(shared: &Shared, error: crate::error::Error) {
-    tracing::error!(%error, "nothing is written until this is corrected");
+    tracing::error!(
+        event = "postgres.unsafe",
+        %error,
+        "nothing is written until this is corrected",
+    );
     *shared.refusal.lock() = Some(error);
 }
