@@ -283,3 +283,27 @@ fn nobody_has_to_read_what_is_printed() {
     let (code, _, errors) = said(&output);
     assert_eq!((code, errors.as_str()), (0, ""));
 }
+
+#[test]
+fn the_unit_of_systemd_starts_what_exists() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let unit = fs::read_to_string(root.join("packaging/steadfast.service")).unwrap();
+    let value = |key: &str| {
+        let lines = unit
+            .lines()
+            .filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(value("Type"), ["notify"]);
+    assert_eq!(value("ExecReload"), ["/bin/kill -HUP $MAINPID"]);
+    let start = value("ExecStart").remove(0);
+    let mut words = start.split(' ').skip(1).collect::<Vec<_>>();
+    // Words that are not known are refused before the help is shown.
+    words.push("--help");
+    let folder = tempfile::tempdir().unwrap();
+    let (code, _, errors) = said(&run(folder.path(), &words));
+    assert_eq!(code, 0, "{errors}");
+    // It is given longer to stop than its own limit.
+    let limit: u64 = value("TimeoutStopSec")[0].parse().unwrap();
+    assert!(limit > 30 + 4, "{limit}");
+}
