@@ -1,4 +1,4 @@
-//! A trace goes through us: in with a request, out with those we make.
+//! A trace that comes in goes out with what we ask.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::net::SocketAddr;

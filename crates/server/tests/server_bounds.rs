@@ -136,3 +136,77 @@ fn a_server_without_file_descriptors_goes_on_when_it_has_some_again() {
     let lines = server.log().matches("listen.accept_failed").count();
     assert!(lines < 12, "{lines} lines");
 }
+
+/// A frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u32).to_be_bytes();
+    let mut bytes = length[1..].to_vec();
+    bytes.extend([kind, flags]);
+    bytes.extend(stream.to_be_bytes());
+    bytes.extend(payload);
+    bytes
+}
+
+/// The next frame: its kind and payload.
+fn next_frame(stream: &mut TcpStream) -> (u8, Vec<u8>) {
+    let mut head = [0; 9];
+    stream.read_exact(&mut head).unwrap();
+    let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+    let mut payload = vec![0; length as usize];
+    stream.read_exact(&mut payload).unwrap();
+    (head[3], payload)
+}
+
+const HEADERS: u8 = 1;
+const RESET: u8 = 3;
+const SETTINGS: u8 = 4;
+const GO_AWAY: u8 = 7;
+
+fn connect_http2(server: &Server) -> TcpStream {
+    let mut stream = connect(server);
+    stream
+        .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+        .unwrap();
+    stream.write_all(&frame(SETTINGS, 0, 0, &[])).unwrap();
+    stream
+}
+
+#[test]
+fn http_2_announces_its_limits() {
+    let server = Start::new("dev").ready();
+    let mut stream = connect_http2(&server);
+    let (kind, settings) = next_frame(&mut stream);
+    assert_eq!(kind, SETTINGS);
+    let value = |id: u16| {
+        let mut all = settings.chunks(6);
+        let found = all.find(|setting| setting[..2] == id.to_be_bytes())?;
+        Some(u32::from_be_bytes(found[2..].try_into().unwrap()))
+    };
+    // The number of streams, and the length of all headers.
+    assert_eq!(value(3), Some(1000));
+    assert_eq!(value(6), Some(65_536));
+}
+
+#[test]
+fn whoever_asks_and_takes_it_back_all_the_time_is_sent_away() {
+    let server = Start::new("dev").ready();
+    let mut stream = connect_http2(&server);
+    // GET / of x, in the words of the static table.
+    let head = [0x82, 0x86, 0x84, 0x41, 1, b'x'];
+    let mut burst = Vec::new();
+    for stream in (1..4000).step_by(2) {
+        burst.extend(frame(HEADERS, 5, stream, &head));
+        burst.extend(frame(RESET, 0, stream, &8u32.to_be_bytes()));
+    }
+    // It may hang up while we still talk.
+    let _ = stream.write_all(&burst);
+    let reason = loop {
+        let (kind, payload) = next_frame(&mut stream);
+        if kind == GO_AWAY {
+            break u32::from_be_bytes(payload[4..8].try_into().unwrap());
+        }
+    };
+    // ENHANCE_YOUR_CALM
+    assert_eq!(reason, 11);
+    assert_eq!(server.get("/livez").0, StatusCode::OK);
+}

@@ -1,4 +1,4 @@
-//! The command line: results, exit codes, contexts, completions.
+//! The command line: results, exit codes, contexts.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod running;
