@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::workspace::Workspace;
-use crate::{deny, fuse, house, process, tools};
+use crate::{deny, fuse, house, interop, process, tools};
 
 /// A part of `cargo xtask test` that can be run alone.
 pub(crate) struct Group {
@@ -32,10 +32,15 @@ pub(crate) const GROUPS: &[Group] = &[
     row("ownership", "balancing of a thousand members, its rules and the drain", ownership),
     row("collections", "conformance, models, crash and history tests of the collections", collections),
     row("partition", "the runtime, and a simulation of several nodes on 1,000 seeds", partition),
+    row("jobs", "recurrence against an oracle, runs, retries and downtimes of jobs", jobs),
+    row("events", "event hubs, blobs and processors; kills", events),
     row("postgres", "conformance, failover, damage and migration tests of the engine on PostgreSQL", postgres),
     row("harness", "tests of the test harness", harness),
     row("docs", "examples in the documentation, and its links", docs),
     row("server", "tests of the binary", server),
+    row("wire", "codecs: round trips, golden bytes, mutations", wire),
+    row("protocols", "connections over real sockets, and their bounds", protocols),
+    row("interop", "unmodified client libraries against the server", interop::check),
     row("tools", "installs Python, Node, PostgreSQL and the browser, and tries each", tools::check),
 ];
 
@@ -70,12 +75,31 @@ fn needs_postgres(test: &str) -> bool {
     test.starts_with("postgres")
 }
 
+fn wire(workspace: &Workspace) -> Result<()> {
+    integration(workspace, "steadfast-wire")
+}
+
+fn protocols(workspace: &Workspace) -> Result<()> {
+    // Clients of others belong to the group `interop`.
+    chosen(workspace, "steadfast-protocols", |test| {
+        test != "scheduler_clients"
+    })
+}
+
+fn jobs(workspace: &Workspace) -> Result<()> {
+    integration(workspace, "steadfast-jobs")
+}
+
 fn ownership(workspace: &Workspace) -> Result<()> {
     integration(workspace, "steadfast-ownership")
 }
 
 fn partition(workspace: &Workspace) -> Result<()> {
     integration(workspace, "steadfast-partition")
+}
+
+fn events(workspace: &Workspace) -> Result<()> {
+    integration(workspace, "steadfast-events")
 }
 
 fn collections(workspace: &Workspace) -> Result<()> {

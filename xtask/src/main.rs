@@ -10,6 +10,7 @@ mod deny;
 mod fuse;
 mod groups;
 mod house;
+mod interop;
 mod mutants;
 mod process;
 mod soak;

@@ -64,6 +64,13 @@ const SOAKS: &[Soak] = &[
         amount: ("STEADFAST_ROUNDS", 2_000),
     },
     Soak {
+        name: "events",
+        package: "steadfast-events",
+        test: "events_kill",
+        filter: "kill",
+        amount: ("STEADFAST_ROUNDS", 200),
+    },
+    Soak {
         name: "postgres",
         package: "steadfast-storage",
         test: "postgres_failover",

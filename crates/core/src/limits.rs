@@ -140,6 +140,15 @@ pub const RESTORE_FLUSH_BYTES: usize = 64 * 1024 * 1024;
 /// Rows that are held at a time when a collection is inspected.
 pub const INSPECT_ROWS: usize = 1_000;
 
+/// How deeply values may be nested in AMQP.
+pub const AMQP_DEPTH: usize = 32;
+
+/// Elements of an AMQP array that have no bytes of their own.
+pub const AMQP_EMPTY_ELEMENTS: u32 = 1024;
+
+/// Largest AMQP frame that we take, and write.
+pub const AMQP_FRAME_BYTES: u32 = 64 * 1024;
+
 /// Connections that a listener has at a time, whatever is configured.
 pub const CONNECTIONS: usize = 1_000_000;
 
@@ -152,6 +161,127 @@ pub const HEADER_TIME: Duration = Duration::from_secs(10);
 /// Requests that one HTTP/2 connection has under way at a time.
 pub const HTTP_STREAMS: u32 = 1000;
 
+/// AMQP channels of one connection, less one; and handles of one session, less one.
+pub const AMQP_CHANNEL_MAX: u16 = 4999;
+pub const AMQP_HANDLE_MAX: u32 = 255;
+
+/// Links of one AMQP connection.
+pub const AMQP_LINKS: usize = 4096;
+
+/// Transfers that a peer may send before we say that we have taken them.
+pub const AMQP_WINDOW: u32 = 5000;
+
+/// Messages that a client may send on a link before we grant more.
+pub const AMQP_CREDIT: u32 = 1000;
+
+/// Requests, such as tokens, that a client may send on a link.
+pub const AMQP_REQUESTS: u32 = 100;
+
+/// Largest request, such as a token.
+pub const AMQP_REQUEST_BYTES: usize = 64 * 1024;
+
+/// Replies that wait for credit of one link.
+pub const AMQP_REPLIES: usize = 100;
+
+/// Publications of one connection that are not durable yet; then it is not read.
+pub const AMQP_TAKEN_BYTES: usize = 16 * 1024 * 1024;
+
+/// Unfinished messages of one connection.
+pub const AMQP_PARTIAL_BYTES: usize = 16 * 1024 * 1024;
+
+/// Bytes that wait to be written to one connection; then nothing is added.
+pub const AMQP_OUT_BYTES: usize = 256 * 1024;
+
+/// What one connection is read into: little while it is quiet, more under load.
+pub const AMQP_QUIET_BYTES: usize = 4 * 1024;
+pub const AMQP_READ_BYTES: usize = 256 * 1024;
+
+/// How long an AMQP client may be silent, and how long it may take to say who it is.
+pub const AMQP_IDLE: Duration = Duration::from_secs(120);
+pub const AMQP_HANDSHAKE: Duration = Duration::from_secs(30);
+
+/// Tokens that one connection has put.
+pub const AMQP_TOKENS: usize = 1024;
+/// Event hubs of a space.
+pub const EVENT_HUBS: usize = 4096;
+
+/// Partitions of one event hub.
+pub const EVENT_HUB_PARTITIONS: u32 = 1024;
+
+/// Consumer groups of one event hub.
+pub const CONSUMER_GROUPS: usize = 1000;
+
+/// Access policies of one event hub.
+pub const HUB_POLICIES: usize = 12;
+
+/// Longest name of an event hub, and of a consumer group, in characters.
+pub const EVENT_HUB_NAME: usize = 256;
+pub const CONSUMER_GROUP_NAME: usize = 50;
+
+/// Event bytes of one publication.
+pub const PUBLICATION_BYTES: usize = 1024 * 1024;
+
+/// Events of one publication.
+pub const PUBLICATION_EVENTS: u32 = 256 * 1024;
+
+/// Longest partition key, in bytes.
+pub const PARTITION_KEY_BYTES: usize = 1024;
+
+/// Readers without an epoch that one partition of an event hub has per group.
+pub const GROUP_READERS: usize = 5;
+
+/// Bytes that a reader of events reads ahead, unless one publication has more.
+pub const READER_BYTES: usize = 128 * 1024;
+
+/// Idempotent producers that a partition of an event hub remembers.
+pub const PRODUCERS: u64 = 4096;
+
+/// Events that a group may have parked in one partition.
+pub const PARKED_EVENTS: usize = 1000;
+
+/// In how many steps a full retention is trimmed.
+pub const RETENTION_STEPS: u64 = 32;
+
+/// Largest body of a blob, and what one of its rows holds.
+pub const BLOB_BYTES: usize = 16 * 1024 * 1024;
+pub const BLOB_PIECE_BYTES: usize = 256 * 1024;
+
+/// Longest name of a blob, and all its metadata together.
+pub const BLOB_NAME_BYTES: usize = 1024;
+pub const BLOB_METADATA_BYTES: usize = 8 * 1024;
+/// History items that a job keeps at most.
+pub const HISTORY_ITEMS: u64 = 1000;
+
+/// History items that all jobs of a partition keep together, about: with more jobs
+/// each keeps fewer, but never fewer than a handful.
+pub const PARTITION_HISTORY_ITEMS: u64 = 64 * 1024;
+pub const FEWEST_HISTORY_ITEMS: u64 = 10;
+
+/// How long a history item and a finished job are kept.
+pub const HISTORY_AGE: Duration = Duration::from_secs(60 * 24 * 3600);
+
+/// Longest message of a history item.
+pub const HISTORY_MESSAGE_BYTES: usize = 8 * 1024;
+
+/// Occurrences of one job that may wait to be made up for.
+pub const WAITING_RUNS: usize = 1000;
+
+/// Occurrences of one job that may be under way together.
+pub const OPEN_RUNS: usize = 64;
+
+/// Requests to run a job that are remembered, and for how long.
+pub const RUN_REQUESTS: usize = 256;
+pub const RUN_REQUEST_AGE: Duration = Duration::from_secs(300);
+
+/// Calls to one host, and to all hosts, that may be under way together.
+pub const HOST_CALLS: usize = 64;
+pub const OUTBOUND_CALLS: usize = 1024;
+
+/// How long an occurrence may be late before it counts as missed.
+pub const MISFIRE: Duration = Duration::from_secs(60);
+
+/// Jobs that a sweep over a collection handles together.
+pub const SWEEP_JOBS: usize = 128;
 /// How long a client may take to send the body of a request to our own REST
 /// interface.
 pub const BODY_TIME: Duration = Duration::from_secs(30);

@@ -1,1 +1,58 @@
 //! Event hubs: append, read, own, checkpoint.
+//!
+//! An event hub is a number of partitions, each a log of publications. They run as
+//! services in Steadfast's own partitions: [`EventHubs`] is how the rest of a node
+//! uses them, [`register`] how a node gets them. What an event is made of, and how
+//! it travels, is no concern of this crate.
+
+mod attach;
+mod batch;
+mod blob;
+mod catalog;
+mod checkpoint;
+mod claim;
+mod definition;
+mod error;
+mod groups;
+mod hash;
+mod hubs;
+mod import;
+mod live;
+mod parked;
+mod place;
+mod position;
+mod processor;
+mod producer;
+mod reader;
+mod retention;
+mod sender;
+mod slot;
+mod slot_command;
+mod slot_group;
+mod traffic;
+
+pub use attach::Attach;
+pub use batch::{Batch, Event, Publication};
+pub use blob::{Blob, Blobs, Conditions, Container, Match, Page, Pairs, Put};
+pub use catalog::Change;
+pub use checkpoint::{Checkpoint, Condition};
+pub use claim::Ownership;
+pub use definition::{DEFAULT_GROUP, Definition, EventHub, Group, Policy, Retention, Rights};
+pub use error::{Error, Kind, Result};
+pub use groups::{Claimed, Standing};
+pub use hash::partition_of;
+pub use hubs::{EventHubs, register};
+pub use import::emulator_definitions;
+pub use live::ReaderCounts;
+pub use parked::Parked;
+pub use place::{BLOB, CATALOG, CLAIM, SLOT};
+pub use position::Position;
+pub use processor::{
+    CloseReason, Context, Every, Failure, Guarantee, Handled, Handler, Opening, Processor,
+    ProcessorOptions, Received, Trouble,
+};
+pub use producer::{ProducerState, Stamp, Wish};
+pub use reader::{PartitionProperties, Reader};
+pub use sender::{Sender, Submitted};
+pub use slot_command::Published;
+pub use traffic::Traffic;

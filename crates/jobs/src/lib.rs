@@ -1,1 +1,38 @@
 //! Jobs that run when they are due.
+//!
+//! [`recurrence`] says when, and is pure. [`Scheduler`] keeps jobs in a partition
+//! and decides; [`Runner`] performs what it wants done outside, through a
+//! [`Deliver`]; [`Jobs`] is the way in.
+
+mod calendar;
+mod change;
+mod client;
+mod collection;
+mod command;
+mod definition;
+mod due;
+mod error;
+mod history;
+mod id;
+pub mod iso;
+mod order;
+pub mod recurrence;
+mod rows;
+mod run;
+mod runner;
+mod service;
+mod status;
+mod sweep;
+mod sweeper;
+
+pub use client::{Jobs, Page, Wanted};
+pub use collection::{Collection, Sweep, SweepKind};
+pub use command::{Ask, CollectionDraft, Draft, Ended, Expect, Job, Say};
+pub use definition::{Action, Definition, Misfire, Overlap, Policy, Retry, Target};
+pub use error::{Error, Kind as ErrorKind, Result};
+pub use history::{Item, Verdict};
+pub use id::{CollectionId, JobId, KIND};
+pub use order::Order;
+pub use runner::{Deliver, Outcome, Runner};
+pub use service::Scheduler;
+pub use status::{Phase, Source, State, Status};

@@ -4,6 +4,7 @@
 //! refused (messages of other partitions, ends of work) has a queue of its own,
 //! whose length its senders bound: one parcel per link, one end per work.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -42,6 +43,20 @@ struct Inside {
     posts: mpsc::UnboundedSender<Post>,
     metrics: Arc<Metrics>,
     ledger: Ledger,
+}
+
+/// A command in the queue of a partition. It goes on if this is dropped.
+pub struct Pending<R> {
+    door: Door,
+    answer: oneshot::Receiver<Result<Payload>>,
+    reply: PhantomData<fn() -> R>,
+}
+
+impl<R: Message> Pending<R> {
+    /// Waits for the answer, which is durable.
+    pub async fn answer(self) -> Result<R> {
+        open(self.door.answer(self.answer).await?)
+    }
 }
 
 impl Door {
@@ -90,6 +105,24 @@ impl Door {
             return Err(self.closed());
         }
         open(self.answer(answer).await?)
+    }
+
+    /// Calls an instance and answers once the command is in the queue, so that the
+    /// next one of the same caller comes after it. Then wait for the answer.
+    pub async fn begin<C: Message, R: Message>(
+        &self,
+        to: Address,
+        command: C,
+    ) -> Result<Pending<R>> {
+        let (command, answer) = self.command(to, Payload::value(command), false);
+        if self.inside.calls.send(command).await.is_err() {
+            return Err(self.closed());
+        }
+        Ok(Pending {
+            door: self.clone(),
+            answer,
+            reply: PhantomData,
+        })
     }
 
     /// Calls an instance, unless there is no room.

@@ -3,7 +3,7 @@
 //! Tables below 65,536 belong to the system; no user's transaction opens one. The
 //! numbers stand in stored state, so they are never given to anything else.
 
-use steadfast_core::id::Table;
+use steadfast_core::id::{Stream, Table};
 
 use crate::address::Kind;
 
@@ -28,4 +28,18 @@ const FIRST_OF_SERVICES: u32 = 1024;
 pub const fn service_table(kind: Kind, index: u32) -> Table {
     assert!(index < TABLES_PER_SERVICE && kind.0 < 1000);
     Table(FIRST_OF_SERVICES + kind.0 as u32 * TABLES_PER_SERVICE + index)
+}
+
+/// Streams below belong to the logs of collections.
+const FIRST_STREAM: u32 = 1 << 31;
+/// Streams that each service may ever make in a partition.
+pub const STREAMS_PER_SERVICE: u32 = 1 << 21;
+
+/// Stream `index` of a service; `None` if the service has used up its numbers.
+pub const fn service_stream(kind: Kind, index: u32) -> Option<Stream> {
+    if index >= STREAMS_PER_SERVICE || kind.0 >= 1000 {
+        return None;
+    }
+    let first = FIRST_STREAM + kind.0 as u32 * STREAMS_PER_SERVICE;
+    Some(Stream(first + index))
 }

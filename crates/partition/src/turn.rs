@@ -7,9 +7,10 @@
 use bytes::Bytes;
 use steadfast_core::clock::Timestamp;
 use steadfast_core::id::{Offset, Partition, Sequence, Stream, Table};
-use steadfast_storage::{Head, Ledger, Peek, View, Writes};
+use steadfast_storage::engine::BATCH_HEADER_BYTES;
+use steadfast_storage::{Head, Ledger, Peek, Place, View, Writes};
 
-use crate::address::{Address, Envelope};
+use crate::address::{Address, Envelope, Kind};
 use crate::draft::{CallId, Draft, Timer, timer_key};
 use crate::effect::Effect;
 use crate::message::{Message, Payload};
@@ -32,6 +33,8 @@ pub struct Turn<'a> {
     pub(crate) writes: Writes,
     /// What this turn has written, for its own reads.
     pub(crate) own: Written,
+    /// Streams as this turn leaves them.
+    heads: Vec<(Stream, Head)>,
     pub(crate) missing: Vec<Row>,
     pub(crate) draft: Draft,
 }
@@ -54,6 +57,7 @@ impl<'a> Turn<'a> {
             call: None,
             writes,
             own: Written::default(),
+            heads: Vec::new(),
             missing: Vec::new(),
             draft: Draft::default(),
         }
@@ -67,6 +71,11 @@ impl<'a> Turn<'a> {
     /// The partition that this happens in.
     pub fn partition(&self) -> Partition {
         self.ledger.partition()
+    }
+
+    /// Where slot `slot` of something lives.
+    pub fn slot(&self, kind: Kind, name: &str, slot: u32) -> Partition {
+        self.space.slot(kind, name, slot)
     }
 
     /// Reads a row.
@@ -113,15 +122,48 @@ impl<'a> Turn<'a> {
         self.own.set(table, key, None);
     }
 
-    /// Appends `count` events, encoded in `bytes`, to a stream.
-    pub fn publish(&mut self, stream: Stream, count: u32, bytes: Bytes) {
+    /// Appends `count` events, encoded in `bytes`, to a stream of the service, and
+    /// answers where they go. The loop is the only writer of such a stream.
+    pub fn publish(&mut self, stream: Stream, count: u32, bytes: Bytes) -> Place {
+        let mut head = self.staged_stream(stream);
+        let place = Place {
+            stream,
+            first: head.next,
+            offset: head.end,
+        };
+        head.next = head.next.plus(count);
+        head.end.0 += (BATCH_HEADER_BYTES + bytes.len()) as u64;
+        head.time = self.time;
+        self.leave(stream, head);
         self.writes.publish(stream, count, bytes);
+        place
     }
 
     /// Forgets the events of a stream before `first`, whose batch starts at
     /// `offset`.
     pub fn trim(&mut self, stream: Stream, first: Sequence, offset: Offset) {
+        let mut head = self.staged_stream(stream);
+        if first > head.first && first <= head.next {
+            (head.first, head.first_offset) = (first, offset);
+            self.leave(stream, head);
+        }
         self.writes.trim(stream, first, offset);
+    }
+
+    /// Begin and end of a stream, with what is on its way and what this turn does.
+    pub fn staged_stream(&self, stream: Stream) -> Head {
+        let own = self.heads.iter().find(|(other, _)| *other == stream);
+        if let Some((_, head)) = own {
+            return *head;
+        }
+        // A failed ledger fails the stage that follows, with its own reason.
+        let head = self.ledger.staged_stream(stream).ok().flatten();
+        head.unwrap_or_default()
+    }
+
+    fn leave(&mut self, stream: Stream, head: Head) {
+        self.heads.retain(|(other, _)| *other != stream);
+        self.heads.push((stream, head));
     }
 
     /// Begin and durable end of a stream.

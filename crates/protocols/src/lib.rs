@@ -4,7 +4,11 @@
 //! Nothing here outlives a connection.
 
 pub mod access;
+pub mod amqp;
 pub mod http;
 pub mod listen;
+pub mod outbound;
+pub mod publish;
 pub mod rest;
+pub mod scheduler;
 pub mod telemetry;

@@ -1,24 +1,40 @@
 //! `steadfast backup` and `steadfast restore`.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use serde_json::json;
+use reqwest::Method;
+use serde_json::{Value, json};
+use steadfast::clock::{Clock, SystemClock};
+use steadfast::protocols::rest::Status;
 use steadfast::storage::backup::{Chain, Extent, Manifest, Order, Policy};
 
+use crate::context::Target;
+use crate::exit::Failure;
 use crate::place::{Address, Durability};
 use crate::progress::show;
+use crate::remote::Remote;
 use crate::result::{Facts, print, timed};
-use crate::table::Output;
+use crate::table::{Output, shown};
+
+/// Backups of much state take long.
+const PATIENCE: Duration = Duration::from_secs(24 * 3600);
+
+/// How often a server that restarts is asked.
+const PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Backup {
     #[command(subcommand)]
     command: Option<Check>,
-    /// The data folder, or postgres://user:password@host1,host2,host3/database
-    #[arg(long, value_name = "PLACE", required = true)]
+    #[command(flatten)]
+    target: Target,
+    /// A data folder that nobody has open, or
+    /// postgres://user:password@host1,host2,host3/database, instead of a running server
+    #[arg(long, value_name = "PLACE")]
     data: Option<Address>,
     /// Who keeps the second copy of what a database acknowledges
     #[arg(long, value_enum, default_value_t = Durability::Quorum)]
@@ -46,10 +62,13 @@ pub(crate) struct Restore {
     /// A backup, or a folder of backups: then the newest one
     #[arg(long, value_name = "DIR")]
     from: PathBuf,
-    /// The data folder, empty or missing, or with an older state of the same store; or
-    /// postgres://user:password@host1,host2,host3/database, without any state
+    #[command(flatten)]
+    target: Target,
+    /// A data folder, empty or missing, or with an older state of the same store; or
+    /// postgres://user:password@host1,host2,host3/database, without any state; instead
+    /// of a running server
     #[arg(long, value_name = "PLACE")]
-    data: Address,
+    data: Option<Address>,
     /// Who keeps the second copy of what a database acknowledges
     #[arg(long, value_enum, default_value_t = Durability::Quorum)]
     durability: Durability,
@@ -63,8 +82,10 @@ pub(crate) fn run(arguments: &Backup, output: Output) -> Result<()> {
     if let Some(Check::Verify { from }) = &arguments.command {
         return verify(from, output);
     }
-    let data = arguments.data.as_ref().context("--data is missing")?;
     let to = arguments.to.as_ref().context("--to is missing")?;
+    let Some(data) = &arguments.data else {
+        return back_up_remote(arguments, to, output);
+    };
     let extent = match arguments.incremental {
         true => Extent::Incremental,
         false => Extent::Full,
@@ -82,7 +103,10 @@ pub(crate) fn run(arguments: &Backup, output: Output) -> Result<()> {
 
 /// Brings a backup back.
 pub(crate) fn run_restore(arguments: &Restore, output: Output) -> Result<()> {
-    let place = arguments.data.place(arguments.durability);
+    let Some(data) = &arguments.data else {
+        return restore_remote(arguments, output);
+    };
+    let place = data.place(arguments.durability);
     let policy = match arguments.force {
         true => Policy::Force,
         false => Policy::Safe,
@@ -100,6 +124,51 @@ pub(crate) fn run_restore(arguments: &Restore, output: Output) -> Result<()> {
         ("seconds", json!(seconds)),
     ];
     print(&facts, output)
+}
+
+/// Has a running server back itself up.
+fn back_up_remote(arguments: &Backup, to: &Path, output: Output) -> Result<()> {
+    let remote = Remote::new(&arguments.target)?;
+    let order = json!({"to": absolute(to)?, "incremental": arguments.incremental});
+    let saved: Value = remote.ask_within(PATIENCE, Method::POST, "/v1/backup", Some(&order))?;
+    print_object(&saved, output)
+}
+
+/// Has a running server bring a backup back, and waits until it serves again.
+fn restore_remote(arguments: &Restore, output: Output) -> Result<()> {
+    let remote = Remote::new(&arguments.target)?;
+    let order = json!({"from": absolute(&arguments.from)?, "force": arguments.force});
+    let accepted: Value = remote.ask(Method::POST, "/v1/restore", Some(&order))?;
+    let clock = SystemClock::new();
+    while clock.monotonic() < PATIENCE {
+        // While it restarts it does not answer.
+        let status: Result<Status> = remote.ask(Method::GET, "/v1/status", None);
+        let done = status.ok().and_then(|status| status.restore);
+        match done.filter(|done| json!(done.number) == accepted["number"]) {
+            Some(done) => {
+                let restored = done.outcome.map_err(anyhow::Error::msg)?;
+                return print_object(&restored, output);
+            }
+            None => std::thread::sleep(PAUSE),
+        }
+    }
+    Err(Failure::TimedOut("the server has not come back".to_owned()).into())
+}
+
+/// The server may have another working folder.
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).context("find the working folder")
+}
+
+fn print_object(object: &Value, output: Output) -> Result<()> {
+    if output == Output::Json {
+        println!("{}", serde_json::to_string_pretty(object)?);
+        return Ok(());
+    }
+    for (name, value) in object.as_object().into_iter().flatten() {
+        println!("{name:12}  {}", shown(value));
+    }
+    Ok(())
 }
 
 fn verify(from: &Path, output: Output) -> Result<()> {

@@ -37,14 +37,14 @@ pub(crate) struct Target {
         conflicts_with = "context"
     )]
     url: Option<String>,
-    /// The key to show
+    /// The key to show to the server
     #[arg(
         long,
         env = "STEADFAST_KEY",
         value_name = "KEY",
         hide_env_values = true
     )]
-    key: Option<String>,
+    access_key: Option<String>,
 }
 
 #[derive(Subcommand)]
@@ -108,7 +108,7 @@ impl Target {
             (None, Some(name)) => load()?.server.remove(name).ok_or_else(|| missing(name))?,
             (None, None) => current()?,
         };
-        if let Some(key) = &self.key {
+        if let Some(key) = &self.access_key {
             server.key.clone_from(key);
         }
         Ok(server)

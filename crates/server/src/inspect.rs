@@ -1,29 +1,39 @@
-//! `steadfast inspect`: what a data folder holds.
+//! `steadfast inspect`: what a server or a folder holds.
 //!
-//! Each partition is taken as its owner would take it, because only an owner sees
+//! Each partition of a folder is taken as its owner would take it, because only an owner sees
 //! what is committed but not yet in the tables. That raises its epoch; no row and
 //! no event is written.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use reqwest::Method;
 use serde_json::{Map, Value, json};
-use steadfast::collections::{Entry, Inspector, Summary};
+use steadfast::collections::Inspector;
 use steadfast::id::{Owner, Partition};
+use steadfast::inspect::{Error as NotThere, Question, Sheet, look};
 use steadfast::storage::local::{self, Local};
 use steadfast::storage::{Options, Store};
 
+use crate::context::Target;
 use crate::exit::Failure;
 use crate::out::out;
+use crate::remote::Remote;
 use crate::table::Output;
+
+/// Counting everything takes time.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 #[derive(Args)]
 pub(crate) struct Inspect {
-    /// The data folder
+    #[command(flatten)]
+    target: Target,
+    /// A data folder that nobody has open, instead of a running server
     #[arg(long, value_name = "DIR")]
-    data: PathBuf,
+    data: Option<PathBuf>,
     /// `collections` lists them all; a name shows what one holds
     #[arg(value_name = "collections|NAME")]
     what: Option<String>,
@@ -38,35 +48,31 @@ pub(crate) struct Inspect {
     limit: usize,
 }
 
-/// Rows of one kind, ready to print.
-struct Sheet {
-    /// What the rows are, in JSON.
-    name: &'static str,
-    /// In the order of the table's columns.
-    columns: &'static [&'static str],
-    rows: Vec<Map<String, Value>>,
-    /// Whether the limit has left some out.
-    has_more: bool,
-}
-
 /// Shows partitions, collections or entries.
 pub(crate) fn run(arguments: &Inspect, output: Output) -> Result<()> {
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.enable_time().build().context("start a runtime")?;
-    let sheet = runtime.block_on(look(arguments))?;
+    let sheet = match &arguments.data {
+        Some(folder) => {
+            let mut runtime = tokio::runtime::Builder::new_multi_thread();
+            let runtime = runtime.enable_time().build().context("start a runtime")?;
+            runtime.block_on(look_inside(folder, arguments))?
+        }
+        None => ask(arguments)?,
+    };
     match output {
         Output::Json => print_json(&sheet),
         Output::Table => print_table(&sheet),
     }
 }
 
-async fn look(arguments: &Inspect) -> Result<Sheet> {
-    let engine = Local::open_existing(&arguments.data, &local::Options::default())?;
+/// Opens the folder, takes its partitions, and looks.
+async fn look_inside(folder: &Path, arguments: &Inspect) -> Result<Sheet> {
+    let engine = Local::open_existing(folder, &local::Options::default())?;
     let mut partitions = engine.partitions();
     if let Some(only) = arguments.partition {
         partitions.retain(|partition| *partition == only);
         if partitions.is_empty() {
-            return not_found(format!("there is no partition {only}; list them first"));
+            let message = format!("there is no partition {only}; list them first");
+            return Err(Failure::NotFound(message).into());
         }
     }
     let owner = Owner {
@@ -81,145 +87,35 @@ async fn look(arguments: &Inspect) -> Result<Sheet> {
     for partition in partitions {
         inspectors.push(Inspector::new(store.acquire(partition).await?));
     }
-    let sheet = match (arguments.what.as_deref(), &arguments.key) {
-        (None, _) => list_partitions(&inspectors).await,
-        (Some("collections"), None) => list_collections(&inspectors).await,
-        (Some(name), Some(key)) => find_entry(&inspectors, name, key).await,
-        (Some(name), None) => list_entries(&inspectors, name, arguments.limit).await,
-    };
+    let sheet = look(&inspectors, &arguments.question()).await;
     store.close().await;
-    sheet
-}
-
-async fn list_partitions(inspectors: &[Inspector]) -> Result<Sheet> {
-    let mut rows = Vec::new();
-    for inspector in inspectors.iter().filter(|found| found.lsn().0 > 0) {
-        let collections = inspector.collections().await?;
-        let count = |of: fn(&Summary) -> u64| collections.iter().map(of).sum::<u64>();
-        rows.push(object([
-            ("partition", json!(inspector.partition().to_string())),
-            ("lsn", json!(inspector.lsn().0)),
-            ("collections", json!(collections.len())),
-            ("entries", json!(count(|found| found.count))),
-            ("bytes", json!(count(|found| found.bytes))),
-        ]));
-    }
-    Ok(Sheet {
-        name: "partitions",
-        columns: &["partition", "lsn", "collections", "entries", "bytes"],
-        rows,
-        has_more: false,
+    sheet.map_err(|error| match error {
+        NotThere::NotFound(what) => Failure::NotFound(what).into(),
+        other => other.into(),
     })
 }
 
-async fn list_collections(inspectors: &[Inspector]) -> Result<Sheet> {
-    let mut rows = Vec::new();
-    for inspector in inspectors {
-        for found in inspector.collections().await? {
-            rows.push(object([
-                ("partition", json!(inspector.partition().to_string())),
-                ("scope", json!(found.scope)),
-                ("name", json!(found.name)),
-                ("shape", json!(found.what.shape.word())),
-                ("key type", json!(found.what.key_type)),
-                ("value type", json!(found.what.value_type)),
-                ("count", json!(found.count)),
-                ("bytes", json!(found.bytes)),
-            ]));
+/// Asks a running server.
+fn ask(arguments: &Inspect) -> Result<Sheet> {
+    let remote = Remote::new(&arguments.target)?;
+    let mut body = serde_json::to_value(arguments.question())?;
+    body["partition"] = json!(arguments.partition.map(|partition| partition.to_string()));
+    remote.ask_within(PATIENCE, Method::POST, "/v1/inspect", Some(&body))
+}
+
+impl Inspect {
+    fn question(&self) -> Question {
+        Question {
+            what: self.what.clone(),
+            key: self.key.clone(),
+            limit: self.limit,
         }
     }
-    Ok(Sheet {
-        name: "collections",
-        columns: &[
-            "partition",
-            "scope",
-            "name",
-            "shape",
-            "key type",
-            "value type",
-            "count",
-            "bytes",
-        ],
-        rows,
-        has_more: false,
-    })
-}
-
-async fn list_entries(inspectors: &[Inspector], name: &str, limit: usize) -> Result<Sheet> {
-    let mut is_known = false;
-    let mut rows = Vec::new();
-    for inspector in inspectors {
-        // One more than is shown tells whether there are more.
-        let wanted = limit.saturating_add(1) - rows.len();
-        if let Some(found) = inspector.entries(name, wanted).await? {
-            is_known = true;
-            rows.extend(found.into_iter().map(|entry| row(inspector, entry)));
-        }
-    }
-    if !is_known {
-        return unknown(name);
-    }
-    let has_more = rows.len() > limit;
-    rows.truncate(limit);
-    Ok(entries(rows, has_more))
-}
-
-async fn find_entry(inspectors: &[Inspector], name: &str, key: &Value) -> Result<Sheet> {
-    let mut is_known = false;
-    let mut rows = Vec::new();
-    for inspector in inspectors {
-        if let Some(found) = inspector.entry(name, key).await? {
-            is_known = true;
-            rows.extend(found.into_iter().map(|entry| row(inspector, entry)));
-        }
-    }
-    match (is_known, rows.is_empty()) {
-        (false, _) => unknown(name),
-        (true, true) => not_found(format!("collection {name} has no key {key}")),
-        (true, false) => Ok(entries(rows, false)),
-    }
-}
-
-fn unknown(name: &str) -> Result<Sheet> {
-    let advice = "`steadfast inspect --data DIR collections` lists what there is";
-    not_found(format!("there is no collection {name}; {advice}"))
-}
-
-fn not_found(what: String) -> Result<Sheet> {
-    Err(Failure::NotFound(what).into())
-}
-
-fn row(inspector: &Inspector, entry: Entry) -> Map<String, Value> {
-    let mut row = object([
-        ("partition", json!(inspector.partition().to_string())),
-        ("scope", json!(entry.scope)),
-        ("key", entry.key),
-        ("value", entry.value),
-    ]);
-    if let Some(time) = entry.time {
-        row.insert("time_ms".to_owned(), json!(time.0));
-    }
-    row
-}
-
-fn entries(rows: Vec<Map<String, Value>>, has_more: bool) -> Sheet {
-    Sheet {
-        name: "entries",
-        columns: &["partition", "scope", "time_ms", "key", "value"],
-        rows,
-        has_more,
-    }
-}
-
-fn object<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
-    let fields = fields.into_iter();
-    fields
-        .map(|(name, value)| (name.replace(' ', "_"), value))
-        .collect()
 }
 
 fn print_json(sheet: &Sheet) -> Result<()> {
-    let mut whole = object([(sheet.name, json!(sheet.rows))]);
+    let mut whole = Map::new();
+    whole.insert(sheet.name.clone(), json!(sheet.rows));
     if sheet.name == "entries" {
         whole.insert("has_more".to_owned(), json!(sheet.has_more));
     }
@@ -238,9 +134,9 @@ fn print_table(sheet: &Sheet) -> Result<()> {
         }
     };
     let mut columns: Vec<(&str, Vec<String>)> = Vec::new();
-    for column in sheet.columns {
+    for column in &sheet.columns {
         let cells: Vec<_> = sheet.rows.iter().map(|row| cell(row, column)).collect();
-        let is_optional = matches!(*column, "scope" | "time_ms");
+        let is_optional = matches!(column.as_str(), "scope" | "time_ms");
         if !(is_optional && cells.iter().all(String::is_empty)) {
             columns.push((column, cells));
         }

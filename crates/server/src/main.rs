@@ -82,14 +82,15 @@ enum Command {
     /// Name servers, so that commands find them
     #[command(subcommand)]
     Context(context::Command),
-    /// Back a data folder or database up, in full or what has changed
+    /// Back a running server, a data folder or a database up
     ///
     /// A backup is a folder inside DIR, and an incremental one builds on the newest
-    /// that is there. Nobody else may use the data meanwhile.
+    /// that is there. A running server goes on working meanwhile; its DIR is on its own
+    /// machine. Data that is named must not be in use.
     Backup(backup::Backup),
-    /// Bring a backup back into a data folder or database
+    /// Bring a backup back into a running server, a data folder or a database
     ///
-    /// Everything is verified before anything is written, and compared after it. An
+    /// A running server leaves, restores and starts again. Everything is verified before anything is written, and compared after it. An
     /// unfinished restore cannot be opened: run it again.
     Restore(backup::Restore),
     /// Move a store between a data folder and PostgreSQL
@@ -97,9 +98,9 @@ enum Command {
     /// A full copy into an empty place, which is then read back and compared. Nobody
     /// may use either place meanwhile. The old state stays as it is.
     Migrate(migrate::Migrate),
-    /// Show what a data folder holds, as JSON
+    /// Show what a running server or a data folder holds
     ///
-    /// Without a name: its partitions. Nobody else may have the data folder open.
+    /// Without a name: its partitions. Nobody else may have a data folder open.
     Inspect(inspect::Inspect),
     /// Measure this machine, a peer and Steadfast side by side
     #[command(subcommand)]

@@ -13,6 +13,7 @@ use sd_notify::NotifyState;
 use serde_json::json;
 use steadfast::Node;
 use steadfast::config::{Config, LogFormat};
+use steadfast::protocols::rest::DrainSheet;
 use steadfast::protocols::telemetry::{Format, Telemetry};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -87,26 +88,50 @@ async fn serve(
     let limit = config.drain_limit;
     let settings = arguments.settings.clone();
     let reread = move || settings.config().map_err(|error| format!("{error:#}"));
-    let mut builder = Node::builder().config(config).reread(reread).serve();
-    if mode == Mode::Development {
-        builder = builder.development();
+    let mut config = config;
+    let mut restored = None;
+    loop {
+        let mut builder = Node::builder().config(config.clone()).serve();
+        builder = builder.reread(reread.clone()).restored(restored);
+        if mode == Mode::Development {
+            builder = builder.development();
+        }
+        let node = tokio::select! {
+            node = builder.start() => node?,
+            () = signals.ends.next() => bail!("ended by a signal before it was ready"),
+        };
+        // After a restore it listens where it did before.
+        config.http_port = node.http_port().unwrap_or(config.http_port);
+        let sheet = live(&node, limit, telemetry, &mut signals, mode, output).await?;
+        restored = node.restore().await;
+        let Some(done) = &restored else {
+            return print(&facts(&sheet), output);
+        };
+        tracing::info!(event = "node.restored", outcome = ?done.outcome);
     }
-    let node = tokio::select! {
-        node = builder.start() => node?,
-        () = signals.ends.next() => bail!("ended by a signal before it was ready"),
-    };
+}
+
+/// One life of the node, until it has left.
+async fn live(
+    node: &Node,
+    limit: Duration,
+    telemetry: &Arc<Telemetry>,
+    signals: &mut Signals,
+    mode: Mode,
+    output: Output,
+) -> Result<DrainSheet> {
     let level = Arc::clone(telemetry);
     node.on_reload("log level", move |config| {
         level.set_level(&config.log_level)
     });
-    greet(&node, mode, output)?;
+    greet(node, mode, output)?;
     tell_systemd(&[NotifyState::Ready]);
-    tracing::info!(event = "node.ready", addresses = %shown(&node));
+    tracing::info!(event = "node.ready", addresses = %shown(node));
     loop {
         tokio::select! {
             () = node.drained() => break,
             () = signals.ends.next() => break,
-            _ = signals.hangup.recv() => reload(&node).await,
+            _ = signals.hangup.recv() => reload(node).await,
         }
     }
     tell_systemd(&[NotifyState::Stopping]);
@@ -115,18 +140,17 @@ async fn serve(
         node.stop(LAST_WORDS).await;
         sheet
     };
-    let sheet = tokio::select! {
-        sheet = leaving => sheet,
+    tokio::select! {
+        sheet = leaving => Ok(sheet),
         // The second signal means: now.
         () = signals.ends.next() => bail!("ended by a second signal, {NOT_LOST}"),
         // Somebody else may have begun to drain it, with more patience.
         () = tokio::time::sleep(limit + 2 * LAST_WORDS) => {
             let seconds = limit.as_secs();
             let message = format!("ended after {seconds} s, {NOT_LOST}");
-            return Err(Failure::TimedOut(message).into());
+            Err(Failure::TimedOut(message).into())
         }
-    };
-    print(&facts(&sheet), output)
+    }
 }
 
 /// What is true whenever a server ends too early.

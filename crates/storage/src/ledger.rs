@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use steadfast_core::clock::Timestamp;
-use steadfast_core::id::{Epoch, Lsn, Partition, Stream, Table};
+use steadfast_core::id::{Epoch, Lsn, Partition, Sequence, Stream, Table};
 use tokio::sync::{oneshot, watch};
 
 use crate::body::Writes;
@@ -155,6 +155,21 @@ impl Ledger {
     /// Begin, end and newest time of a stream; `None` if it was never written.
     pub fn stream(&self, stream: Stream) -> Result<Option<Head>> {
         Ok(self.shared.alive()?.streams.head(stream))
+    }
+
+    /// Begin and end of a stream with what is on its way, for its only writer.
+    pub fn staged_stream(&self, stream: Stream) -> Result<Option<Head>> {
+        Ok(self.shared.alive()?.streams.staged_head(stream))
+    }
+
+    /// The number after the last durable event of a stream, to be followed. It is
+    /// closed when the ledger fails.
+    pub fn follow(&self, stream: Stream) -> Result<watch::Receiver<Sequence>> {
+        let mut state = self.shared.write();
+        match &state.failed {
+            Some(error) => Err(error.clone()),
+            None => Ok(state.streams.follow(stream)),
+        }
     }
 
     /// Durable batches of a stream from the one that holds `from` on, until about

@@ -222,8 +222,11 @@ impl Shared {
             tap.push(&closed.entry);
         }
         state.in_flight = state.in_flight.filter(|lsn| *lsn > closed.last_lsn);
+        let mut rung = Vec::new();
         for batch in closed.entry.batches {
+            let (stream, next) = (batch.stream, batch.next());
             state.streams.committed(batch);
+            rung.extend(state.streams.follower(stream).map(|to| (to, next)));
         }
         for (stream, first, offset) in closed.trims {
             state.streams.committed_trim(stream, first, offset);
@@ -234,6 +237,9 @@ impl Shared {
         let ready: Vec<_> = state.waiters.drain(..ready).collect();
         drop(state);
         self.durable.send_replace(closed.last_lsn);
+        for (follower, next) in rung {
+            follower.send_replace(next);
+        }
         for (_, waiter) in ready {
             // A caller that stopped waiting is no concern of the commit.
             let _ = waiter.send(Ok(()));
@@ -276,6 +282,7 @@ impl Shared {
         let waiters = std::mem::take(&mut state.waiters);
         self.node.budget.free(state.overlay.bytes());
         state.overlay = Overlay::default();
+        state.streams.dismiss();
         let error = state.failed.get_or_insert_with(|| error.clone()).clone();
         let in_flight = state.in_flight.take();
         drop(state);

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use steadfast_core::clock::Timestamp;
 use steadfast_core::codec::{Malformed, Reader, put_varint};
 use steadfast_core::id::{Offset, Sequence, Stream};
+use tokio::sync::watch;
 
 use crate::body::Publication;
 use crate::engine::{EventBatch, Start};
@@ -43,6 +44,8 @@ pub(crate) struct Streams {
     arrivals: VecDeque<(Stream, Sequence)>,
     /// How many batches are cached.
     cached: usize,
+    /// Whoever follows the end of a stream.
+    followers: HashMap<Stream, watch::Sender<Sequence>>,
     budget: Arc<TailBudget>,
 }
 
@@ -74,8 +77,31 @@ impl Streams {
             tails: HashMap::new(),
             arrivals: VecDeque::new(),
             cached: 0,
+            followers: HashMap::new(),
             budget,
         }
+    }
+
+    /// The durable end of a stream, to be followed.
+    pub(crate) fn follow(&mut self, stream: Stream) -> watch::Receiver<Sequence> {
+        let next = self.head(stream).unwrap_or_default().next;
+        // Whoever has stopped following leaves nothing behind.
+        self.followers.retain(|_, sender| !sender.is_closed());
+        let sender = self.followers.entry(stream);
+        sender.or_insert_with(|| watch::channel(next).0).subscribe()
+    }
+
+    /// Whom a new end of a stream concerns.
+    pub(crate) fn follower(&self, stream: Stream) -> Option<watch::Sender<Sequence>> {
+        match self.followers.is_empty() {
+            true => None,
+            false => self.followers.get(&stream).cloned(),
+        }
+    }
+
+    /// Ends all following: the streams belong to somebody else.
+    pub(crate) fn dismiss(&mut self) {
+        self.followers.clear();
     }
 
     /// Gives a publication its place.
@@ -124,6 +150,11 @@ impl Streams {
     /// Takes back what never became durable.
     pub(crate) fn roll_back(&mut self) {
         self.staged.clone_from(&self.durable);
+    }
+
+    /// Begin and end of a stream, with what is on its way.
+    pub(crate) fn staged_head(&self, stream: Stream) -> Option<Head> {
+        self.staged.get(&stream).copied()
     }
 
     /// Where a stream ends, with what is on its way.

@@ -730,3 +730,34 @@ fn a_flush_during_a_doubt_does_not_fail_the_ledger() {
         });
     }
 }
+
+#[tokio::test]
+async fn whoever_follows_a_stream_is_rung_by_its_own_events_only() {
+    let (store, ledger) = on_memory(options()).await;
+    let mut end = ledger.follow(S).unwrap();
+    assert_eq!(*end.borrow_and_update(), Sequence(0));
+    let publish = |stream, count| {
+        let mut writes = Writes::new();
+        writes.publish(stream, count, Bytes::from_static(b"some"));
+        ledger.commit(writes)
+    };
+    publish(Stream(2), 5).await.unwrap();
+    ledger.commit(put("k", "v")).await.unwrap();
+    assert!(!end.has_changed().unwrap(), "rung by another stream");
+    publish(S, 3).await.unwrap();
+    assert_eq!(*end.borrow_and_update(), Sequence(3));
+    let head = ledger.stream(S).unwrap().unwrap();
+    let mut writes = Writes::new();
+    writes.publish(S, 2, Bytes::from_static(b"more"));
+    let staged = ledger.stage(writes).unwrap();
+    // Staged is known to the writer, and to nobody else.
+    assert_eq!(ledger.stream(S).unwrap().unwrap(), head);
+    let seen = ledger.staged_stream(S).unwrap().unwrap();
+    assert_eq!((seen.next, seen.first), (Sequence(5), Sequence(0)));
+    assert!(!end.has_changed().unwrap());
+    ledger.wait(staged.lsn).await.unwrap();
+    assert_eq!(*end.borrow_and_update(), Sequence(5));
+    store.release(&ledger).await.unwrap();
+    drop((ledger, store));
+    assert!(end.changed().await.is_err(), "the ledger is gone");
+}

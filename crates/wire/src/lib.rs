@@ -3,6 +3,7 @@
 //! Nothing here does I/O or knows a service: bytes in, values out. Everything that
 //! reads bytes of strangers stands here, so that it can be fuzzed.
 
+pub mod amqp;
 pub mod jwt;
 pub mod sas;
 mod signature;

@@ -36,6 +36,14 @@ const AREAS: &[Area] = &[
         packages: &["steadfast-collections", "steadfast-storage"],
     },
     Area {
+        name: "events",
+        packages: &["steadfast-events", "steadfast-wire", "steadfast-protocols"],
+    },
+    Area {
+        name: "jobs",
+        packages: &["steadfast-jobs", "steadfast-protocols"],
+    },
+    Area {
         name: "postgres",
         packages: &["steadfast-storage"],
     },

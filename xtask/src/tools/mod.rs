@@ -4,10 +4,14 @@ mod all;
 mod browser;
 mod marker;
 mod node;
+mod packages;
 mod postgres;
 mod python;
 mod scratch;
 mod system;
 
 pub(crate) use all::check;
+pub(crate) use node::install as install_node;
+pub(crate) use packages::install as install_packages;
 pub(crate) use postgres::install as install_postgres;
+pub(crate) use python::install as install_python;

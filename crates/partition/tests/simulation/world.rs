@@ -7,7 +7,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use steadfast_core::clock::{Clock, Timestamp};
 use steadfast_core::id::Partition;
-use steadfast_partition::Space;
+use steadfast_partition::{Door, Space};
 use steadfast_storage::memory::Memory;
 use steadfast_storage::{Engine, View};
 use tokio::time::Instant;
@@ -274,9 +274,8 @@ impl World {
     async fn place_all(&self) {
         for node in self.nodes.iter().flatten() {
             for door in node.runtime.router().doors() {
-                let (partition, epoch) = (door.partition(), door.ledger().epoch());
-                if self.ground.oracle.is_stale(partition, epoch) {
-                    node.runtime.abandon(partition);
+                if self.is_stale(&door) {
+                    node.runtime.abandon(door.partition());
                 }
             }
         }
@@ -289,6 +288,11 @@ impl World {
                 }
             }
         }
+    }
+
+    fn is_stale(&self, door: &Door) -> bool {
+        let epoch = door.ledger().epoch();
+        self.ground.oracle.is_stale(door.partition(), epoch)
     }
 
     /// Whether nothing is on its way any more: messages, timers, work.
@@ -307,9 +311,10 @@ impl World {
             let address = instance(number);
             let partition = self.ground.space.partition(&address);
             let doors = self.nodes.iter().flatten();
-            let door = doors
-                .filter_map(|node| node.runtime.router().door(partition))
-                .next();
+            let mut doors = doors.filter_map(|node| node.runtime.router().door(partition));
+            // One that was still loading when it was overtaken may not know it yet.
+            let is_owner = |door: &Door| !self.is_stale(door);
+            let door = doors.find(is_owner);
             let door = door.ok_or(format!("nobody serves partition {partition}"))?;
             let row = door.ledger().get(STATE, &address.key, View::Durable).await;
             let row = row.map_err(|error| error.to_string())?;

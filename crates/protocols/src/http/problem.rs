@@ -77,7 +77,15 @@ impl Problem {
             "STF-6005" => StatusCode::FORBIDDEN,
             "STF-6020" | "STF-2009" | "STF-4006" => StatusCode::BAD_REQUEST,
             "STF-6021" | "STF-4004" => StatusCode::NOT_FOUND,
-            "STF-6022" => StatusCode::CONFLICT,
+            "STF-6031" | "STF-2058" | "STF-6022" | "STF-3001" | "STF-3004" | "STF-3008"
+            | "STF-3014" => StatusCode::CONFLICT,
+            "STF-6030" => StatusCode::PRECONDITION_FAILED,
+            "STF-3007" => StatusCode::NOT_FOUND,
+            "STF-3011" | "STF-3019" | "STF-3020" | "STF-3021" | "STF-3022" => {
+                StatusCode::BAD_REQUEST
+            }
+            "STF-3012" => StatusCode::TOO_MANY_REQUESTS,
+            "STF-3002" | "STF-3010" => StatusCode::SERVICE_UNAVAILABLE,
             "STF-6023" => StatusCode::METHOD_NOT_ALLOWED,
             "STF-6024" => StatusCode::PAYLOAD_TOO_LARGE,
             "STF-6025" => StatusCode::REQUEST_TIMEOUT,

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::rejection::JsonRejection;
 use axum::extract::{Request, State};
 use axum::http::Method;
 use axum::http::header::AUTHORIZATION;
@@ -115,6 +116,14 @@ where
     axum::routing::on(filter, handler)
 }
 
+/// The body of a request, or what is wrong with it.
+pub(super) fn read<T>(body: Result<Json<T>, JsonRejection>) -> Result<T, Problem> {
+    match body {
+        Ok(Json(body)) => Ok(body),
+        Err(error) => Err(Problem::bad_request(error.body_text())),
+    }
+}
+
 #[derive(Clone)]
 struct Guard {
     access: Arc<Access>,
@@ -124,7 +133,7 @@ struct Guard {
 
 async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Response {
     match guard.admit(&request) {
-        Ok(pass) => match read(request).await {
+        Ok(pass) => match whole(request).await {
             Ok(mut request) => {
                 request.extensions_mut().insert(pass);
                 next.run(request).await
@@ -142,7 +151,7 @@ async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Resp
 }
 
 /// The request with all of its body at hand.
-async fn read(request: Request) -> Result<Request, Problem> {
+async fn whole(request: Request) -> Result<Request, Problem> {
     let (parts, body) = request.into_parts();
     let whole = to_bytes(body, limits::REST_BODY_BYTES);
     let Ok(whole) = tokio::time::timeout(limits::BODY_TIME, whole).await else {

@@ -1,9 +1,20 @@
 //! Our own REST interface, below `/v1`.
 
+mod care;
+mod collections;
 mod interface;
 mod node;
 mod operator;
+mod state;
 
+pub use care::care_routes;
+pub use collections::{
+    Collections, Condition, Found, Page, PageEntry, Place, Range, SlotScheme, Step,
+};
 pub use interface::{Interface, Operation};
 pub use node::{no_method, no_route, routes};
-pub use operator::{DrainSheet, KeyInfo, KeySecret, Operator, Status, StatusPartition};
+pub use operator::{
+    BackupOrder, DrainSheet, KeyInfo, KeySecret, Operator, RestoreOrder, RestoreOutcome, Status,
+    StatusPartition,
+};
+pub use state::state_routes;

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use steadfast_core::limits;
 
-use super::interface::{Interface, Operation, on};
+use super::interface::{Interface, Operation, on, read};
 use super::operator::Operator;
 use crate::access::{Area, Right};
 use crate::http::Problem;
@@ -191,14 +191,6 @@ fn operation(
         area: Area::Node,
         body,
         success,
-    }
-}
-
-/// The body of a request, or what is wrong with it.
-fn read<T>(body: Result<Json<T>, JsonRejection>) -> Result<T, Problem> {
-    match body {
-        Ok(Json(body)) => Ok(body),
-        Err(error) => Err(Problem::bad_request(error.body_text())),
     }
 }
 

@@ -1,9 +1,11 @@
 //! What can be asked of the node itself.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::http::Problem;
 
@@ -20,6 +22,39 @@ pub struct Status {
     /// What it listens on, by name.
     pub addresses: Vec<(String, String)>,
     pub partitions: Vec<StatusPartition>,
+    /// How the last restore of this process went.
+    pub restore: Option<RestoreOutcome>,
+}
+
+/// A backup to take.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BackupOrder {
+    /// The folder of backups, on the node's machine.
+    pub to: PathBuf,
+    /// Only what has changed since the newest backup there.
+    #[serde(default)]
+    pub incremental: bool,
+}
+
+/// A backup to bring back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RestoreOrder {
+    /// A backup, or a folder of backups, on the node's machine.
+    pub from: PathBuf,
+    /// Give up whatever is there.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// How bringing a backup back went.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestoreOutcome {
+    /// Which one this was.
+    pub number: u64,
+    /// What was restored, or why nothing was.
+    pub outcome: Result<Value, String>,
 }
 
 /// A partition that the node serves.
@@ -77,6 +112,16 @@ pub trait Operator: Send + Sync + 'static {
 
     /// Reads keys, certificate and log level again; says what was read.
     fn reload(&self) -> Result<Vec<String>, Problem>;
+
+    /// Backs up everything while it is in use, into a folder of the node's machine.
+    async fn back_up(&self, order: BackupOrder) -> Result<Value, Problem>;
+
+    /// Has the node leave, bring a backup back, and start again. Answers the number
+    /// under which its status tells how that went.
+    async fn restore(&self, order: RestoreOrder) -> Result<u64, Problem>;
+
+    /// Looks at what collections hold.
+    async fn inspect(&self, question: Value) -> Result<Value, Problem>;
 
     /// All keys.
     fn keys(&self) -> Vec<KeyInfo>;

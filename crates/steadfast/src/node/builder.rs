@@ -13,6 +13,7 @@ use steadfast_partition::{
 use steadfast_protocols::access::{Access, Ring};
 use steadfast_protocols::http::{Health, State};
 use steadfast_protocols::listen::Certificate;
+use steadfast_protocols::rest::RestoreOutcome;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -23,7 +24,7 @@ use super::inner::{Inner, Source, ring};
 use super::keys::KeyFile;
 use super::performers::{Maker, Performers};
 use super::running::Node;
-use super::{exposure, open, web};
+use super::{amqp, exposure, open, own, web};
 use crate::config::{Config, Engine};
 
 /// The space that holds everything durable.
@@ -49,6 +50,7 @@ pub struct Builder {
     is_development: bool,
     clock: Arc<dyn Clock>,
     source: Option<Source>,
+    restored: Option<RestoreOutcome>,
     services: Services,
     makers: BTreeMap<Kind, Maker>,
 }
@@ -68,6 +70,7 @@ impl Default for Builder {
             is_development: false,
             clock: Arc::new(SystemClock::new()),
             source: None,
+            restored: None,
             services: Services::new(),
             makers: BTreeMap::new(),
         }
@@ -134,6 +137,13 @@ impl Builder {
     #[must_use]
     pub fn partitions(mut self, partitions: u16) -> Self {
         self.config.partitions = partitions;
+        self
+    }
+
+    /// The node follows one that has left for a restore, which went like this.
+    #[must_use]
+    pub fn restored(mut self, outcome: Option<RestoreOutcome>) -> Self {
+        self.restored = outcome;
         self
     }
 
@@ -248,7 +258,17 @@ impl Builder {
             true => Some(web::bind(&config, certificate.as_ref())?),
             false => None,
         };
-        let (store, runtime) = runtime(&config, &clock, self.services, self.makers).await?;
+        let amqp_ports = match self.is_serving {
+            true => amqp::bind(&config, certificate.as_ref())?,
+            false => Vec::new(),
+        };
+        let engine = open::engine(&config, &clock).await?;
+        let mut makers = self.makers;
+        let prepared = own::prepare(&config, &clock, &mut makers)?;
+        let services = own::services(self.services);
+        let (store, runtime) = runtime(&config, engine, &clock, services, makers).await?;
+        let own = own::open(prepared, &runtime, &clock);
+        own::declare(&config, &own).await?;
         let inner = Arc::new_cyclic(|weak: &std::sync::Weak<Inner>| {
             let me = weak.clone();
             let checks = move || me.upgrade().map(|inner| inner.checks()).unwrap_or_default();
@@ -261,7 +281,7 @@ impl Builder {
                 began,
                 store,
                 runtime,
-                replicas: super::replicas::Replicas::default(),
+                own,
                 keys,
                 changing: Mutex::new(()),
                 certificate,
@@ -271,15 +291,21 @@ impl Builder {
                 source: self.source,
                 reloads: Mutex::new(Vec::new()),
                 hooks: Mutex::new(Vec::new()),
+                leaving: CancellationToken::new(),
                 stop: CancellationToken::new(),
                 tasks: TaskTracker::new(),
+                restores: self.restored.as_ref().map_or(0, |restored| restored.number),
+                restored: self.restored,
+                wanted: Mutex::new(None),
                 is_leaving: AtomicBool::new(false),
                 left: watch::channel(None).0,
                 ended: CancellationToken::new(),
             }
         });
         if let Some(port) = port {
-            web::start(&inner, port, &web::frame(&inner));
+            let context = amqp::context(&inner);
+            web::start(&inner, port, &web::frame(&inner), &context);
+            amqp::start(&inner, amqp_ports, &context);
         }
         inner.health.set(State::Ready);
         Ok(Node::new(inner))
@@ -331,11 +357,11 @@ struct Checked {
 
 async fn runtime(
     config: &Config,
+    engine: Arc<dyn steadfast_storage::Engine>,
     clock: &Arc<dyn Clock>,
     services: Services,
     makers: BTreeMap<Kind, Maker>,
 ) -> Result<(Arc<steadfast_storage::Store>, Runtime)> {
-    let engine = open::engine(config, clock).await?;
     let wanted = Space {
         number: 0,
         name: MAIN.to_owned(),

@@ -10,7 +10,7 @@ use steadfast_partition::{Hook, Runtime};
 use steadfast_protocols::access::{Access, Ring};
 use steadfast_protocols::http::{Check, Health};
 use steadfast_protocols::listen::Certificate;
-use steadfast_protocols::rest::DrainSheet;
+use steadfast_protocols::rest::{DrainSheet, RestoreOrder, RestoreOutcome};
 use steadfast_storage::Store;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 use super::address::Address;
 use super::error::Result;
 use super::keys::{KeyFile, development_ring};
-use super::replicas::Replicas;
+use super::own::Own;
 use crate::config::Config;
 
 /// A node's parts.
@@ -32,7 +32,7 @@ pub(super) struct Inner {
     pub(super) began: Duration,
     pub(super) store: Arc<Store>,
     pub(super) runtime: Runtime,
-    pub(super) replicas: Replicas,
+    pub(super) own: Own,
     pub(super) access: Arc<Access>,
     pub(super) keys: KeyFile,
     /// Held by whoever changes or reads the file of keys, until everybody uses it.
@@ -48,9 +48,16 @@ pub(super) struct Inner {
     pub(super) reloads: Mutex<Vec<Reload>>,
     /// What to do before the partitions are handed over.
     pub(super) hooks: Mutex<Vec<Hook>>,
+    /// No more event hubs; their connections say goodbye.
+    pub(super) leaving: CancellationToken,
     /// No more connections; those that are there end.
     pub(super) stop: CancellationToken,
     pub(super) tasks: TaskTracker,
+    /// How many restores this process has done, and how the last one went.
+    pub(super) restores: u64,
+    pub(super) restored: Option<RestoreOutcome>,
+    /// A restore that is to be done when the node has left.
+    pub(super) wanted: Mutex<Option<RestoreOrder>>,
     pub(super) is_leaving: AtomicBool,
     /// What became of everything, once the node has left.
     pub(super) left: watch::Sender<Option<DrainSheet>>,

@@ -1,17 +1,21 @@
 //! A node: everything that runs in one process.
 
 mod address;
+mod amqp;
 mod builder;
+mod care;
+mod collections;
 mod error;
 mod exposure;
 mod inner;
 mod keys;
 mod open;
 mod operate;
+mod own;
 mod performers;
 mod readings;
-mod replicas;
 mod running;
+mod secret;
 mod stateful;
 mod web;
 

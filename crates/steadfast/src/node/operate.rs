@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde_json::Value;
 use steadfast_core::error::Code;
 use steadfast_core::limits;
 use steadfast_protocols::access::{Grant, Key};
 use steadfast_protocols::http::{Problem, State};
 use steadfast_protocols::rest::{
-    DrainSheet, KeyInfo, KeySecret, Operator, Status, StatusPartition,
+    BackupOrder, DrainSheet, KeyInfo, KeySecret, Operator, RestoreOrder, Status, StatusPartition,
 };
 
 use super::error::Error;
@@ -42,6 +43,7 @@ impl Operator for Inner {
                 .map(|own| (own.name.to_owned(), own.url.clone()))
                 .collect(),
             partitions: self.partitions_now(),
+            restore: self.restored.clone(),
         }
     }
 
@@ -78,6 +80,22 @@ impl Operator for Inner {
             Some(problem) => Err(problem),
             None => Ok(read),
         }
+    }
+
+    async fn back_up(&self, order: BackupOrder) -> Result<Value, Problem> {
+        self.take_backup(order).await
+    }
+
+    async fn restore(&self, order: RestoreOrder) -> Result<u64, Problem> {
+        self.check_restore(&order).await?;
+        let number = self.restores + 1;
+        *self.wanted.lock() = Some(order);
+        self.ended.cancel();
+        Ok(number)
+    }
+
+    async fn inspect(&self, question: Value) -> Result<Value, Problem> {
+        self.look_inside(question).await
     }
 
     fn keys(&self) -> Vec<KeyInfo> {

@@ -5,14 +5,17 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use steadfast_collections::{Replica, Scheme};
-use steadfast_partition::{Handle, Runtime, Service, Sheet};
+use steadfast_events::{Blobs, EventHubs};
+use steadfast_jobs::Jobs;
+use steadfast_partition::{Handle, Replicas, Runtime, Service, Sheet};
 use steadfast_protocols::access::Ring;
 use steadfast_protocols::http::State;
-use steadfast_protocols::rest::{DrainSheet, Operator, Status};
+use steadfast_protocols::rest::{DrainSheet, Operator, RestoreOutcome, Status};
 
 use tokio_util::sync::DropGuard;
 
 use super::address::Address;
+use super::care;
 use super::error::Result;
 use super::inner::Inner;
 use super::stateful::StatefulService;
@@ -94,16 +97,33 @@ impl Node {
 
     /// The collections of one partition, below all services.
     pub async fn replica(&self, partition: u16) -> Result<Replica> {
-        let inner = &self.inner;
-        inner
-            .replicas
-            .get(&inner.runtime, &inner.clock, partition)
-            .await
+        self.inner.replica(partition).await
     }
 
     /// The runtime underneath.
     pub fn runtime(&self) -> &Runtime {
         &self.inner.runtime
+    }
+
+    /// Event hubs: make them, send, read, process.
+    pub fn event_hubs(&self) -> &EventHubs {
+        &self.inner.own.hubs
+    }
+
+    /// Small blobs, such as the checkpoints of event processors.
+    pub fn blobs(&self) -> &Blobs {
+        &self.inner.own.blobs
+    }
+
+    /// Jobs: make them, run them, look at their history.
+    pub fn jobs(&self) -> &Jobs {
+        &self.inner.own.jobs
+    }
+
+    /// The collections of all partitions here, for whoever commits them together
+    /// with commands to instances.
+    pub fn replicas(&self) -> &Arc<Replicas> {
+        &self.inner.own.replicas
     }
 
     /// Where it listens.
@@ -118,7 +138,26 @@ impl Node {
             return Vec::new();
         };
         let secret = key.primary.reveal();
-        vec![("rest", format!("Authorization: Bearer {secret}"))]
+        let mut all = vec![("rest", format!("Authorization: Bearer {secret}"))];
+        let addresses = self.inner.addresses.lock();
+        let amqp = addresses.iter().find(|address| address.name == "amqp");
+        if let Some(port) = amqp.and_then(|amqp| amqp.url.rsplit(':').next()) {
+            // The SDKs know the usual port themselves.
+            let port = if port == "5672" {
+                String::new()
+            } else {
+                format!(":{port}")
+            };
+            let name = &key.name;
+            all.push((
+                "events",
+                format!(
+                    "Endpoint=sb://localhost{port};SharedAccessKeyName={name};\
+                     SharedAccessKey={secret};UseDevelopmentEmulator=true;"
+                ),
+            ));
+        }
+        all
     }
 
     /// How it is.
@@ -173,6 +212,45 @@ impl Node {
         self.inner.leave(limit).await
     }
 
+    /// Brings the backup back that somebody has asked for by REST, if so. The node
+    /// must have been drained and stopped; its folder is free when its last clone is
+    /// gone, which this waits for.
+    pub async fn restore(self) -> Option<RestoreOutcome> {
+        let order = self.inner.wanted.lock().take()?;
+        let number = self.inner.restores + 1;
+        let data = self.inner.config.data.clone();
+        let outcome = match self.close().await {
+            true => care::restore(&data, order).await,
+            false => Err("somebody still uses the node".to_owned()),
+        };
+        Some(RestoreOutcome { number, outcome })
+    }
+
+    /// Gives everything back, so that the folder can be opened again. False if
+    /// somebody else does not let go of the node.
+    async fn close(self) -> bool {
+        let mut inner = self.inner;
+        for _ in 0..RELEASE_TRIES {
+            // Tasks that have answered a last request are about to end.
+            inner = match Arc::try_unwrap(inner) {
+                Ok(inner) => {
+                    inner.close().await;
+                    return true;
+                }
+                Err(shared) => shared,
+            };
+            tokio::time::sleep(RELEASE_PAUSE).await;
+        }
+        false
+    }
+
+    /// The port of REST, health and metrics, if it is open.
+    pub fn http_port(&self) -> Option<u16> {
+        let addresses = self.inner.addresses.lock();
+        let http = addresses.iter().find(|address| address.name == "http")?;
+        http.url.rsplit(':').next()?.parse().ok()
+    }
+
     /// Waits until somebody has drained the node by its REST interface.
     pub async fn drained(&self) {
         self.inner.ended.cancelled().await;
@@ -188,7 +266,20 @@ impl Node {
     }
 }
 
+/// How often, and after which pause, it is looked whether a node is free.
+const RELEASE_TRIES: u32 = 500;
+const RELEASE_PAUSE: Duration = Duration::from_millis(10);
+
 impl Inner {
+    /// Ends what works on the state, and lets go of it.
+    async fn close(self) {
+        drop(self.own);
+        drop(self.runtime);
+        if let Ok(store) = Arc::try_unwrap(self.store) {
+            store.close().await;
+        }
+    }
+
     /// The four phases, once. Whoever has asked may go away meanwhile.
     pub(super) async fn leave(&self, limit: Duration) -> DrainSheet {
         let mut left = self.left.subscribe();
@@ -207,6 +298,7 @@ impl Inner {
     async fn do_leave(&self, limit: Duration) -> DrainSheet {
         let began = self.clock.monotonic();
         self.health.set(State::Draining);
+        self.leaving.cancel();
         tracing::info!(event = "node.draining", limit_s = limit.as_secs());
         let hooks = std::mem::take(&mut *self.hooks.lock());
         let Sheet {

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use steadfast_collections::{Lifecycle, Replica, Scheme, Service, SlotKey, State, Work};
+use steadfast_collections::{
+    Lifecycle, Replica, Scheme, Service, SlotKey, State, Work, partition_of,
+};
+use steadfast_core::id::Partition;
 
 use super::error::Result;
 use super::inner::Inner;
@@ -59,6 +62,28 @@ impl StatefulService {
         Ok(Self { inner, service })
     }
 
+    /// The service of this name, if there is one.
+    pub(super) async fn find(inner: Arc<Inner>, name: &str) -> Result<Option<Self>> {
+        let index = partition_of(name, 0, inner.partitions());
+        let home = inner.replica(index).await?;
+        let found = Service::find(home.ledger()?, name).await?;
+        Ok(found.map(|service| Self {
+            inner,
+            service: Arc::new(service),
+        }))
+    }
+
+    /// The slot that a text names, as the scheme reads it.
+    pub(super) async fn slot_of(&self, text: Option<&str>) -> Result<Slot> {
+        let number = text.and_then(|text| text.parse().ok());
+        let key = match (&self.service.scheme, text, number) {
+            (Scheme::Int64Range { .. }, _, Some(number)) => SlotKey::Number(number),
+            (_, Some(name), _) => SlotKey::Name(name),
+            (_, None, _) => SlotKey::Only,
+        };
+        self.slot(key).await
+    }
+
     /// The slot that holds a key.
     pub async fn slot(&self, key: SlotKey<'_>) -> Result<Slot> {
         let partitions = self.inner.partitions();
@@ -97,14 +122,16 @@ impl Slot {
     /// it: what it returns is durable.
     pub async fn run<T, F>(&self, work: F) -> steadfast_collections::Result<T>
     where
-        F: for<'t> FnMut(&'t mut steadfast_collections::Tx<'_>) -> Work<'t, T>,
+        F: for<'t> FnMut(&'t mut steadfast_collections::Tx<'static>) -> Work<'t, T>,
     {
         self.replica.run(work).await
     }
 }
 
 impl Inner {
-    async fn replica(&self, index: u16) -> Result<Replica> {
-        self.replicas.get(&self.runtime, &self.clock, index).await
+    /// The collections of a partition of the main space.
+    pub(super) async fn replica(&self, index: u16) -> Result<Replica> {
+        let partition = Partition::new(self.runtime.space().number, index);
+        Ok(self.own.replicas.of(partition).await?)
     }
 }

@@ -1,0 +1,45 @@
+//! How somebody wants to read.
+
+use crate::position::Position;
+
+/// How somebody wants to read.
+#[derive(Clone, Debug)]
+pub struct Attach {
+    /// For messages about this reader.
+    pub name: String,
+    /// With an epoch it is the only reader of the partition in its group.
+    pub epoch: Option<i64>,
+    pub start: Position,
+    /// For which member of the group; then only while that one owns the partition.
+    pub owner: Option<String>,
+}
+
+impl Attach {
+    /// A reader without an epoch.
+    pub fn at(start: Position) -> Self {
+        Self {
+            name: String::new(),
+            epoch: None,
+            start,
+            owner: None,
+        }
+    }
+
+    /// With an epoch.
+    pub fn epoch(mut self, epoch: i64) -> Self {
+        self.epoch = Some(epoch);
+        self
+    }
+
+    /// With a name.
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// For a member of the group.
+    pub fn owned_by(mut self, owner: impl Into<String>) -> Self {
+        self.owner = Some(owner.into());
+        self
+    }
+}

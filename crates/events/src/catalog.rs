@@ -1,0 +1,319 @@
+//! The service that keeps the definitions of event hubs.
+//!
+//! All are in one instance, so that they can be listed. What a change means for the
+//! slots goes to them as messages of the same commit.
+
+use steadfast_collections::schema::Record;
+use steadfast_core::limits;
+use steadfast_partition::{
+    Address, Answer, Envelope, Halt, Kind as ServiceKind, Message, Service, Turn,
+};
+
+use crate::claim::ClaimCommand;
+use crate::definition::{DEFAULT_GROUP, Definition, EventHub, Policy, Retention, check_group_name};
+use crate::error::{Error, Kind};
+use crate::place::{self, CATALOG, HUBS, INDEX, SLOT, folded, message};
+use crate::slot_command::SlotCommand;
+
+/// Keeps the definitions.
+pub(crate) struct Catalog;
+
+#[derive(Record, Clone, Debug)]
+#[record(crate = "steadfast_collections", closed)]
+pub(crate) enum CatalogCommand {
+    /// Makes an event hub; with `true`, brings one that is there in line.
+    #[n(0)]
+    Create {
+        #[n(0)]
+        definition: Definition,
+        #[n(1)]
+        is_ensured: bool,
+    },
+    #[n(1)]
+    Change {
+        #[n(0)]
+        name: String,
+        #[n(1)]
+        what: Change,
+    },
+    #[n(2)]
+    Delete(String),
+    #[n(3)]
+    Get(String),
+    #[n(4)]
+    List,
+}
+
+/// What can be changed about an event hub.
+#[derive(Record, Clone, Debug)]
+#[record(crate = "steadfast_collections", closed)]
+pub enum Change {
+    #[n(0)]
+    Retention(Retention),
+    #[n(1)]
+    AddGroup(String),
+    #[n(2)]
+    RemoveGroup(String),
+    /// Replaces a policy of the same name.
+    #[n(3)]
+    PutPolicy(Policy),
+    #[n(4)]
+    RemovePolicy(String),
+}
+
+#[derive(Record, Clone, Debug)]
+#[record(crate = "steadfast_collections", closed)]
+pub(crate) enum CatalogReply {
+    #[n(0)]
+    Hub(EventHub),
+    #[n(1)]
+    Hubs(Vec<EventHub>),
+}
+
+message!(CatalogCommand, CatalogReply);
+
+/// The one row of the index.
+#[derive(Record, Clone, Debug, Default)]
+#[record(crate = "steadfast_collections", closed)]
+struct Index {
+    #[n(0)]
+    last_id: u64,
+    /// Lower-case names, sorted.
+    #[n(1)]
+    names: Vec<String>,
+}
+
+impl Service for Catalog {
+    type Command = CatalogCommand;
+    type Reply = CatalogReply;
+
+    fn kind(&self) -> ServiceKind {
+        CATALOG
+    }
+
+    fn handle(
+        &self,
+        turn: &mut Turn<'_>,
+        _: &Address,
+        command: &CatalogCommand,
+    ) -> Result<Answer<CatalogReply>, Halt> {
+        let reply = match command {
+            CatalogCommand::Create {
+                definition,
+                is_ensured,
+            } => CatalogReply::Hub(create(turn, definition, *is_ensured)?),
+            CatalogCommand::Change { name, what } => CatalogReply::Hub(change(turn, name, what)?),
+            CatalogCommand::Delete(name) => CatalogReply::Hub(delete(turn, name)?),
+            CatalogCommand::Get(name) => CatalogReply::Hub(get(turn, name)?),
+            CatalogCommand::List => CatalogReply::Hubs(list(turn)?),
+        };
+        Ok(Answer::Now(reply))
+    }
+}
+
+fn create(
+    turn: &mut Turn<'_>,
+    definition: &Definition,
+    is_ensured: bool,
+) -> Result<EventHub, Halt> {
+    definition.check()?;
+    if let Some(found) = find(turn, &definition.name)? {
+        return match is_ensured {
+            true => bring_in_line(turn, found, definition),
+            false => Err(exists(&definition.name).into()),
+        };
+    }
+    let mut index = index(turn)?;
+    if index.names.len() >= limits::EVENT_HUBS {
+        let most = limits::EVENT_HUBS;
+        let words = format!("there are {most} event hubs, which is the limit; delete one first");
+        return Err(Error::new(Kind::BadDefinition, words).into());
+    }
+    index.last_id += 1;
+    let name = folded(&definition.name);
+    let at = index.names.partition_point(|other| *other < name);
+    index.names.insert(at, name);
+    turn.put(INDEX, b"", place::encode(&index));
+    let hub = EventHub::of(index.last_id, definition, turn.time());
+    put(turn, &hub);
+    Ok(hub)
+}
+
+/// Brings an event hub in line with a definition. Groups that the definition does
+/// not name stay: somebody made them at run time.
+fn bring_in_line(
+    turn: &mut Turn<'_>,
+    found: EventHub,
+    definition: &Definition,
+) -> Result<EventHub, Halt> {
+    if found.partitions != definition.partitions {
+        let words = format!(
+            "event hub '{}' has {} partitions, not {}; this never changes, so use another name",
+            found.name, found.partitions, definition.partitions
+        );
+        return Err(Error::new(Kind::Exists, words).into());
+    }
+    let mut hub = found.clone();
+    hub.retention = definition.retention;
+    for group in &definition.groups {
+        hub.add_group(group, turn.time());
+    }
+    for policy in &definition.policies {
+        put_policy(&mut hub, policy)?;
+    }
+    match hub == found {
+        true => Ok(found),
+        false => Ok(replace(turn, hub, found.retention)),
+    }
+}
+
+fn change(turn: &mut Turn<'_>, name: &str, change: &Change) -> Result<EventHub, Halt> {
+    let mut hub = get(turn, name)?;
+    let retention = hub.retention;
+    match change {
+        Change::Retention(retention) => hub.retention = *retention,
+        Change::AddGroup(group) => {
+            check_group_name(group)?;
+            if hub.groups.len() >= limits::CONSUMER_GROUPS {
+                let words = "the event hub has too many consumer groups; delete one first";
+                return Err(Error::new(Kind::BadDefinition, words).into());
+            }
+            if !hub.add_group(group, turn.time()) {
+                return Err(exists(group).into());
+            }
+        }
+        Change::RemoveGroup(group) => remove_group(turn, &mut hub, group)?,
+        Change::PutPolicy(policy) => put_policy(&mut hub, policy)?,
+        Change::RemovePolicy(name) => hub.policies.retain(|policy| policy.name != *name),
+    }
+    Ok(replace(turn, hub, retention))
+}
+
+fn remove_group(turn: &mut Turn<'_>, hub: &mut EventHub, group: &str) -> Result<(), Halt> {
+    if folded(group) == folded(DEFAULT_GROUP) {
+        let words = "the default consumer group cannot be deleted; leave it unused";
+        return Err(Error::new(Kind::BadDefinition, words).into());
+    }
+    let before = hub.groups.len();
+    hub.groups
+        .retain(|other| folded(&other.name) != folded(group));
+    if hub.groups.len() == before {
+        return Err(Error::group(&hub.name, group).into());
+    }
+    let forget = SlotCommand::Forget {
+        hub: hub.id,
+        group: folded(group),
+    };
+    tell_slots(turn, hub, &forget);
+    forget_claims(turn, hub, group);
+    Ok(())
+}
+
+fn put_policy(hub: &mut EventHub, policy: &Policy) -> Result<(), Error> {
+    if policy.name.is_empty() || policy.name.len() > limits::EVENT_HUB_NAME {
+        let words = "a policy needs a name of at most 256 bytes; give it one";
+        return Err(Error::new(Kind::BadDefinition, words));
+    }
+    hub.policies.retain(|other| other.name != policy.name);
+    if hub.policies.len() >= limits::HUB_POLICIES {
+        let words = "the event hub has too many policies; delete one first";
+        return Err(Error::new(Kind::BadDefinition, words));
+    }
+    hub.policies.push(policy.clone());
+    Ok(())
+}
+
+/// Writes a changed event hub, and tells its slots what concerns them.
+fn replace(turn: &mut Turn<'_>, mut hub: EventHub, retention: Retention) -> EventHub {
+    hub.revision += 1;
+    put(turn, &hub);
+    if hub.retention != retention {
+        let terms = hub.terms();
+        tell_slots(turn, &hub, &SlotCommand::Configure(terms));
+    }
+    hub
+}
+
+fn delete(turn: &mut Turn<'_>, name: &str) -> Result<EventHub, Halt> {
+    let hub = get(turn, name)?;
+    let mut index = index(turn)?;
+    index.names.retain(|other| *other != folded(name));
+    turn.put(INDEX, b"", place::encode(&index));
+    turn.delete(HUBS, folded(name).as_bytes());
+    let groups = hub.groups.iter().map(|group| folded(&group.name)).collect();
+    tell_slots(
+        turn,
+        &hub,
+        &SlotCommand::Close {
+            hub: hub.id,
+            groups,
+        },
+    );
+    for group in &hub.groups {
+        forget_claims(turn, &hub, &group.name);
+    }
+    Ok(hub)
+}
+
+fn forget_claims(turn: &mut Turn<'_>, hub: &EventHub, group: &str) {
+    let to = place::claims(hub.id, &folded(group));
+    let clear = ClaimCommand::Clear(hub.partitions);
+    turn.send(Envelope::new(to, Message::encode(&clear)));
+}
+
+fn tell_slots(turn: &mut Turn<'_>, hub: &EventHub, command: &SlotCommand) {
+    let (name, body) = (folded(&hub.name), Message::encode(command));
+    for slot in 0..hub.partitions {
+        let partition = turn.slot(SLOT, &name, slot);
+        turn.send_to(
+            partition,
+            Envelope::new(place::slot(&name, slot), body.clone()),
+        );
+    }
+}
+
+fn list(turn: &mut Turn<'_>) -> Result<Vec<EventHub>, Halt> {
+    let index = index(turn)?;
+    let rows: Vec<_> = index.names.iter().map(|n| (HUBS, n.as_bytes())).collect();
+    turn.need(&rows)?;
+    let found = index.names.iter().map(|name| find(turn, name));
+    Ok(found
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .flatten()
+        .collect())
+}
+
+fn get(turn: &mut Turn<'_>, name: &str) -> Result<EventHub, Halt> {
+    find(turn, name)?.ok_or_else(|| Error::hub(name).into())
+}
+
+fn find(turn: &mut Turn<'_>, name: &str) -> Result<Option<EventHub>, Halt> {
+    match turn.get(HUBS, folded(name).as_bytes())? {
+        Some(row) => match place::decode(&row) {
+            Ok(hub) => Ok(Some(hub)),
+            Err(_) => Err(Error::damaged("the definition of an event hub").into()),
+        },
+        None => Ok(None),
+    }
+}
+
+fn index(turn: &mut Turn<'_>) -> Result<Index, Halt> {
+    match turn.get(INDEX, b"")? {
+        Some(row) => match place::decode(&row) {
+            Ok(index) => Ok(index),
+            Err(_) => Err(Error::damaged("the list of event hubs").into()),
+        },
+        None => Ok(Index::default()),
+    }
+}
+
+fn put(turn: &mut Turn<'_>, hub: &EventHub) {
+    let name = folded(&hub.name);
+    turn.put(HUBS, name.as_bytes(), place::encode(hub));
+}
+
+fn exists(name: &str) -> Error {
+    let words = format!("'{name}' exists already; use it, or another name");
+    Error::new(Kind::Exists, words)
+}

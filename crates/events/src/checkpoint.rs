@@ -1,0 +1,54 @@
+//! How far a group has come in a partition.
+
+use steadfast_collections::schema::Record;
+use steadfast_core::clock::Timestamp;
+
+use crate::error::{Error, Kind, Result};
+
+/// The last event that a group has done with.
+#[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub struct Checkpoint {
+    #[n(0)]
+    pub sequence: i64,
+    #[n(1)]
+    pub offset: i64,
+    /// When it was written, by the partition's clock.
+    #[n(2)]
+    pub modified: Timestamp,
+}
+
+/// When a checkpoint may be written.
+#[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub enum Condition {
+    /// It does not go back.
+    #[n(0)]
+    Forward,
+    /// In any case: a replay from a lower place, or a reset.
+    #[n(1)]
+    Always,
+    /// It is at this sequence number now; -1 if there is none. For transactions
+    /// that must happen once.
+    #[n(2)]
+    At(i64),
+}
+
+impl Condition {
+    pub(crate) fn check(self, found: Option<&Checkpoint>, wanted: &Checkpoint) -> Result<()> {
+        let now = found.map_or(-1, |checkpoint| checkpoint.sequence);
+        let is_met = match self {
+            Self::Always => true,
+            Self::Forward => wanted.sequence >= now,
+            Self::At(expected) => now == expected,
+        };
+        if is_met {
+            return Ok(());
+        }
+        let words = format!(
+            "the checkpoint is at {now}, so it was not moved to {}; read it again",
+            wanted.sequence
+        );
+        Err(Error::new(Kind::CheckpointMoved, words))
+    }
+}

@@ -1,0 +1,172 @@
+//! Who owns which partition of a consumer group.
+//!
+//! All ownerships of a group are in one instance, so that they can be listed. Every
+//! write names the version it replaces; the time is the store's.
+
+use steadfast_collections::schema::Record;
+use steadfast_core::clock::Timestamp;
+use steadfast_partition::{Address, Answer, Halt, Kind as ServiceKind, Service, Turn};
+
+use crate::error::{Error, Kind};
+use crate::place::{self, CLAIM, OWNERSHIPS, message};
+
+/// Keeps ownerships.
+pub(crate) struct Claims;
+
+/// Who owns a partition of a group.
+#[derive(Record, Clone, Debug, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub struct Ownership {
+    #[n(0)]
+    pub partition: u32,
+    /// Empty if it was given up.
+    #[n(1)]
+    pub owner: String,
+    /// Rises with every write; 0 if there is no record.
+    #[n(2)]
+    pub version: u64,
+    /// When it was last written.
+    #[n(3)]
+    pub modified: Timestamp,
+}
+
+#[derive(Record, Clone, Debug)]
+#[record(crate = "steadfast_collections", closed)]
+pub(crate) enum ClaimCommand {
+    /// Writes partition, expected version and owner.
+    #[n(0)]
+    Claim {
+        #[n(0)]
+        partition: u32,
+        #[n(1)]
+        version: u64,
+        #[n(2)]
+        owner: String,
+    },
+    /// All records of a group with so many partitions.
+    #[n(1)]
+    List(u32),
+    /// Removes all records of a group with so many partitions.
+    #[n(2)]
+    Clear(u32),
+}
+
+#[derive(Record, Clone, Debug)]
+#[record(crate = "steadfast_collections", closed)]
+pub(crate) enum ClaimReply {
+    /// The record as it is now, and the owner before.
+    #[n(0)]
+    Claimed {
+        #[n(0)]
+        ownership: Ownership,
+        #[n(1)]
+        before: String,
+    },
+    /// Somebody was faster; the version that the record has.
+    #[n(1)]
+    Conflict(u64),
+    #[n(2)]
+    Listed(Vec<Ownership>),
+}
+
+message!(ClaimCommand, ClaimReply);
+
+/// Longest name of an owner, in bytes.
+const OWNER_BYTES: usize = 256;
+
+impl Service for Claims {
+    type Command = ClaimCommand;
+    type Reply = ClaimReply;
+
+    fn kind(&self) -> ServiceKind {
+        CLAIM
+    }
+
+    fn handle(
+        &self,
+        turn: &mut Turn<'_>,
+        to: &Address,
+        command: &ClaimCommand,
+    ) -> Result<Answer<ClaimReply>, Halt> {
+        let reply = match command {
+            ClaimCommand::Claim {
+                partition,
+                version,
+                owner,
+            } => claim(turn, to, *partition, *version, owner)?,
+            ClaimCommand::List(partitions) => {
+                let found = all(turn, to, *partitions)?;
+                ClaimReply::Listed(found)
+            }
+            ClaimCommand::Clear(partitions) => {
+                for ownership in all(turn, to, *partitions)? {
+                    turn.delete(OWNERSHIPS, &key(to, ownership.partition));
+                }
+                ClaimReply::Listed(Vec::new())
+            }
+        };
+        Ok(Answer::Now(reply))
+    }
+}
+
+fn claim(
+    turn: &mut Turn<'_>,
+    to: &Address,
+    partition: u32,
+    expected: u64,
+    owner: &str,
+) -> Result<ClaimReply, Halt> {
+    if owner.len() > OWNER_BYTES {
+        let words = format!("an owner's name has {OWNER_BYTES} bytes at most; shorten it");
+        return Err(Error::new(Kind::BadDefinition, words).into());
+    }
+    let found = find(turn, to, partition)?;
+    let version = found.as_ref().map_or(0, |found| found.version);
+    if version != expected {
+        return Ok(ClaimReply::Conflict(version));
+    }
+    let ownership = Ownership {
+        partition,
+        owner: owner.to_owned(),
+        version: version + 1,
+        modified: turn.time(),
+    };
+    turn.put(OWNERSHIPS, &key(to, partition), place::encode(&ownership));
+    let before = found.map(|found| found.owner).unwrap_or_default();
+    Ok(ClaimReply::Claimed { ownership, before })
+}
+
+fn all(turn: &mut Turn<'_>, to: &Address, partitions: u32) -> Result<Vec<Ownership>, Halt> {
+    let keys: Vec<_> = (0..partitions)
+        .map(|partition| key(to, partition))
+        .collect();
+    let rows: Vec<_> = keys
+        .iter()
+        .map(|key| (OWNERSHIPS, key.as_slice()))
+        .collect();
+    turn.need(&rows)?;
+    let mut found = Vec::new();
+    for partition in 0..partitions {
+        found.extend(find(turn, to, partition)?);
+    }
+    Ok(found)
+}
+
+fn find(turn: &mut Turn<'_>, to: &Address, partition: u32) -> Result<Option<Ownership>, Halt> {
+    match turn.get(OWNERSHIPS, &key(to, partition))? {
+        Some(row) => match place::decode(&row) {
+            Ok(ownership) => Ok(Some(ownership)),
+            Err(_) => Err(Error::damaged("an ownership").into()),
+        },
+        None => Ok(None),
+    }
+}
+
+/// Event hub, group and partition.
+fn key(to: &Address, partition: u32) -> Vec<u8> {
+    let mut key = to.name.to_vec();
+    key.extend_from_slice(&to.key);
+    key.push(0);
+    key.extend_from_slice(&partition.to_be_bytes());
+    key
+}

@@ -1,0 +1,296 @@
+//! What an event hub is.
+//!
+//! A [`Definition`] is what somebody asks for; an [`EventHub`] is what was made of
+//! it. The number of partitions never changes.
+
+use std::time::Duration;
+
+use steadfast_collections::schema::Record;
+use steadfast_core::clock::Timestamp;
+use steadfast_core::limits;
+
+use crate::error::{Error, Kind, Result};
+use crate::place::folded;
+
+/// The group that every event hub has.
+pub const DEFAULT_GROUP: &str = "$Default";
+
+/// What is kept; whatever is outside either bound goes. Without bounds all stays.
+#[derive(Record, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub struct Retention {
+    /// Events that are older go.
+    #[n(0)]
+    pub age: Option<Duration>,
+    /// The oldest events of a partition go until the rest takes at most this much.
+    #[n(1)]
+    pub bytes: Option<u64>,
+}
+
+/// What a policy permits.
+#[derive(Record, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub struct Rights {
+    #[n(0)]
+    pub send: bool,
+    #[n(1)]
+    pub listen: bool,
+    #[n(2)]
+    pub manage: bool,
+}
+
+/// A named key of one event hub.
+#[derive(Record, Clone, Debug, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub struct Policy {
+    #[n(0)]
+    pub name: String,
+    #[n(1)]
+    pub rights: Rights,
+    /// The text of the keys; either is accepted.
+    #[n(2)]
+    pub primary: String,
+    #[n(3)]
+    pub secondary: String,
+}
+
+/// What somebody asks for.
+///
+/// ```
+/// use steadfast_events::Definition;
+///
+/// let telemetry = Definition::new("telemetry", 16).group("website");
+/// assert!(telemetry.check().is_ok());
+/// ```
+#[derive(Record, Clone, Debug, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub struct Definition {
+    #[n(0)]
+    pub name: String,
+    #[n(1)]
+    pub partitions: u32,
+    #[n(2)]
+    pub retention: Retention,
+    /// Consumer groups beside the default one.
+    #[n(3)]
+    pub groups: Vec<String>,
+    #[n(4)]
+    pub policies: Vec<Policy>,
+}
+
+impl Definition {
+    /// An event hub that keeps everything.
+    pub fn new(name: impl Into<String>, partitions: u32) -> Self {
+        Self {
+            name: name.into(),
+            partitions,
+            retention: Retention::default(),
+            groups: Vec::new(),
+            policies: Vec::new(),
+        }
+    }
+
+    /// With a consumer group.
+    pub fn group(mut self, name: impl Into<String>) -> Self {
+        self.groups.push(name.into());
+        self
+    }
+
+    /// With a bound on what is kept.
+    pub fn retention(mut self, retention: Retention) -> Self {
+        self.retention = retention;
+        self
+    }
+
+    /// Refuses what cannot be made.
+    pub fn check(&self) -> Result<()> {
+        check_hub_name(&self.name)?;
+        let most = limits::EVENT_HUB_PARTITIONS;
+        if self.partitions == 0 || self.partitions > most {
+            return Err(bad(format!(
+                "an event hub has 1 to {most} partitions, not {}; choose such a number",
+                self.partitions
+            )));
+        }
+        let retention = self.retention;
+        if retention.age.is_some_and(|age| age.is_zero()) || retention.bytes == Some(0) {
+            return Err(bad("a retention of nothing keeps nothing; leave it out"));
+        }
+        self.groups
+            .iter()
+            .try_for_each(|name| check_group_name(name))?;
+        if self.policies.len() > limits::HUB_POLICIES
+            || self.groups.len() >= limits::CONSUMER_GROUPS
+        {
+            return Err(bad("too many policies or consumer groups; remove some"));
+        }
+        Ok(())
+    }
+}
+
+/// A consumer group.
+#[derive(Record, Clone, Debug, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub struct Group {
+    #[n(0)]
+    pub name: String,
+    #[n(1)]
+    pub created: Timestamp,
+}
+
+/// An event hub as it stands.
+#[derive(Record, Clone, Debug, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub struct EventHub {
+    /// Never given to another one, also not to one of the same name.
+    #[n(0)]
+    pub id: u64,
+    /// How often it was changed.
+    #[n(1)]
+    pub revision: u64,
+    /// In the case it was made with.
+    #[n(2)]
+    pub name: String,
+    #[n(3)]
+    pub partitions: u32,
+    #[n(4)]
+    pub created: Timestamp,
+    #[n(5)]
+    pub retention: Retention,
+    /// All consumer groups, the default one first.
+    #[n(6)]
+    pub groups: Vec<Group>,
+    #[n(7)]
+    pub policies: Vec<Policy>,
+}
+
+impl EventHub {
+    pub(crate) fn of(id: u64, definition: &Definition, now: Timestamp) -> Self {
+        let mut hub = Self {
+            id,
+            revision: 1,
+            name: definition.name.clone(),
+            partitions: definition.partitions,
+            created: now,
+            retention: definition.retention,
+            groups: Vec::new(),
+            policies: definition.policies.clone(),
+        };
+        hub.add_group(DEFAULT_GROUP, now);
+        for group in &definition.groups {
+            hub.add_group(group, now);
+        }
+        hub
+    }
+
+    /// Adds a group unless it is there; answers whether it was not.
+    pub(crate) fn add_group(&mut self, name: &str, created: Timestamp) -> bool {
+        if self.group(name).is_some() {
+            return false;
+        }
+        let name = name.to_owned();
+        self.groups.push(Group { name, created });
+        true
+    }
+
+    /// The group of this name, in whatever case.
+    pub fn group(&self, name: &str) -> Option<&Group> {
+        let wanted = folded(name);
+        self.groups
+            .iter()
+            .find(|group| folded(&group.name) == wanted)
+    }
+
+    /// The policy of this name.
+    pub fn policy(&self, name: &str) -> Option<&Policy> {
+        self.policies.iter().find(|policy| policy.name == name)
+    }
+
+    /// The ids that clients know the partitions by.
+    pub fn partition_ids(&self) -> impl Iterator<Item = String> + use<> {
+        (0..self.partitions).map(|partition| partition.to_string())
+    }
+
+    /// What a slot must know.
+    pub(crate) fn terms(&self) -> Terms {
+        Terms {
+            hub: self.id,
+            revision: self.revision,
+            retention: self.retention,
+        }
+    }
+}
+
+/// What a slot must know of its event hub.
+#[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub(crate) struct Terms {
+    #[n(0)]
+    pub(crate) hub: u64,
+    #[n(1)]
+    pub(crate) revision: u64,
+    #[n(2)]
+    pub(crate) retention: Retention,
+}
+
+pub(crate) fn check_hub_name(name: &str) -> Result<()> {
+    let is_inside = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    let is_edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    let is_good = name.chars().all(is_inside)
+        && is_edge(name.chars().next())
+        && is_edge(name.chars().next_back())
+        && name.len() <= limits::EVENT_HUB_NAME;
+    match is_good {
+        true => Ok(()),
+        false => Err(bad(format!(
+            "'{}' cannot name an event hub: use up to {} letters, digits, '.', '-' and '_', \
+             and begin and end with a letter or digit",
+            name.escape_debug(),
+            limits::EVENT_HUB_NAME
+        ))),
+    }
+}
+
+pub(crate) fn check_group_name(name: &str) -> Result<()> {
+    let is_inside = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '$');
+    let length = name.chars().count();
+    let is_good =
+        name.chars().all(is_inside) && (1..=limits::CONSUMER_GROUP_NAME).contains(&length);
+    match is_good {
+        true => Ok(()),
+        false => Err(bad(format!(
+            "'{}' cannot name a consumer group: use 1 to {} letters, digits, '.', '-', '_'",
+            name.escape_debug(),
+            limits::CONSUMER_GROUP_NAME
+        ))),
+    }
+}
+
+fn bad(words: impl Into<String>) -> Error {
+    Error::new(Kind::BadDefinition, words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_numbers_out_of_bounds_are_refused() {
+        let check = |name: &str, partitions| Definition::new(name, partitions).check().is_ok();
+        assert!(check("telemetry-1.x_Y", 1) && check("a", 1024));
+        for name in [
+            "",
+            "-a",
+            "a-",
+            "a/b",
+            "Straße",
+            "$Default",
+            &"a".repeat(257),
+        ] {
+            assert!(!check(name, 4), "{name}");
+        }
+        assert!(!check("a", 0) && !check("a", 1025));
+        let group = |name: &str| Definition::new("a", 1).group(name).check().is_ok();
+        assert!(group("$Default") && group("web_site") && !group("") && !group(&"g".repeat(51)));
+    }
+}

@@ -1,0 +1,234 @@
+//! What can go wrong with event hubs.
+//!
+//! Every kind has a stable code and a page in `docs/errors/`. A service's refusal
+//! travels as code and text; it becomes the same kind again on the caller's side.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use steadfast_core::error::Code;
+use steadfast_partition::{Error as PartitionError, ErrorKind, Refusal};
+
+/// The result of everything in this crate that can fail.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What happened, in words for whoever asked, and the cause underneath.
+#[derive(Clone, Debug)]
+pub struct Error {
+    kind: Kind,
+    message: String,
+    source: Option<Box<PartitionError>>,
+}
+
+/// The kinds of failure; each has its own code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// There is no such event hub.
+    HubNotFound,
+    /// The event hub has no such consumer group.
+    GroupNotFound,
+    /// The event hub has no such partition.
+    PartitionNotFound,
+    /// An event hub or group of that name is there already, or differs.
+    Exists,
+    /// A name, a number of partitions or the like is not permitted.
+    BadDefinition,
+    /// A publication is over the limit.
+    TooLarge,
+    /// A publication holds no events, or its parts do not fit together.
+    BadPublication,
+    /// A start position behind the last event.
+    PositionBeyondEnd,
+    /// A reader was cut off: another took its place, or the partition's owner changed.
+    Displaced,
+    /// A reader with a higher epoch is there.
+    LowerEpoch,
+    /// An epoch reader is there, so readers without an epoch are not let in.
+    EpochRequired,
+    /// There are as many readers without an epoch as may be.
+    TooManyReaders,
+    /// A producer left out a sequence number.
+    OutOfOrder,
+    /// A producer with a newer epoch is there.
+    ProducerStolen,
+    /// The producer was never opened here, or is forgotten by now.
+    UnknownProducer,
+    /// A checkpoint is not where the writer believes it is, or would go back.
+    CheckpointMoved,
+    /// There is no such container.
+    ContainerNotFound,
+    /// The container is there already.
+    ContainerExists,
+    /// There is no such blob.
+    BlobNotFound,
+    /// The blob is there already.
+    BlobExists,
+    /// The blob's version is not the one that was asked for.
+    ConditionFailed,
+    /// A name, body or metadata of a blob is not permitted.
+    BadBlob,
+    /// A handler failed, and the error handler has been told.
+    HandlerFailed,
+    /// Something cannot be done now; try again. The source says why.
+    Unavailable,
+    /// Stored bytes of the service cannot be read.
+    Damaged,
+}
+
+const CODES: &[(Kind, &str)] = &[
+    (Kind::HubNotFound, "STF-5001"),
+    (Kind::GroupNotFound, "STF-5002"),
+    (Kind::PartitionNotFound, "STF-5003"),
+    (Kind::Exists, "STF-5004"),
+    (Kind::BadDefinition, "STF-5005"),
+    (Kind::TooLarge, "STF-5006"),
+    (Kind::BadPublication, "STF-5007"),
+    (Kind::PositionBeyondEnd, "STF-5008"),
+    (Kind::Displaced, "STF-5009"),
+    (Kind::LowerEpoch, "STF-5010"),
+    (Kind::EpochRequired, "STF-5011"),
+    (Kind::TooManyReaders, "STF-5012"),
+    (Kind::OutOfOrder, "STF-5013"),
+    (Kind::ProducerStolen, "STF-5014"),
+    (Kind::UnknownProducer, "STF-5015"),
+    (Kind::CheckpointMoved, "STF-5016"),
+    (Kind::ContainerNotFound, "STF-5017"),
+    (Kind::ContainerExists, "STF-5018"),
+    (Kind::BlobNotFound, "STF-5019"),
+    (Kind::BlobExists, "STF-5020"),
+    (Kind::ConditionFailed, "STF-5021"),
+    (Kind::BadBlob, "STF-5022"),
+    (Kind::HandlerFailed, "STF-5023"),
+    (Kind::Unavailable, "STF-5024"),
+    (Kind::Damaged, "STF-5025"),
+];
+
+impl Kind {
+    /// The stable code.
+    pub fn code(self) -> Code {
+        let found = CODES.iter().find(|(kind, _)| *kind == self);
+        Code(found.expect("every kind stands in the table").1)
+    }
+
+    fn of(code: Code) -> Option<Self> {
+        let found = CODES.iter().find(|(_, text)| *text == code.0);
+        found.map(|(kind, _)| *kind)
+    }
+}
+
+impl Error {
+    /// An error with the words for whoever asked.
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            source: None,
+        }
+    }
+
+    /// What kind of failure this is.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The stable code: the cause's own if it came from below.
+    pub fn code(&self) -> Code {
+        match &self.source {
+            Some(source) => source.code(),
+            None => self.kind.code(),
+        }
+    }
+
+    /// What happened, without the code.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Whether another try may help.
+    pub fn is_passing(&self) -> bool {
+        self.kind == Kind::Unavailable
+    }
+
+    pub(crate) fn hub(name: &str) -> Self {
+        // Clients look for these words.
+        let words = format!("The messaging entity '{name}' could not be found.");
+        Self::new(Kind::HubNotFound, words)
+    }
+
+    pub(crate) fn group(hub: &str, group: &str) -> Self {
+        let words =
+            format!("The messaging entity '{hub}/ConsumerGroups/{group}' could not be found.");
+        Self::new(Kind::GroupNotFound, words)
+    }
+
+    pub(crate) fn partition(hub: &str, partition: u32) -> Self {
+        let words =
+            format!("The messaging entity '{hub}/Partitions/{partition}' could not be found.");
+        Self::new(Kind::PartitionNotFound, words)
+    }
+
+    pub(crate) fn damaged(what: &str) -> Self {
+        let words = format!("{what} cannot be read; restore the folder from a backup");
+        Self::new(Kind::Damaged, words)
+    }
+}
+
+impl From<PartitionError> for Error {
+    fn from(error: PartitionError) -> Self {
+        if let ErrorKind::Refused(refusal) = error.kind()
+            && let Some(kind) = Kind::of(refusal.code)
+        {
+            return Self::new(kind, refusal.message.clone());
+        }
+        Self {
+            kind: Kind::Unavailable,
+            message: error.to_string(),
+            source: Some(Box::new(error)),
+        }
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::new(error.kind.code(), error.message)
+    }
+}
+
+impl From<Error> for steadfast_partition::Halt {
+    fn from(error: Error) -> Self {
+        Self::Refused(error.into())
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.source {
+            // It begins with its own code.
+            Some(_) => f.write_str(&self.message),
+            None => write!(f, "{}: {}", self.kind.code(), self.message),
+        }
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        let source = self.source.as_deref()?;
+        Some(source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_becomes_the_same_kind_again() {
+        for (kind, code) in CODES {
+            let refusal = Refusal::from(Error::new(*kind, "words"));
+            assert_eq!(refusal.code.0, *code);
+            let error = Error::from(PartitionError::new(ErrorKind::Refused(refusal)));
+            assert_eq!((error.kind(), error.message()), (*kind, "words"));
+        }
+    }
+}

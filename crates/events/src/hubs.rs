@@ -1,0 +1,346 @@
+//! Event hubs as the rest of the node uses them.
+//!
+//! Cheap to clone; all clones share what is known of the event hubs, and the
+//! readers. What is known is dropped when a slot says that it is out of date.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use parking_lot::RwLock;
+use steadfast_core::id::{Partition, Stream};
+use steadfast_partition::{Door, Handle, Router, Runtime, Services, Space};
+use tokio::sync::OnceCell;
+
+use crate::attach::Attach;
+use crate::blob::service::Containers;
+use crate::catalog::{Catalog, CatalogCommand, CatalogReply, Change};
+use crate::claim::Claims;
+use crate::definition::{Definition, EventHub, Terms};
+use crate::error::{Error, Kind, Result};
+use crate::live::{Live, ReaderCounts, Spot};
+use crate::place::{self, SLOT, folded};
+use crate::position::{self, Position};
+use crate::reader::{PartitionProperties, Reader};
+use crate::slot::{Slots, stream_of};
+use crate::slot_command::{SlotCommand, SlotReply};
+use crate::traffic::{Counter, Traffic};
+
+/// Adds the services of this crate to those of a node.
+pub fn register(services: Services) -> Services {
+    services
+        .with(Catalog)
+        .with(Slots)
+        .with(Claims)
+        .with(Containers)
+}
+
+/// All event hubs of a space.
+#[derive(Clone)]
+pub struct EventHubs {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) space: Space,
+    pub(crate) router: Arc<Router>,
+    catalog: Handle<Catalog>,
+    pub(crate) slots: Handle<Slots>,
+    pub(crate) claims: Handle<Claims>,
+    known: RwLock<HashMap<String, Arc<Known>>>,
+    pub(crate) live: Arc<Live>,
+    pub(crate) traffic: Arc<Counter>,
+}
+
+/// What is known of an event hub.
+pub(crate) struct Known {
+    pub(crate) hub: Arc<EventHub>,
+    pub(crate) terms: Terms,
+    /// Its name in lower case.
+    pub(crate) name: Arc<str>,
+    /// Turns of publications without a key, shared by all versions.
+    turns: Arc<AtomicU32>,
+    streams: Arc<[OnceCell<Stream>]>,
+}
+
+impl Known {
+    pub(crate) fn next_partition(&self) -> u32 {
+        self.turns.fetch_add(1, Ordering::Relaxed) % self.hub.partitions
+    }
+
+    pub(crate) fn check(&self, partition: u32) -> Result<()> {
+        match partition < self.hub.partitions {
+            true => Ok(()),
+            false => Err(Error::partition(&self.hub.name, partition)),
+        }
+    }
+}
+
+impl EventHubs {
+    /// The event hubs of a runtime's space, whose services must hold [`register`]'s.
+    pub fn new(runtime: &Runtime) -> Self {
+        let inner = Inner {
+            space: runtime.space().clone(),
+            router: Arc::clone(runtime.router()),
+            catalog: runtime.handle(),
+            slots: runtime.handle(),
+            claims: runtime.handle(),
+            known: RwLock::new(HashMap::new()),
+            live: Arc::default(),
+            traffic: Arc::default(),
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// Makes an event hub; refused if there is one of that name.
+    pub async fn create(&self, definition: Definition) -> Result<Arc<EventHub>> {
+        let command = CatalogCommand::Create {
+            definition,
+            is_ensured: false,
+        };
+        self.define(command).await
+    }
+
+    /// Makes an event hub, or brings the one of that name in line. Groups and
+    /// policies that the definition does not name stay.
+    pub async fn ensure(&self, definition: Definition) -> Result<Arc<EventHub>> {
+        let command = CatalogCommand::Create {
+            definition,
+            is_ensured: true,
+        };
+        self.define(command).await
+    }
+
+    /// Changes an event hub.
+    pub async fn change(&self, name: &str, change: Change) -> Result<Arc<EventHub>> {
+        let removed = match &change {
+            Change::RemoveGroup(group) => Some(folded(group)),
+            _ => None,
+        };
+        let hub = self
+            .define(CatalogCommand::Change {
+                name: name.to_owned(),
+                what: change,
+            })
+            .await?;
+        if let Some(group) = removed {
+            let why = Error::group(&hub.name, &group);
+            self.inner.live.cut_all(hub.id, Some(&group), &why);
+        }
+        Ok(hub)
+    }
+
+    /// Deletes an event hub with its events, groups and checkpoints. Its readers
+    /// are cut off.
+    pub async fn delete(&self, name: &str) -> Result<()> {
+        let command = CatalogCommand::Delete(name.to_owned());
+        let hub = self.ask(command).await?;
+        self.inner.known.write().remove(&folded(name));
+        self.inner.live.cut_all(hub.id, None, &Error::hub(name));
+        Ok(())
+    }
+
+    /// One event hub; its name may be in any case.
+    pub async fn get(&self, name: &str) -> Result<Arc<EventHub>> {
+        Ok(Arc::clone(&self.known(name).await?.hub))
+    }
+
+    /// All event hubs, by name.
+    pub async fn list(&self) -> Result<Vec<EventHub>> {
+        let reply = self
+            .inner
+            .catalog
+            .call(place::catalog(), CatalogCommand::List);
+        match reply.await? {
+            CatalogReply::Hubs(hubs) => Ok(hubs),
+            CatalogReply::Hub(_) => Err(Error::damaged("a reply")),
+        }
+    }
+
+    /// Reads a partition for a group. An older reader that must go is cut before
+    /// this answers; what is published afterwards reaches a reader at the end.
+    pub async fn reader(
+        &self,
+        name: &str,
+        group: &str,
+        partition: u32,
+        attach: Attach,
+    ) -> Result<Reader> {
+        let known = self.known(name).await?;
+        if known.hub.group(group).is_none() {
+            return Err(Error::group(&known.hub.name, group));
+        }
+        let (door, stream) = self.open(&known, partition).await?;
+        let beginning = position::resolve(&door, stream, attach.start).await?;
+        let spot = self.spot(&known, group, partition);
+        let seat = self.inner.live.attach(spot, &attach)?;
+        let router = Arc::clone(&self.inner.router);
+        let traffic = Arc::clone(&self.inner.traffic);
+        Reader::new(router, door, stream, seat, beginning, traffic)
+    }
+
+    /// How a partition stands.
+    pub async fn partition(&self, name: &str, partition: u32) -> Result<PartitionProperties> {
+        let known = self.known(name).await?;
+        let (door, stream) = self.open(&known, partition).await?;
+        let head = door.stream(stream)?;
+        let time = head.map_or(known.hub.created, |head| head.time);
+        let head = head.unwrap_or_default();
+        Ok(PartitionProperties {
+            partition,
+            first_sequence: head.first.0 as i64,
+            last_sequence: head.next.0 as i64 - 1,
+            last_offset: head.end.0 as i64 - 1,
+            last_time: time,
+            is_empty: head.first == head.next,
+        })
+    }
+
+    /// The number of the first event at a position, and the offset of the one before.
+    pub(crate) async fn find(
+        &self,
+        known: &Known,
+        partition: u32,
+        position: Position,
+    ) -> Result<(i64, i64)> {
+        let (door, stream) = self.open(known, partition).await?;
+        let next = position::resolve(&door, stream, position).await?.sequence;
+        let offset = position::offset_before(&door, stream, next).await?;
+        Ok((next as i64, offset))
+    }
+
+    /// What the readers of this node have been through.
+    pub fn reader_counts(&self) -> ReaderCounts {
+        self.inner.live.counts()
+    }
+
+    /// How much went in and out on this node.
+    pub fn traffic(&self) -> Traffic {
+        self.inner.traffic.read()
+    }
+
+    async fn ask(&self, command: CatalogCommand) -> Result<EventHub> {
+        let reply = self.inner.catalog.call(place::catalog(), command);
+        match reply.await? {
+            CatalogReply::Hub(hub) => Ok(hub),
+            CatalogReply::Hubs(_) => Err(Error::damaged("a reply")),
+        }
+    }
+
+    async fn define(&self, command: CatalogCommand) -> Result<Arc<EventHub>> {
+        let hub = self.ask(command).await?;
+        Ok(Arc::clone(&self.remember(hub).hub))
+    }
+
+    /// Remembers an event hub, unless something newer is known.
+    fn remember(&self, hub: EventHub) -> Arc<Known> {
+        let name = folded(&hub.name);
+        let mut known = self.inner.known.write();
+        let before = known.get(&name).filter(|known| known.hub.id == hub.id);
+        if let Some(before) = before.filter(|known| known.hub.revision >= hub.revision) {
+            return Arc::clone(before);
+        }
+        let (turns, streams) = match before {
+            Some(before) => (Arc::clone(&before.turns), Arc::clone(&before.streams)),
+            None => {
+                let streams = (0..hub.partitions).map(|_| OnceCell::new()).collect();
+                (Arc::default(), streams)
+            }
+        };
+        let found = Arc::new(Known {
+            terms: hub.terms(),
+            name: name.as_str().into(),
+            hub: Arc::new(hub),
+            turns,
+            streams,
+        });
+        known.insert(name, Arc::clone(&found));
+        found
+    }
+
+    pub(crate) async fn known(&self, name: &str) -> Result<Arc<Known>> {
+        if let Some(known) = self.inner.known.read().get(&folded(name)) {
+            return Ok(Arc::clone(known));
+        }
+        let hub = self.ask(CatalogCommand::Get(name.to_owned())).await?;
+        Ok(self.remember(hub))
+    }
+
+    /// Forgets an event hub that is not what it was.
+    pub(crate) fn forget(&self, known: &Known) {
+        let mut all = self.inner.known.write();
+        if all
+            .get(&*known.name)
+            .is_some_and(|other| other.hub.id == known.hub.id)
+        {
+            all.remove(&*known.name);
+        }
+        drop(all);
+        let why = Error::hub(&known.hub.name);
+        self.inner.live.cut_all(known.hub.id, None, &why);
+    }
+
+    /// A partition as a group reads it.
+    pub(crate) fn spot(&self, known: &Known, group: &str, partition: u32) -> Spot {
+        Spot {
+            hub: known.hub.id,
+            group: folded(group).into(),
+            partition,
+        }
+    }
+
+    /// Where a partition of an event hub lives.
+    pub(crate) fn place(&self, known: &Known, partition: u32) -> Partition {
+        self.inner.space.slot(SLOT, &known.name, partition)
+    }
+
+    /// The way to a partition of an event hub that this node serves.
+    pub(crate) fn door(&self, known: &Known, partition: u32) -> Result<Door> {
+        let place = self.place(known, partition);
+        self.inner.router.door(place).ok_or_else(|| {
+            let words = format!("partition {place} is not served here now; ask its owner");
+            Error::new(Kind::Unavailable, words)
+        })
+    }
+
+    /// The stream of a partition, which is made if need be.
+    async fn open(&self, known: &Known, partition: u32) -> Result<(Door, Stream)> {
+        known.check(partition)?;
+        let door = self.door(known, partition)?;
+        let cell = &known.streams[partition as usize];
+        let stream = cell.get_or_try_init(|| async {
+            let command = SlotCommand::Open(known.terms);
+            match self.tell(known, partition, command).await? {
+                SlotReply::Opened(stream) => {
+                    stream_of(stream).ok_or_else(|| Error::damaged("a slot"))
+                }
+                _ => Err(Error::damaged("a reply")),
+            }
+        });
+        Ok((door, *stream.await?))
+    }
+
+    /// Tells a slot something.
+    pub(crate) async fn tell(
+        &self,
+        known: &Known,
+        partition: u32,
+        command: SlotCommand,
+    ) -> Result<SlotReply> {
+        let to = place::slot(&known.name, partition);
+        let place = self.place(known, partition);
+        let reply = self.inner.slots.call_in(place, to, command).await;
+        reply.map_err(|error| self.judged(known, error.into()))
+    }
+
+    /// A slot that is closed means that what is known is out of date.
+    pub(crate) fn judged(&self, known: &Known, error: Error) -> Error {
+        if error.kind() != Kind::HubNotFound {
+            return error;
+        }
+        self.forget(known);
+        Error::hub(&known.hub.name)
+    }
+}

@@ -1,0 +1,309 @@
+//! Who reads what on this node, and who may.
+//!
+//! Per event hub, group and partition: one reader with an epoch, or a few without.
+//! An older reader is cut before a newer one is let in, in one step, so there are
+//! never two owners of a partition. Nothing here outlives the node.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use steadfast_core::limits;
+use tokio::sync::{Notify, watch};
+
+use crate::attach::Attach;
+use crate::error::{Error, Kind, Result};
+
+/// What is read: event hub, group in lower case, partition.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Spot {
+    pub(crate) hub: u64,
+    pub(crate) group: Arc<str>,
+    pub(crate) partition: u32,
+}
+
+/// All readers of this node.
+#[derive(Default)]
+pub(crate) struct Live {
+    spots: Mutex<HashMap<Spot, Vec<Entry>>>,
+    /// The last claims that were seen, with their versions. Whoever says for whom it
+    /// reads is let in only for the owner.
+    owners: Mutex<HashMap<Spot, (u64, String)>>,
+    /// Rung when parked events shall be handled again.
+    bells: Mutex<HashMap<Spot, Arc<Notify>>>,
+    next: AtomicU64,
+    counters: Counters,
+}
+
+#[derive(Default)]
+struct Counters {
+    displaced: AtomicU64,
+    refused: AtomicU64,
+    overlaps: AtomicU64,
+}
+
+/// What the readers of this node have been through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReaderCounts {
+    /// Readers that are attached now.
+    pub attached: u64,
+    /// Readers that were cut off because another took their place.
+    pub displaced: u64,
+    /// Readers that were not let in.
+    pub refused: u64,
+    /// Partitions that had two owners of one group at a time; always 0.
+    pub overlaps: u64,
+}
+
+struct Entry {
+    number: u64,
+    name: String,
+    epoch: Option<i64>,
+    cut: Arc<Cut>,
+}
+
+/// How a reader learns that it is over.
+pub(crate) struct Cut {
+    is_cut: AtomicBool,
+    why: watch::Sender<Option<Error>>,
+}
+
+impl Cut {
+    fn new() -> Self {
+        Self {
+            is_cut: AtomicBool::new(false),
+            why: watch::channel(None).0,
+        }
+    }
+
+    fn cut(&self, why: Error) {
+        self.is_cut.store(true, Ordering::Release);
+        self.why.send_if_modified(|known| {
+            let is_first = known.is_none();
+            known.get_or_insert(why);
+            is_first
+        });
+    }
+
+    /// Why the reader is over, if it is.
+    pub(crate) fn error(&self) -> Option<Error> {
+        match self.is_cut.load(Ordering::Acquire) {
+            true => self.why.borrow().clone(),
+            false => None,
+        }
+    }
+
+    /// Waits until the reader is over.
+    pub(crate) fn wait(&self) -> impl Future<Output = Error> + Send + use<> {
+        let mut why = self.why.subscribe();
+        async move {
+            match why.wait_for(Option::is_some).await.as_deref() {
+                Ok(Some(error)) => error.clone(),
+                // The reader itself is gone.
+                _ => Error::new(Kind::Displaced, "the reader was closed"),
+            }
+        }
+    }
+}
+
+/// A reader's place. It is free again when this is dropped.
+pub(crate) struct Seat {
+    live: Arc<Live>,
+    spot: Spot,
+    number: u64,
+    pub(crate) cut: Arc<Cut>,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut spots = self.live.spots.lock();
+        if let Some(entries) = spots.get_mut(&self.spot) {
+            entries.retain(|entry| entry.number != self.number);
+            if entries.is_empty() {
+                spots.remove(&self.spot);
+            }
+        }
+    }
+}
+
+impl Live {
+    /// Lets a reader in, or says why not. Whoever must go is cut first.
+    pub(crate) fn attach(self: &Arc<Self>, spot: Spot, attach: &Attach) -> Result<Seat> {
+        let (name, epoch) = (attach.name.as_str(), attach.epoch);
+        let mut spots = self.spots.lock();
+        if let Some(owner) = &attach.owner {
+            self.check_owner(&spot, owner)?;
+        }
+        let entries = spots.entry(spot.clone()).or_default();
+        let judged = match epoch {
+            Some(epoch) => self.take_over(entries, name, epoch),
+            None => admit(entries, name),
+        };
+        if let Err(error) = judged {
+            self.counters.refused.fetch_add(1, Ordering::Relaxed);
+            if entries.is_empty() {
+                spots.remove(&spot);
+            }
+            return Err(error);
+        }
+        if epoch.is_some() && !entries.is_empty() {
+            // Cut readers have left the list: nobody else may be there.
+            self.counters.overlaps.fetch_add(1, Ordering::Relaxed);
+        }
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let cut = Arc::new(Cut::new());
+        entries.push(Entry {
+            number,
+            name: name.to_owned(),
+            epoch,
+            cut: Arc::clone(&cut),
+        });
+        drop(spots);
+        Ok(Seat {
+            live: Arc::clone(self),
+            spot,
+            number,
+            cut,
+        })
+    }
+
+    fn take_over(&self, entries: &mut Vec<Entry>, name: &str, epoch: i64) -> Result<()> {
+        let higher = entries.iter().find(|entry| entry.epoch > Some(epoch));
+        if let Some(Entry {
+            name: old,
+            epoch: Some(held),
+            ..
+        }) = higher
+        {
+            let words = format!(
+                "Receiver '{old}' with a higher epoch '{held}' already exists. Receiver \
+                 '{name}' with epoch {epoch} cannot be created. Make sure you are creating \
+                 receiver with increasing epoch value to ensure connectivity, or ensure all \
+                 old epoch receivers are closed or disconnected."
+            );
+            return Err(Error::new(Kind::LowerEpoch, words));
+        }
+        for entry in entries.drain(..) {
+            let held = entry
+                .epoch
+                .map_or("none".to_owned(), |held| held.to_string());
+            let words = format!(
+                "New receiver '{name}' with higher epoch of '{epoch}' is created hence current \
+                 receiver '{}' with epoch '{held}' is getting disconnected. If you are \
+                 recreating the receiver, make sure a higher epoch is used.",
+                entry.name
+            );
+            self.displace(&entry, Error::new(Kind::Displaced, words));
+        }
+        Ok(())
+    }
+
+    /// Notes a claim, unless a later one is known, and cuts everybody who reads there.
+    pub(crate) fn claimed(&self, spot: &Spot, claim: Option<(u64, &str)>, why: &Error) {
+        // The lock of the readers is held meanwhile: nobody comes in between.
+        let mut spots = self.spots.lock();
+        if let Some((version, owner)) = claim {
+            let mut owners = self.owners.lock();
+            let known = owners.entry(spot.clone()).or_default();
+            if version < known.0 {
+                return;
+            }
+            *known = (version, owner.to_owned());
+        }
+        for entry in spots.remove(spot).unwrap_or_default() {
+            self.displace(&entry, why.clone());
+        }
+    }
+
+    fn check_owner(&self, spot: &Spot, owner: &str) -> Result<()> {
+        match self.owners.lock().get(spot) {
+            Some((_, known)) if known != owner => {
+                let words = format!("'{known}' owns the partition, so '{owner}' is not let in.");
+                Err(Error::new(Kind::Displaced, words))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Rings at whoever handles this partition; answers whether anybody does.
+    pub(crate) fn ring(&self, spot: &Spot) -> bool {
+        let bells = self.bells.lock();
+        let bell = bells.get(spot);
+        bell.inspect(|bell| bell.notify_one()).is_some()
+    }
+
+    /// A bell for whoever handles this partition from now on.
+    pub(crate) fn hang_bell(&self, spot: &Spot) -> Arc<Notify> {
+        let bell = Arc::new(Notify::new());
+        self.bells.lock().insert(spot.clone(), Arc::clone(&bell));
+        bell
+    }
+
+    /// Takes a bell away, if it is still there.
+    pub(crate) fn take_bell(&self, spot: &Spot, bell: &Arc<Notify>) {
+        let mut bells = self.bells.lock();
+        if bells
+            .get(spot)
+            .is_some_and(|other| Arc::ptr_eq(other, bell))
+        {
+            bells.remove(spot);
+        }
+    }
+
+    /// Cuts everybody who reads an event hub, or one group of it.
+    pub(crate) fn cut_all(&self, hub: u64, group: Option<&str>, why: &Error) {
+        let is_meant =
+            |spot: &Spot| spot.hub == hub && group.is_none_or(|group| *spot.group == *group);
+        let mut spots = self.spots.lock();
+        let meant: Vec<_> = spots
+            .keys()
+            .filter(|spot| is_meant(spot))
+            .cloned()
+            .collect();
+        for spot in meant {
+            for entry in spots.remove(&spot).unwrap_or_default() {
+                self.displace(&entry, why.clone());
+            }
+        }
+        self.owners.lock().retain(|spot, _| !is_meant(spot));
+    }
+
+    fn displace(&self, entry: &Entry, why: Error) {
+        self.counters.displaced.fetch_add(1, Ordering::Relaxed);
+        entry.cut.cut(why);
+    }
+
+    pub(crate) fn counts(&self) -> ReaderCounts {
+        let attached = self.spots.lock().values().map(Vec::len).sum::<usize>();
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        ReaderCounts {
+            attached: attached as u64,
+            displaced: read(&self.counters.displaced),
+            refused: read(&self.counters.refused),
+            overlaps: read(&self.counters.overlaps),
+        }
+    }
+}
+
+fn admit(entries: &[Entry], name: &str) -> Result<()> {
+    if let Some(held) = entries.iter().find_map(|entry| entry.epoch) {
+        let words = format!(
+            "At least one receiver for the endpoint is created with epoch of '{held}', and so \
+             non-epoch receiver is not allowed. Either reconnect with a higher epoch, or make \
+             sure all epoch receivers are closed or disconnected."
+        );
+        return Err(Error::new(Kind::EpochRequired, words));
+    }
+    if entries.len() >= limits::GROUP_READERS {
+        let names: Vec<_> = entries.iter().map(|entry| entry.name.as_str()).collect();
+        let words = format!(
+            "Exceeded the maximum number of allowed receivers per partition in a consumer \
+             group which is {}. List of connected receivers - {}. '{name}' was not let in.",
+            limits::GROUP_READERS,
+            names.join(", ")
+        );
+        return Err(Error::new(Kind::TooManyReaders, words));
+    }
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! Where a reader starts.
+
+use steadfast_core::clock::Timestamp;
+use steadfast_core::id::{Offset, Sequence, Stream};
+use steadfast_partition::{Door, Head, Start};
+
+use crate::batch::Publication;
+use crate::error::{Error, Kind, Result};
+
+/// Where a reader starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Position {
+    /// At the oldest event that is kept.
+    Earliest,
+    /// At the first event that is published from now on.
+    Latest,
+    /// Behind this offset, or at it; between two events means at the second.
+    Offset { offset: i64, inclusive: bool },
+    /// Behind this event, or at it.
+    Sequence { sequence: i64, inclusive: bool },
+    /// At the first event that came after this time, or at it.
+    Time { time: Timestamp, inclusive: bool },
+}
+
+impl Position {
+    /// The meaning of an offset as clients write it: a number, `-1` for the
+    /// beginning, or `@latest`.
+    pub fn at_offset(text: &str, inclusive: bool) -> Result<Self> {
+        match text.trim() {
+            "-1" => Ok(Self::Earliest),
+            "@latest" => Ok(Self::Latest),
+            text => match text.parse() {
+                Ok(offset) => Ok(Self::Offset { offset, inclusive }),
+                Err(_) => {
+                    let words = format!(
+                        "The supplied offset '{}' is invalid. It must be a number.",
+                        text.escape_debug()
+                    );
+                    Err(Error::new(Kind::PositionBeyondEnd, words))
+                }
+            },
+        }
+    }
+}
+
+/// The first event of a reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Beginning {
+    pub(crate) sequence: u64,
+    /// Nothing older is delivered: the time may lie in the future.
+    pub(crate) not_before: Timestamp,
+}
+
+impl Beginning {
+    fn at(sequence: u64) -> Self {
+        Self {
+            sequence,
+            not_before: Timestamp(i64::MIN),
+        }
+    }
+}
+
+/// Finds the first event of a reader, or refuses what lies behind the last one.
+pub(crate) async fn resolve(door: &Door, stream: Stream, position: Position) -> Result<Beginning> {
+    let head = door.stream(stream)?.unwrap_or_default();
+    match position {
+        Position::Earliest => Ok(Beginning::at(head.first.0)),
+        Position::Latest => Ok(Beginning::at(head.next.0)),
+        Position::Offset { offset, inclusive } => {
+            check("offset", offset, head.end.0 as i64 - 1, inclusive)?;
+            let after = if inclusive { offset - 1 } else { offset };
+            by_offset(door, stream, head, after).await
+        }
+        Position::Sequence {
+            sequence,
+            inclusive,
+        } => {
+            check(
+                "sequence number",
+                sequence,
+                head.next.0 as i64 - 1,
+                inclusive,
+            )?;
+            let first = if inclusive {
+                sequence
+            } else {
+                sequence.saturating_add(1)
+            };
+            let first = u64::try_from(first).unwrap_or(0);
+            Ok(Beginning::at(first.max(head.first.0)))
+        }
+        Position::Time { time, inclusive } => {
+            let time = if inclusive {
+                time
+            } else {
+                Timestamp(time.0.saturating_add(1))
+            };
+            by_time(door, stream, head, time).await
+        }
+    }
+}
+
+/// Refuses a place behind the last event. In a stream that was never written, the
+/// place of its first event is as good as any.
+fn check(what: &str, wanted: i64, last: i64, inclusive: bool) -> Result<()> {
+    let is_first = last == -1 && wanted == 0 && inclusive;
+    if wanted <= last || is_first {
+        return Ok(());
+    }
+    let words = format!(
+        "The supplied {what} '{wanted}' is invalid. The last {what} in the system is '{last}'"
+    );
+    Err(Error::new(Kind::PositionBeyondEnd, words))
+}
+
+async fn by_offset(door: &Door, stream: Stream, head: Head, after: i64) -> Result<Beginning> {
+    let byte = u64::try_from(after.saturating_add(1)).unwrap_or(0);
+    let from = Start::Offset(Offset(byte));
+    let mut found = door.batches(stream, from, 1).await?;
+    if found.is_empty() {
+        return Ok(Beginning::at(head.next.0));
+    }
+    let first = Publication::first_after(found.swap_remove(0), after)?;
+    Ok(Beginning::at(first))
+}
+
+/// The offset of the event before number `next`; -1 if it is not there.
+pub(crate) async fn offset_before(door: &Door, stream: Stream, next: u64) -> Result<i64> {
+    let Some(before) = next.checked_sub(1) else {
+        return Ok(-1);
+    };
+    let from = Start::Sequence(Sequence(before));
+    let mut found = door.batches(stream, from, 1).await?;
+    if found.is_empty() {
+        return Ok(-1);
+    }
+    let mut publication = Publication::open(found.swap_remove(0), before)?;
+    let event = publication.next_event()?;
+    let event = event.filter(|event| event.sequence as u64 == before);
+    Ok(event.map_or(-1, |event| event.offset))
+}
+
+async fn by_time(door: &Door, stream: Stream, head: Head, time: Timestamp) -> Result<Beginning> {
+    let found = door.batches(stream, Start::Time(time), 1).await?;
+    let first = found.first().map_or(head.next, |batch| batch.first);
+    Ok(Beginning {
+        sequence: first.max(Sequence(head.first.0)).0,
+        not_before: time,
+    })
+}

@@ -1,0 +1,275 @@
+//! Lets a handler try events, again and again.
+//!
+//! With exactly-once an attempt is a transaction: what the handler wrote and the new
+//! checkpoint are one commit. Otherwise the checkpoint follows when it is due.
+
+use std::sync::Arc;
+
+use steadfast_partition::Envelope;
+
+use crate::checkpoint::Condition;
+use crate::error::{Error, Kind, Result};
+use crate::groups::advance;
+use crate::parked::Parked;
+use crate::processor::handler::{Context, Handler, Received, caught};
+use crate::processor::options::Guarantee;
+use crate::processor::pump::{Next, Pump};
+use crate::processor::work::parked;
+
+/// How an attempt ended.
+enum Attempt {
+    Done,
+    /// The handler failed.
+    Failed(String),
+    /// The state underneath failed; it is nobody's fault.
+    Unavailable(Error),
+    /// The checkpoint is not where it should be.
+    Moved,
+}
+
+impl<H: Handler> Pump<H> {
+    /// Handles events until all are done with.
+    pub(crate) async fn handle(&mut self, events: &[Received]) -> Option<Next> {
+        let (mut index, mut attempts, mut is_single) = (0, 0, false);
+        while let Some(first) = events.get(index) {
+            let end = if is_single { index + 1 } else { events.len() };
+            let some = &events[index..end];
+            match self.attempt(some).await {
+                Attempt::Done => (index, attempts) = (end, 0),
+                Attempt::Moved => return Some(Next::FromCheckpoint),
+                Attempt::Unavailable(error) => {
+                    self.report("commit", &error, attempts).await;
+                    if let Some(why) = self.pause(1).await {
+                        return Some(Next::Over(why));
+                    }
+                }
+                Attempt::Failed(reason) if some.len() > 1 => {
+                    // One of them is the culprit: find out which.
+                    is_single = true;
+                    self.tell("handle a batch", reason, 1).await;
+                }
+                Attempt::Failed(reason) => {
+                    attempts += 1;
+                    self.tell("handle an event", reason.clone(), attempts).await;
+                    let is_poison = self
+                        .work
+                        .options
+                        .attempts
+                        .is_some_and(|most| attempts >= most);
+                    if is_poison {
+                        if let Some(next) = self.park(first, attempts, &reason).await {
+                            return Some(next);
+                        }
+                        (index, attempts) = (end, 0);
+                    } else if let Some(why) = self.pause(attempts).await {
+                        return Some(Next::Over(why));
+                    }
+                }
+            }
+            if let Some(why) = *self.ended.borrow() {
+                return Some(Next::Over(why));
+            }
+        }
+        None
+    }
+
+    /// Lets the handler try some events.
+    async fn attempt(&mut self, events: &[Received]) -> Attempt {
+        let Some(last) = events.last().map(|event| (event.sequence, event.offset)) else {
+            return Attempt::Done;
+        };
+        let commands = |pump: &Self| {
+            let from = pump.progress.checkpoint;
+            vec![pump.work.advance(pump.partition, from, last)]
+        };
+        let guarantee = self.work.options.guarantee.clone();
+        match self.call(&guarantee, events, commands).await {
+            Attempt::Done => {}
+            other => return other,
+        }
+        self.next = Some(last.0 + 1);
+        match guarantee {
+            Guarantee::ExactlyOnce(_) => self.progress.written(last.0),
+            Guarantee::AtLeastOnce => {
+                let now = self.monotonic();
+                let count = events.len() as u64;
+                self.progress.handled(last, count, now);
+                if let Some(Next::FromCheckpoint) = self.write_due().await {
+                    return Attempt::Moved;
+                }
+            }
+        }
+        Attempt::Done
+    }
+
+    /// Calls the handler, and with exactly-once commits what it did together with
+    /// the commands.
+    async fn call(
+        &mut self,
+        guarantee: &Guarantee,
+        events: &[Received],
+        commands: impl FnOnce(&Self) -> Vec<Envelope>,
+    ) -> Attempt {
+        let place = self.work.place(self.partition);
+        let replica = match guarantee {
+            Guarantee::AtLeastOnce => None,
+            Guarantee::ExactlyOnce(replicas) => match replicas.of(place).await {
+                Ok(replica) => Some(replica),
+                Err(error) => return Attempt::Unavailable(error.into()),
+            },
+        };
+        let scope = Arc::clone(&self.scope);
+        let mut context = Context {
+            partition: self.partition,
+            scope: &scope,
+            state: replica.as_ref().map(|replica| (replica, replica.begin())),
+            wanted: None,
+        };
+        let handled = caught(self.work.handler.handle(events, &mut context)).await;
+        let (state, wanted) = (context.state, context.wanted);
+        if let Err(failure) = handled {
+            return Attempt::Failed(failure.to_string());
+        }
+        match (guarantee, state) {
+            (Guarantee::ExactlyOnce(replicas), Some((_, tx))) => {
+                let commands = commands(self);
+                match replicas
+                    .commit(place, tx, commands)
+                    .await
+                    .map_err(Error::from)
+                {
+                    Ok(_) => Attempt::Done,
+                    Err(error) if error.kind() == Kind::CheckpointMoved => Attempt::Moved,
+                    Err(error) => Attempt::Unavailable(error),
+                }
+            }
+            _ => match wanted {
+                Some(wanted) => self.checkpoint_by_hand(wanted).await,
+                None => Attempt::Done,
+            },
+        }
+    }
+
+    async fn checkpoint_by_hand(&mut self, wanted: (i64, i64)) -> Attempt {
+        match self.checkpoint(wanted).await {
+            Ok(()) => Attempt::Done,
+            Err(error) if error.kind() == Kind::CheckpointMoved => Attempt::Moved,
+            Err(error) => {
+                // The events are handled; a later checkpoint covers them.
+                self.report("write a checkpoint", &error, 0).await;
+                Attempt::Done
+            }
+        }
+    }
+
+    /// Writes the checkpoint if it is due.
+    pub(crate) async fn write_due(&mut self) -> Option<Next> {
+        let due = self.progress.due(self.monotonic())?;
+        match self.checkpoint(due).await {
+            Ok(()) => None,
+            Err(error) if error.kind() == Kind::CheckpointMoved => Some(Next::FromCheckpoint),
+            Err(error) => {
+                self.report("write a checkpoint", &error, 0).await;
+                self.pause(1).await.map(Next::Over)
+            }
+        }
+    }
+
+    pub(crate) async fn checkpoint(&mut self, to: (i64, i64)) -> Result<()> {
+        let work = &self.work;
+        let condition = Condition::At(self.progress.checkpoint);
+        // By what is known, not by name: another event hub may have the name by now.
+        let command = advance(&work.known, &work.group, to, condition);
+        work.hubs
+            .advance_of(&work.known, self.partition, command)
+            .await?;
+        self.progress.written(to.0);
+        Ok(())
+    }
+
+    /// Puts an event aside, and with exactly-once moves the checkpoint in the same
+    /// commit.
+    async fn park(&mut self, event: &Received, attempts: u32, reason: &str) -> Option<Next> {
+        let place = (event.sequence, event.offset);
+        let is_once = matches!(self.work.options.guarantee, Guarantee::ExactlyOnce(_));
+        loop {
+            let event = parked(event, attempts, reason);
+            let mut commands = vec![self.work.park(self.partition, event)];
+            if is_once {
+                let from = self.progress.checkpoint;
+                commands.push(self.work.advance(self.partition, from, place));
+            }
+            let error = match self.commit(commands).await {
+                Ok(()) => break,
+                Err(error) => error,
+            };
+            if error.kind() == Kind::CheckpointMoved {
+                return Some(Next::FromCheckpoint);
+            }
+            self.report("park an event", &error, attempts).await;
+            if let Some(why) = self.pause(1).await {
+                return Some(Next::Over(why));
+            }
+        }
+        self.next = Some(place.0 + 1);
+        match is_once {
+            true => self.progress.written(place.0),
+            false => {
+                let now = self.monotonic();
+                self.progress.handled(place, 1, now);
+            }
+        }
+        None
+    }
+
+    async fn commit(&self, commands: Vec<Envelope>) -> Result<()> {
+        let door = self.work.hubs.door(&self.work.known, self.partition)?;
+        door.commit(Default::default(), commands).await?;
+        Ok(())
+    }
+
+    /// Handles parked events again, one by one; those that fail again stay.
+    pub(crate) async fn handle_parked(&mut self) {
+        let work = Arc::clone(&self.work);
+        let (hub, group) = (&work.known.hub.name, &work.group);
+        let found = match work.hubs.parked(hub, group, self.partition, 0).await {
+            Ok(found) => found,
+            Err(error) => return self.report("read parked events", &error, 0).await,
+        };
+        for event in found {
+            if self.ended.borrow().is_some() {
+                return;
+            }
+            self.retry_parked(event).await;
+        }
+    }
+
+    async fn retry_parked(&mut self, event: Parked) {
+        let work = Arc::clone(&self.work);
+        let received = [Received::parked(&event)];
+        let done = work.unpark(self.partition, event.sequence);
+        let commands = {
+            let done = done.clone();
+            |_: &Self| vec![done]
+        };
+        let guarantee = work.options.guarantee.clone();
+        let outcome = match self.call(&guarantee, &received, commands).await {
+            Attempt::Done if matches!(guarantee, Guarantee::AtLeastOnce) => {
+                self.commit(vec![done]).await
+            }
+            Attempt::Done | Attempt::Moved => Ok(()),
+            Attempt::Unavailable(error) => Err(error),
+            Attempt::Failed(reason) => {
+                let attempts = event.attempts + 1;
+                self.tell("handle a parked event", reason.clone(), attempts)
+                    .await;
+                let again = parked(&received[0], attempts, &reason);
+                self.commit(vec![work.park(self.partition, again)]).await
+            }
+        };
+        if let Err(error) = outcome {
+            self.report("handle a parked event", &error, event.attempts)
+                .await;
+        }
+    }
+}

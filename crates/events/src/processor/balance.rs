@@ -1,0 +1,301 @@
+//! Shares the partitions of a group, cycle by cycle.
+//!
+//! A cycle renews what the processor owns, lists the group, and takes what the plan
+//! says. A partition is handled by a task of its own while it is owned; before it is
+//! given up, that task has ended.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use steadfast_core::clock::Timestamp;
+use steadfast_ownership::balance::{Action, Kind as For};
+use steadfast_ownership::census::Census;
+use steadfast_ownership::listing::Listing;
+use steadfast_ownership::member::{Answer, Change, Member};
+use steadfast_ownership::record::{OwnerId, PartitionIndex, Version};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::error::{Kind, Result};
+use crate::groups::Claimed;
+use crate::hubs::EventHubs;
+use crate::processor::handler::{CloseReason, Handler, Trouble};
+use crate::processor::options::ProcessorOptions;
+use crate::processor::pump;
+use crate::processor::work::Work;
+
+/// A running processor: one member of its group. Dropped without [`Processor::stop`]
+/// it ends like a process that is killed: others take over when its ownerships expire.
+pub struct Processor {
+    owner: String,
+    stop: watch::Sender<bool>,
+    task: Option<JoinHandle<()>>,
+    held: Arc<Mutex<Vec<u32>>>,
+    /// Of the tasks of partitions, for a hard end.
+    running: Arc<Mutex<BTreeMap<u32, tokio::task::AbortHandle>>>,
+}
+
+impl EventHubs {
+    /// Starts a processor of a group.
+    pub async fn process<H: Handler>(
+        &self,
+        hub: &str,
+        group: &str,
+        options: ProcessorOptions,
+        handler: Arc<H>,
+    ) -> Result<Processor> {
+        let known = self.known_group(hub, group).await?;
+        if !options.timing.is_steady() {
+            let (interval, expiration) = (options.timing.interval, options.timing.expiration);
+            tracing::warn!(
+                ?interval,
+                ?expiration,
+                hub,
+                group,
+                "ownerships expire before two intervals have passed: partitions will change hands"
+            );
+        }
+        let id = OwnerId::new(&options.owner);
+        let member = Member::new(id, options.strategy, options.timing);
+        let owner = options.owner.clone();
+        let work = Work::new(self.clone(), known, group, options, handler);
+        let (stop, stopped) = watch::channel(false);
+        let (held, running) = (Arc::default(), Arc::default());
+        let balance = Balance {
+            work: Arc::new(work),
+            member,
+            pumps: BTreeMap::new(),
+            held: Arc::clone(&held),
+            running: Arc::clone(&running),
+        };
+        Ok(Processor {
+            owner,
+            stop,
+            task: Some(tokio::spawn(balance.run(stopped))),
+            held,
+            running,
+        })
+    }
+}
+
+impl Processor {
+    /// Who it is in its group.
+    pub fn owner(&self) -> &str {
+        &self.owner
+    }
+
+    /// The partitions that it owns now.
+    pub fn owned(&self) -> Vec<u32> {
+        self.held.lock().clone()
+    }
+
+    /// Ends it: handlers finish what they are at, checkpoints are written, close
+    /// handlers called, and the partitions given up, so that others take over at once.
+    pub async fn stop(mut self) {
+        self.stop.send_replace(true);
+        if let Some(task) = self.task.take() {
+            // A panic of the task has been reported already.
+            let _ = task.await;
+        }
+    }
+}
+
+impl Drop for Processor {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+            for running in self.running.lock().values() {
+                running.abort();
+            }
+        }
+    }
+}
+
+/// One partition in work.
+struct Pump {
+    end: watch::Sender<Option<CloseReason>>,
+    task: JoinHandle<()>,
+}
+
+struct Balance<H> {
+    work: Arc<Work<H>>,
+    member: Member,
+    pumps: BTreeMap<u32, Pump>,
+    held: Arc<Mutex<Vec<u32>>>,
+    running: Arc<Mutex<BTreeMap<u32, tokio::task::AbortHandle>>>,
+}
+
+impl<H: Handler> Balance<H> {
+    async fn run(mut self, mut stopped: watch::Receiver<bool>) {
+        while !*stopped.borrow() {
+            let begun = self.work.options.clock.monotonic();
+            let Some(pause) = self.cycle().await else {
+                break;
+            };
+            let taken = self.work.options.clock.monotonic().saturating_sub(begun);
+            tokio::select! {
+                _ = stopped.wait_for(|stopped| *stopped) => break,
+                () = tokio::time::sleep(pause.saturating_sub(taken)) => {}
+            }
+        }
+        self.leave().await;
+    }
+
+    /// One cycle; answers how long after its beginning the next one follows, or
+    /// nothing if there is nothing left to share.
+    async fn cycle(&mut self) -> Option<Duration> {
+        for lapsed in self.member.lapse(self.now()) {
+            self.end(lapsed.0, CloseReason::OwnershipLost);
+        }
+        let renewals = self.member.renewals(self.now());
+        self.write(renewals).await;
+        let asked = self.now();
+        let listing = match self.list().await {
+            Ok(listing) => listing,
+            Err(error) => {
+                // What is ours goes on; the next cycle tries again.
+                self.report("list ownerships", error.to_string()).await;
+                let is_gone = matches!(error.kind(), Kind::HubNotFound | Kind::GroupNotFound);
+                return (!is_gone).then_some(self.work.options.timing.interval / 2);
+            }
+        };
+        let census = Census::take(listing, asked, &self.work.options.timing);
+        let mut random = |bound| fastrand::u32(..bound);
+        let mut plan = self.member.plan(&census, self.now(), &mut random);
+        for lost in std::mem::take(&mut plan.lost) {
+            self.end(lost.0, CloseReason::OwnershipLost);
+        }
+        let is_moot = plan.actions.is_empty();
+        let actions = std::mem::take(&mut plan.actions);
+        let has_won = self.write(actions).await;
+        let pause = self.member.wait(&plan, &mut random);
+        Some(match (pause.is_zero() && !has_won, is_moot) {
+            (false, _) => pause,
+            // A rival was faster each time: let it finish.
+            (true, false) => Duration::from_millis(u64::from(fastrand::u8(1..20))),
+            // There is nothing to take, though there should be: others are at it.
+            (true, true) => self.work.options.timing.interval / 8,
+        })
+    }
+
+    async fn list(&self) -> Result<Listing> {
+        let work = &self.work;
+        work.check().await?;
+        let found = work
+            .hubs
+            .ownerships(&work.known.hub.name, &work.group)
+            .await?;
+        let mut listing = Listing::new(work.known.hub.partitions);
+        for ownership in found {
+            listing.put(
+                PartitionIndex(ownership.partition),
+                &OwnerId::new(&ownership.owner),
+                Version(ownership.version),
+                ownership.modified,
+            );
+        }
+        Ok(listing)
+    }
+
+    /// Writes to the group's store, all at once; answers whether any succeeded.
+    async fn write(&mut self, actions: Vec<Action>) -> bool {
+        let work = Arc::clone(&self.work);
+        let me = self.member.id().as_str().to_owned();
+        let writes = actions.into_iter().map(|action| {
+            let (work, me) = (&work, &me);
+            async move {
+                let owner = match &action.kind {
+                    For::Release => "",
+                    For::Give { to } => to.as_str(),
+                    _ => me,
+                };
+                let (hub, group) = (&work.known.hub.name, &work.group);
+                let (partition, expected) = (action.partition.0, action.expected.0);
+                let claimed = work.hubs.claim(hub, group, partition, expected, owner);
+                (action.partition, claimed.await)
+            }
+        });
+        let written = futures_util::future::join_all(writes).await;
+        let mut has_won = false;
+        for (partition, claimed) in written {
+            let answer = match claimed {
+                Ok(Claimed::Written(ownership)) => Answer::Written(Version(ownership.version)),
+                Ok(Claimed::Conflict(_)) => Answer::Conflict,
+                Err(error) => {
+                    self.report("write an ownership", error.to_string()).await;
+                    Answer::Unknown
+                }
+            };
+            has_won |= matches!(answer, Answer::Written(_));
+            match self.member.answer(partition, answer) {
+                Change::Started => self.begin(partition.0),
+                Change::Lost => self.end(partition.0, CloseReason::OwnershipLost),
+                Change::Released | Change::Late | Change::None => {}
+            }
+        }
+        self.show();
+        has_won
+    }
+
+    fn begin(&mut self, partition: u32) {
+        let before = self.pumps.remove(&partition);
+        let (end, ended) = watch::channel(None);
+        let work = Arc::clone(&self.work);
+        let task = tokio::spawn(async move {
+            if let Some(before) = before {
+                // It was lost and is back: one task at a time.
+                before.end.send_if_modified(|why| {
+                    why.get_or_insert(CloseReason::OwnershipLost);
+                    true
+                });
+                let _ = before.task.await;
+            }
+            pump::run(work, partition, ended).await;
+        });
+        self.running.lock().insert(partition, task.abort_handle());
+        self.pumps.insert(partition, Pump { end, task });
+    }
+
+    /// Ends the work on a partition; it may still be inside its handler.
+    fn end(&mut self, partition: u32, why: CloseReason) {
+        if let Some(pump) = self.pumps.get(&partition) {
+            pump.end.send_replace(Some(why));
+        }
+        self.show();
+    }
+
+    /// Ends all work, and gives up what is owned.
+    async fn leave(&mut self) {
+        for pump in self.pumps.values() {
+            pump.end.send_if_modified(|why| {
+                why.get_or_insert(CloseReason::Shutdown);
+                true
+            });
+        }
+        for (_, pump) in std::mem::take(&mut self.pumps) {
+            let _ = pump.task.await;
+        }
+        let releases = self.member.release(self.now());
+        self.write(releases).await;
+    }
+
+    fn show(&self) {
+        *self.held.lock() = self.member.held().map(|partition| partition.0).collect();
+    }
+
+    fn now(&self) -> Timestamp {
+        self.work.options.clock.now()
+    }
+
+    async fn report(&self, operation: &'static str, message: String) {
+        let trouble = Trouble {
+            partition: None,
+            operation,
+            message,
+            attempts: 0,
+        };
+        self.work.tell(&trouble).await;
+    }
+}

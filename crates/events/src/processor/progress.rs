@@ -1,0 +1,141 @@
+//! When a checkpoint is due.
+
+use std::time::Duration;
+
+/// When a processor writes checkpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Every {
+    /// After so many events.
+    pub events: Option<u64>,
+    /// So long after the first event that has none.
+    pub time: Option<Duration>,
+}
+
+impl Every {
+    /// Only when the handler says so.
+    pub const BY_HAND: Self = Self {
+        events: None,
+        time: None,
+    };
+
+    /// After so many events.
+    pub const fn events(count: u64) -> Self {
+        Self {
+            events: Some(count),
+            time: None,
+        }
+    }
+
+    /// After so much time.
+    pub const fn time(time: Duration) -> Self {
+        Self {
+            events: None,
+            time: Some(time),
+        }
+    }
+}
+
+impl Default for Every {
+    /// After a thousand events, or a second.
+    fn default() -> Self {
+        Self {
+            events: Some(1000),
+            time: Some(Duration::from_secs(1)),
+        }
+    }
+}
+
+/// How far a partition's handler has come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Progress {
+    every: Every,
+    /// The sequence number of the checkpoint; -1 if there is none.
+    pub(crate) checkpoint: i64,
+    /// Sequence number and offset of the last event that was handled since.
+    pub(crate) handled: Option<(i64, i64)>,
+    count: u64,
+    /// When the first of them was handled, in monotonic time.
+    since: Duration,
+}
+
+impl Progress {
+    pub(crate) fn new(every: Every, checkpoint: i64) -> Self {
+        Self {
+            every,
+            checkpoint,
+            handled: None,
+            count: 0,
+            since: Duration::ZERO,
+        }
+    }
+
+    /// Events up to this one were handled.
+    pub(crate) fn handled(&mut self, last: (i64, i64), count: u64, now: Duration) {
+        if self.handled.is_none() {
+            self.since = now;
+        }
+        self.handled = Some(last);
+        self.count += count;
+    }
+
+    /// What should be written now.
+    pub(crate) fn due(&self, now: Duration) -> Option<(i64, i64)> {
+        let is_over = self.every.events.is_some_and(|most| self.count >= most)
+            || self.due_in(now) == Some(Duration::ZERO);
+        self.handled.filter(|_| is_over)
+    }
+
+    /// How long until a checkpoint is due, if time alone makes it so.
+    pub(crate) fn due_in(&self, now: Duration) -> Option<Duration> {
+        self.handled?;
+        Some((self.since + self.every.time?).saturating_sub(now))
+    }
+
+    /// What should be written when the partition is given up.
+    pub(crate) fn last(&self) -> Option<(i64, i64)> {
+        self.handled.filter(|_| self.every != Every::BY_HAND)
+    }
+
+    /// A checkpoint was written.
+    pub(crate) fn written(&mut self, sequence: i64) {
+        self.checkpoint = sequence;
+        if self.handled.is_some_and(|(handled, _)| handled <= sequence) {
+            self.handled = None;
+            self.count = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_checkpoint_is_due_by_count_or_by_time() {
+        let mut progress = Progress::new(
+            Every {
+                events: Some(10),
+                time: Some(SECOND),
+            },
+            -1,
+        );
+        assert_eq!(progress.due(SECOND * 9), None);
+        progress.handled((3, 30), 4, SECOND * 9);
+        assert_eq!(progress.due(SECOND * 9), None);
+        assert_eq!(progress.due_in(SECOND * 9), Some(SECOND));
+        assert_eq!(progress.due(SECOND * 10), Some((3, 30)));
+        progress.handled((9, 90), 6, SECOND * 9);
+        assert_eq!(progress.due(SECOND * 9), Some((9, 90)));
+        progress.written(9);
+        assert_eq!((progress.due(SECOND * 20), progress.last()), (None, None));
+    }
+
+    #[test]
+    fn by_hand_nothing_is_ever_due() {
+        let mut progress = Progress::new(Every::BY_HAND, -1);
+        progress.handled((3, 30), 4000, SECOND);
+        assert_eq!((progress.due(SECOND * 99), progress.last()), (None, None));
+    }
+}

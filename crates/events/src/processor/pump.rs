@@ -1,0 +1,313 @@
+//! Handles one partition, event after event.
+//!
+//! Events are handled in order, and those of a failed attempt come again, one by
+//! one, until they succeed or are parked. A checkpoint is only ever moved from where
+//! this task believes it to be; if it is elsewhere, by a reset or by another owner,
+//! the task starts again from there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::sync::{Notify, watch};
+
+use crate::attach::Attach;
+use crate::batch::Publication;
+use crate::error::{Error, Kind, Result};
+use crate::position::Position;
+use crate::processor::handler::{CloseReason, Handler, Opening, Received, caught};
+use crate::processor::progress::Progress;
+use crate::processor::work::Work;
+use crate::reader::Reader;
+
+/// How the work on a partition goes on.
+pub(crate) enum Next {
+    /// It is over.
+    Over(CloseReason),
+    /// Read on from where it stands.
+    Again,
+    /// Read on from the checkpoint, which somebody has moved.
+    FromCheckpoint,
+}
+
+/// What ended a wait.
+enum Woken {
+    Ended,
+    Rung,
+    Due,
+    Events(Result<()>),
+}
+
+pub(crate) struct Pump<H> {
+    pub(crate) work: Arc<Work<H>>,
+    pub(crate) partition: u32,
+    pub(crate) scope: Arc<str>,
+    pub(crate) ended: watch::Receiver<Option<CloseReason>>,
+    /// Rings when parked events shall be handled again.
+    pub(crate) bell: Arc<Notify>,
+    pub(crate) progress: Progress,
+    /// The sequence number of the next event, once that is known.
+    pub(crate) next: Option<i64>,
+}
+
+/// Handles a partition until it is ended or lost.
+pub(crate) async fn run<H: Handler>(
+    work: Arc<Work<H>>,
+    partition: u32,
+    ended: watch::Receiver<Option<CloseReason>>,
+) {
+    let spot = work.hubs.spot(&work.known, &work.group, partition);
+    let bell = work.hubs.inner.live.hang_bell(&spot);
+    let mut pump = Pump {
+        scope: work.scope(partition).into(),
+        progress: Progress::new(work.options.checkpoint, -1),
+        work,
+        partition,
+        ended,
+        bell,
+        next: None,
+    };
+    let why = pump.serve().await;
+    if let Some(last) = pump.progress.last()
+        && let Err(error) = pump.checkpoint(last).await
+    {
+        pump.report("write the last checkpoint", &error, 0).await;
+    }
+    let closing = pump.work.handler.close(partition, why);
+    if caught(closing.map(|()| Ok(()))).await.is_err() {
+        tracing::warn!(partition, "a close handler panicked");
+    }
+    pump.work.hubs.inner.live.take_bell(&spot, &pump.bell);
+}
+
+impl<H: Handler> Pump<H> {
+    async fn serve(&mut self) -> CloseReason {
+        let mut attempts = 0;
+        let start = loop {
+            match self.open().await {
+                Ok(start) => break start,
+                Err(error) => {
+                    attempts += 1;
+                    self.report("open a partition", &error, attempts).await;
+                    if let Some(why) = self.pause(attempts).await {
+                        return why;
+                    }
+                }
+            }
+        };
+        let mut failures = 0;
+        loop {
+            let position = match self.next {
+                Some(next) => Position::Sequence {
+                    sequence: next - 1,
+                    inclusive: false,
+                },
+                None => start,
+            };
+            match self.read(position, &mut failures).await {
+                Next::Over(why) => return why,
+                Next::Again => {}
+                Next::FromCheckpoint => match self.look_up().await {
+                    Ok(checkpoint) => self.next = checkpoint.map(|sequence| sequence + 1),
+                    Err(error) => self.report("read the checkpoint", &error, 0).await,
+                },
+            }
+        }
+    }
+
+    /// Finds out where to start, and tells the handler.
+    async fn open(&mut self) -> Result<Position> {
+        let checkpoint = self.look_up().await?;
+        let start = match checkpoint {
+            Some(sequence) => Position::Sequence {
+                sequence,
+                inclusive: false,
+            },
+            None => self.work.options.start_of(self.partition),
+        };
+        let mut opening = Opening {
+            partition: self.partition,
+            start,
+        };
+        let opened = caught(self.work.handler.open(&mut opening)).await;
+        opened.map_err(|failure| Error::new(Kind::HandlerFailed, failure.to_string()))?;
+        Ok(opening.start)
+    }
+
+    /// Where the checkpoint is.
+    async fn look_up(&mut self) -> Result<Option<i64>> {
+        let work = &self.work;
+        let found = work
+            .hubs
+            .checkpoint_of(&work.known, &work.group, self.partition);
+        let found = found.await?;
+        let sequence = found.map(|checkpoint| checkpoint.sequence);
+        self.progress = Progress::new(work.options.checkpoint, sequence.unwrap_or(-1));
+        Ok(sequence)
+    }
+
+    /// Attaches a reader and handles what it brings.
+    async fn read(&mut self, position: Position, failures: &mut u32) -> Next {
+        let owner = &self.work.options.owner;
+        let attach = Attach::at(position).epoch(0).named(owner).owned_by(owner);
+        let (hub, group) = (&self.work.known.hub.name, &self.work.group);
+        let attached = async {
+            self.work.check().await?;
+            let reader = self.work.hubs.reader(hub, group, self.partition, attach);
+            reader.await
+        };
+        let error = match attached.await {
+            Ok(mut reader) => {
+                self.next = Some(reader.position());
+                match self.follow(&mut reader).await {
+                    Ok(next) => {
+                        *failures = 0;
+                        return next;
+                    }
+                    Err(error) => error,
+                }
+            }
+            Err(error) => error,
+        };
+        *failures += 1;
+        self.recover(error, *failures).await
+    }
+
+    /// What to do when reading has failed.
+    async fn recover(&mut self, error: Error, failures: u32) -> Next {
+        if let Some(why) = *self.ended.borrow() {
+            return Next::Over(why);
+        }
+        match error.kind() {
+            Kind::CheckpointMoved => return Next::FromCheckpoint,
+            // The next cycle ends the whole processor.
+            Kind::HubNotFound | Kind::GroupNotFound => {
+                return Next::Over(CloseReason::OwnershipLost);
+            }
+            Kind::Displaced if !self.is_owner().await => {
+                return Next::Over(CloseReason::OwnershipLost);
+            }
+            Kind::PositionBeyondEnd => {
+                // The events are gone, and new ones count from the beginning.
+                self.report("start behind the last event", &error, failures)
+                    .await;
+                self.next = Some(0);
+            }
+            _ => self.report("read", &error, failures).await,
+        }
+        match self.pause(failures).await {
+            Some(why) => Next::Over(why),
+            None => Next::Again,
+        }
+    }
+
+    async fn is_owner(&self) -> bool {
+        let work = &self.work;
+        let (hub, group) = (&work.known.hub.name, &work.group);
+        match work.hubs.ownerships(hub, group).await {
+            Ok(found) => found.iter().any(|ownership| {
+                ownership.partition == self.partition && ownership.owner == work.options.owner
+            }),
+            // Nobody knows; the next renewal will tell.
+            Err(_) => true,
+        }
+    }
+
+    /// Handles what a reader brings until something else happens.
+    async fn follow(&mut self, reader: &mut Reader) -> Result<Next> {
+        let mut current = None;
+        let mut events = Vec::new();
+        loop {
+            if let Some(why) = *self.ended.borrow() {
+                return Ok(Next::Over(why));
+            }
+            let due = self.progress.due_in(self.monotonic());
+            let most = self.work.options.batch;
+            let woken = tokio::select! {
+                biased;
+                // The sender goes only with the processor itself.
+                _ = self.ended.wait_for(Option::is_some) => Woken::Ended,
+                () = self.bell.notified() => Woken::Rung,
+                () = sleep(due) => Woken::Due,
+                found = gather(reader, &mut current, &mut events, most) => Woken::Events(found),
+            };
+            match woken {
+                Woken::Events(found) => found?,
+                Woken::Rung => self.handle_parked().await,
+                Woken::Due => {
+                    if let Some(next) = self.write_due().await {
+                        return Ok(next);
+                    }
+                    continue;
+                }
+                Woken::Ended => continue,
+            }
+            if let Some(next) = self.handle(&events).await {
+                return Ok(next);
+            }
+            events.clear();
+        }
+    }
+
+    /// Waits after a failure; answers why not to go on, if so.
+    pub(crate) async fn pause(&mut self, attempts: u32) -> Option<CloseReason> {
+        let pause = self.work.options.pause_after(attempts);
+        tokio::select! {
+            why = self.ended.wait_for(Option::is_some) => why.map_or(Some(CloseReason::Shutdown), |why| *why),
+            () = tokio::time::sleep(pause) => None,
+        }
+    }
+
+    pub(crate) fn monotonic(&self) -> Duration {
+        self.work.options.clock.monotonic()
+    }
+
+    pub(crate) async fn report(&self, operation: &'static str, error: &Error, attempts: u32) {
+        self.tell(operation, error.to_string(), attempts).await;
+    }
+
+    pub(crate) async fn tell(&self, operation: &'static str, message: String, attempts: u32) {
+        self.work
+            .report(self.partition, operation, message, attempts)
+            .await;
+    }
+}
+
+/// Waits for an event, and takes along what else is there. If this is dropped while
+/// it waits, nothing is lost.
+async fn gather(
+    reader: &mut Reader,
+    current: &mut Option<Publication>,
+    events: &mut Vec<Received>,
+    most: usize,
+) -> Result<()> {
+    loop {
+        if let Some(publication) = current {
+            while events.len() < most.max(1) {
+                let Some(event) = publication.next_event()? else {
+                    break;
+                };
+                events.push(Received::new(event, publication));
+            }
+        }
+        if events.len() >= most.max(1) {
+            return Ok(());
+        }
+        let more = match events.is_empty() {
+            true => Some(reader.next().await?),
+            false => reader.try_next().await?,
+        };
+        match more {
+            Some(publication) => *current = Some(publication),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Sleeps so long, or for ever.
+async fn sleep(time: Option<Duration>) {
+    match time {
+        Some(time) => tokio::time::sleep(time).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,132 @@
+//! What all partitions of a processor share.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use steadfast_core::id::Partition;
+use steadfast_partition::{Envelope, Message};
+
+use crate::checkpoint::Condition;
+use crate::error::{Error, Result};
+use crate::groups::advance;
+use crate::hubs::{EventHubs, Known};
+use crate::parked::Parked;
+use crate::place::{self, folded};
+use crate::processor::handler::{Handler, Received, Trouble, caught};
+use crate::processor::options::ProcessorOptions;
+use crate::slot_command::SlotCommand;
+
+pub(crate) struct Work<H> {
+    pub(crate) hubs: EventHubs,
+    pub(crate) known: Arc<Known>,
+    pub(crate) group: String,
+    pub(crate) options: ProcessorOptions,
+    pub(crate) handler: Arc<H>,
+}
+
+impl<H: Handler> Work<H> {
+    pub(crate) fn new(
+        hubs: EventHubs,
+        known: Arc<Known>,
+        group: &str,
+        options: ProcessorOptions,
+        handler: Arc<H>,
+    ) -> Self {
+        Self {
+            hubs,
+            known,
+            group: group.to_owned(),
+            options,
+            handler,
+        }
+    }
+
+    /// Where a partition lives.
+    pub(crate) fn place(&self, partition: u32) -> Partition {
+        self.hubs.place(&self.known, partition)
+    }
+
+    /// The scope of a partition's collections.
+    pub(crate) fn scope(&self, partition: u32) -> String {
+        let (hub, group) = (self.known.hub.id, folded(&self.group));
+        format!("events/{hub}/{group}/{partition}")
+    }
+
+    /// A move of the checkpoint, as part of a commit.
+    pub(crate) fn advance(&self, partition: u32, from: i64, to: (i64, i64)) -> Envelope {
+        let condition = Condition::At(from);
+        let command = SlotCommand::Advance(advance(&self.known, &self.group, to, condition));
+        self.envelope(partition, &command)
+    }
+
+    /// The parking of an event, as part of a commit.
+    pub(crate) fn park(&self, partition: u32, parked: Parked) -> Envelope {
+        let (hub, group) = (self.known.hub.id, folded(&self.group));
+        self.envelope(partition, &SlotCommand::Park { hub, group, parked })
+    }
+
+    /// The end of a parked event, as part of a commit.
+    pub(crate) fn unpark(&self, partition: u32, sequence: i64) -> Envelope {
+        let (hub, group) = (self.known.hub.id, folded(&self.group));
+        let command = SlotCommand::Unpark {
+            hub,
+            group,
+            sequence,
+        };
+        self.envelope(partition, &command)
+    }
+
+    fn envelope(&self, partition: u32, command: &SlotCommand) -> Envelope {
+        let to = place::slot(&self.known.name, partition);
+        Envelope::new(to, Message::encode(command))
+    }
+
+    pub(crate) async fn report(
+        &self,
+        partition: u32,
+        operation: &'static str,
+        message: String,
+        attempts: u32,
+    ) {
+        let trouble = Trouble {
+            partition: Some(partition),
+            operation,
+            message,
+            attempts,
+        };
+        self.tell(&trouble).await;
+    }
+
+    /// Tells the error handler. One that panics stops nothing.
+    pub(crate) async fn tell(&self, trouble: &Trouble) {
+        let told = self.handler.error(trouble).map(|()| Ok(()));
+        if let Err(failure) = caught(told).await {
+            tracing::error!(%failure, ?trouble, "an error handler failed");
+        }
+    }
+
+    /// Whether the event hub and the group are still those that the processor was
+    /// made for: another event hub of the same name is another matter.
+    pub(crate) async fn check(&self) -> Result<()> {
+        let name = &self.known.hub.name;
+        let now = self.hubs.known_group(name, &self.group).await?;
+        match now.hub.id == self.known.hub.id {
+            true => Ok(()),
+            false => Err(Error::hub(name)),
+        }
+    }
+}
+
+/// An event that is put aside.
+pub(crate) fn parked(event: &Received, attempts: u32, reason: &str) -> Parked {
+    Parked {
+        sequence: event.sequence,
+        offset: event.offset,
+        enqueued: event.time,
+        key: event.key().map(str::to_owned),
+        body: event.body.clone(),
+        attempts,
+        reason: crate::parked::shortened(reason),
+        parked: event.time,
+    }
+}

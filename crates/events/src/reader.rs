@@ -1,0 +1,189 @@
+//! Reads a partition of an event hub, and follows its end.
+//!
+//! A reader keeps one small read ahead and nothing else, whatever lies behind it: it
+//! asks for more only when that is used up. At the end it waits for the next durable
+//! publication, without polling.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use steadfast_core::id::{Sequence, Stream};
+use steadfast_core::limits;
+use steadfast_partition::{Batch as Stored, Door, Router, Start};
+use tokio::sync::watch;
+
+use crate::batch::{Event, Publication};
+use crate::error::{Error, Kind, Result};
+use crate::live::Seat;
+use crate::position::Beginning;
+use crate::traffic::Counter;
+
+/// How a partition stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionProperties {
+    pub partition: u32,
+    /// The oldest event that is kept.
+    pub first_sequence: i64,
+    /// -1 if there never was an event.
+    pub last_sequence: i64,
+    pub last_offset: i64,
+    /// When the newest event came; when the event hub was made, if there is none.
+    pub last_time: steadfast_core::clock::Timestamp,
+    pub is_empty: bool,
+}
+
+/// Reads one partition for one group.
+pub struct Reader {
+    router: Arc<Router>,
+    door: Door,
+    stream: Stream,
+    seat: Seat,
+    /// The number after the last durable event.
+    end: watch::Receiver<Sequence>,
+    /// What was read ahead.
+    ahead: VecDeque<Stored>,
+    next: Beginning,
+    traffic: Arc<Counter>,
+}
+
+impl Reader {
+    pub(crate) fn new(
+        router: Arc<Router>,
+        door: Door,
+        stream: Stream,
+        seat: Seat,
+        next: Beginning,
+        traffic: Arc<Counter>,
+    ) -> Result<Self> {
+        Ok(Self {
+            end: door.follow(stream)?,
+            router,
+            door,
+            stream,
+            seat,
+            ahead: VecDeque::new(),
+            next,
+            traffic,
+        })
+    }
+
+    /// The next publication, from the first event on that was not delivered yet;
+    /// waits for one at the end. May be dropped and called again. After an error
+    /// the reader is over.
+    pub async fn next(&mut self) -> Result<Publication> {
+        loop {
+            if let Some(publication) = self.try_next().await? {
+                return Ok(publication);
+            }
+            self.wait().await?;
+        }
+    }
+
+    /// The next publication; `None` at the end.
+    pub async fn try_next(&mut self) -> Result<Option<Publication>> {
+        loop {
+            self.check()?;
+            while let Some(stored) = self.ahead.pop_front() {
+                if stored.next().0 <= self.next.sequence {
+                    continue;
+                }
+                let from = self.next.sequence;
+                self.next.sequence = stored.next().0;
+                if stored.time < self.next.not_before {
+                    continue;
+                }
+                let bytes = stored.bytes.len();
+                let publication = Publication::open(stored, from)?;
+                self.traffic.handed_out(publication.left(), bytes);
+                return Ok(Some(publication));
+            }
+            let from = Start::Sequence(Sequence(self.next.sequence));
+            // What is durable by now need not be waited for.
+            let end = *self.end.borrow_and_update();
+            if end.0 <= self.next.sequence && !self.is_lost() {
+                return Ok(None);
+            }
+            let read = self.door.batches(self.stream, from, limits::READER_BYTES);
+            match read.await {
+                Ok(batches) if batches.is_empty() && !self.is_lost() => return Ok(None),
+                Ok(batches) => self.ahead.extend(batches),
+                Err(error) if !self.is_lost() => return Err(error.into()),
+                Err(_) => {}
+            }
+            if self.is_lost() {
+                self.find_again()?;
+            }
+        }
+    }
+
+    /// One event after the other, as [`Reader::next`] gives them.
+    pub async fn next_event(&mut self, current: &mut Option<Publication>) -> Result<Event> {
+        loop {
+            self.check()?;
+            if let Some(publication) = current
+                && let Some(event) = publication.next_event()?
+            {
+                return Ok(event);
+            }
+            *current = Some(self.next().await?);
+        }
+    }
+
+    /// Resolves when the reader is cut off, with the reason: another reader took
+    /// its place, the partition has another owner, or the event hub is gone. Deliver
+    /// nothing from then on.
+    pub fn cut(&self) -> impl Future<Output = Error> + Send + use<> {
+        self.seat.cut.wait()
+    }
+
+    /// Whether the reader may still deliver. Ask before each event.
+    pub fn check(&self) -> Result<()> {
+        match self.seat.cut.error() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// The sequence number of the next event that [`Reader::next`] gives.
+    pub fn position(&self) -> i64 {
+        self.next.sequence as i64
+    }
+
+    /// Bytes that are read ahead.
+    pub fn held_bytes(&self) -> usize {
+        self.ahead.iter().map(Stored::weight).sum()
+    }
+
+    /// Last sequence number, offset and time of the partition, as of now.
+    pub fn end(&self) -> Result<(i64, i64, steadfast_core::clock::Timestamp)> {
+        let head = self.door.stream(self.stream)?.unwrap_or_default();
+        Ok((head.next.0 as i64 - 1, head.end.0 as i64 - 1, head.time))
+    }
+
+    async fn wait(&mut self) -> Result<()> {
+        let next = self.next.sequence;
+        tokio::select! {
+            error = self.seat.cut.wait() => Err(error),
+            // A sender that is gone ends the wait, too.
+            _ = self.end.wait_for(|end| end.0 > next) => Ok(()),
+        }
+    }
+
+    /// Whether this node has lost the partition, for a moment or for good.
+    fn is_lost(&self) -> bool {
+        self.end.has_changed().is_err()
+    }
+
+    /// The partition may be here again, with another ledger.
+    fn find_again(&mut self) -> Result<()> {
+        let partition = self.door.partition();
+        let Some(door) = self.router.door(partition) else {
+            let words = format!("partition {partition} is not served here now; attach again");
+            return Err(Error::new(Kind::Unavailable, words));
+        };
+        self.end = door.follow(self.stream)?;
+        self.door = door;
+        self.ahead.clear();
+        Ok(())
+    }
+}

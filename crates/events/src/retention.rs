@@ -1,0 +1,169 @@
+//! What a slot may forget, and when.
+//!
+//! A slot notes a few places of its stream, at most one for each thirty-second part
+//! of what it keeps, and trims at such a place: so retention needs no look at the
+//! events, costs no row per publication, and is the same on every engine. What is
+//! kept is never less than the age says, and at most a thirty-second part more; in
+//! bytes it is never more than the bound, unless the newest publication alone is.
+
+use steadfast_collections::schema::Record;
+use steadfast_core::clock::Timestamp;
+use steadfast_core::id::{Offset, Sequence};
+use steadfast_core::limits::RETENTION_STEPS;
+use steadfast_partition::Head;
+
+use crate::definition::Retention;
+
+/// A publication that began here, then.
+#[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub(crate) struct Mark {
+    #[n(0)]
+    pub(crate) first: u64,
+    #[n(1)]
+    pub(crate) offset: u64,
+    #[n(2)]
+    pub(crate) time: Timestamp,
+}
+
+/// Where a stream shall begin from now on.
+pub(crate) type Cut = (Sequence, Offset);
+
+/// Notes a publication if it is far enough behind the last that was noted.
+pub(crate) fn note(marks: &mut Vec<Mark>, retention: Retention, mark: Mark) -> bool {
+    if retention == Retention::default() {
+        return false;
+    }
+    let is_due = marks.last().is_none_or(|last| {
+        let time = mark.time.0.saturating_sub(last.time.0);
+        let bytes = mark.offset.saturating_sub(last.offset);
+        age_ms(retention).is_some_and(|age| time >= (age / RETENTION_STEPS as i64).max(1))
+            || retention
+                .bytes
+                .is_some_and(|most| bytes >= most / RETENTION_STEPS)
+    });
+    if !is_due {
+        return false;
+    }
+    marks.push(mark);
+    if marks.len() > 4 * RETENTION_STEPS as usize {
+        // Bounds that were made wider leave too many: every other one will do.
+        let mut index = 0;
+        marks.retain(|_| {
+            index += 1;
+            index % 2 == 1
+        });
+    }
+    true
+}
+
+/// Where to cut so that the bound in bytes is kept: at a mark, or at the newest
+/// publication if even the last mark is too far back.
+pub(crate) fn cut_by_size(
+    marks: &[Mark],
+    newest: Option<&Mark>,
+    retention: Retention,
+    head: Head,
+) -> Option<Cut> {
+    let most = retention.bytes?;
+    if head.end.0 - head.first_offset.0 <= most {
+        return None;
+    }
+    let fits = |mark: &&Mark| head.end.0.saturating_sub(mark.offset) <= most;
+    let cut = marks.iter().find(fits).or(newest).or(marks.last())?;
+    (cut.first > head.first.0).then_some((Sequence(cut.first), Offset(cut.offset)))
+}
+
+/// Where to cut so that nothing too old is kept.
+pub(crate) fn cut_by_age(
+    marks: &[Mark],
+    retention: Retention,
+    head: Head,
+    now: Timestamp,
+) -> Option<Cut> {
+    let age = age_ms(retention)?;
+    let is_over = |time: Timestamp| time.0.saturating_add(age) <= now.0;
+    if head.first == head.next {
+        return None;
+    }
+    if is_over(head.time) {
+        return Some((head.next, head.end));
+    }
+    // Everything in front of a mark is as old as the mark, or older.
+    let cut = marks.iter().rev().find(|mark| is_over(mark.time))?;
+    (cut.first > head.first.0).then_some((Sequence(cut.first), Offset(cut.offset)))
+}
+
+/// When to look again; `None` while there is nothing that can become too old.
+pub(crate) fn next_look(
+    marks: &[Mark],
+    retention: Retention,
+    head: Head,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    let age = age_ms(retention)?;
+    if head.first == head.next {
+        return None;
+    }
+    let next = marks.iter().find(|mark| mark.first > head.first.0);
+    let time = next.map_or(head.time, |mark| mark.time);
+    Some(Timestamp(time.0.saturating_add(age).max(now.0 + 1)))
+}
+
+/// Forgets marks in front of a cut. One at the cut itself stays.
+pub(crate) fn forget(marks: &mut Vec<Mark>, cut: Cut) {
+    marks.retain(|mark| mark.first >= cut.0.0);
+}
+
+fn age_ms(retention: Retention) -> Option<i64> {
+    let age = retention.age?;
+    Some(i64::try_from(age.as_millis()).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    proptest! {
+        /// Against the publications themselves: nothing that must stay goes, and what
+        /// stays too long is a thirty-second part at most.
+        #[test]
+        fn bounds_are_kept(
+            steps in proptest::collection::vec((0i64..50, 1u64..800), 1..300),
+            age in proptest::option::of(100u64..2000), bytes in proptest::option::of(200u64..5000),
+        ) {
+            let retention = Retention { age: age.map(Duration::from_millis), bytes };
+            let (mut head, mut marks, mut now) = (Head::default(), Vec::new(), Timestamp(1));
+            let mut kept: Vec<(u64, u64, Timestamp)> = Vec::new();
+            for (pause, size) in steps {
+                now.0 += pause;
+                let mark = Mark { first: head.next.0, offset: head.end.0, time: now };
+                kept.push((mark.first, mark.offset, now));
+                (head.next.0, head.end.0, head.time) = (head.next.0 + 1, head.end.0 + size, now);
+                note(&mut marks, retention, mark);
+                let cuts = [cut_by_size(&marks, Some(&mark), retention, head), cut_by_age(&marks, retention, head, now)];
+                if let Some(cut) = cuts.into_iter().flatten().max() {
+                    (head.first, head.first_offset) = cut;
+                    forget(&mut marks, cut);
+                }
+                if let Some(most) = bytes {
+                    prop_assert!(head.end.0 - head.first_offset.0 <= most.max(size));
+                }
+                if let Some(age) = age {
+                    let oldest = kept.iter().find(|(first, ..)| *first >= head.first.0);
+                    let slack = (age / 16 + 50) as i64;
+                    if let Some((_, _, time)) = oldest {
+                        prop_assert!(now.0 - time.0 <= age as i64 + slack, "{} > {age}", now.0 - time.0);
+                    }
+                    let lost = kept.iter().rev().find(|(first, ..)| *first < head.first.0);
+                    if let (Some((.., time)), None) = (lost, bytes) {
+                        prop_assert!(now.0 - time.0 >= age as i64, "too early");
+                    }
+                }
+                prop_assert!(marks.len() <= 4 * RETENTION_STEPS as usize);
+            }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What a slot keeps for consumer groups.
+//!
+//! Checkpoints and parked events live beside the events, so that a transaction can
+//! move a checkpoint in the commit that carries what was done with the events.
+
+use steadfast_collections::schema::Record;
+use steadfast_core::limits;
+use steadfast_partition::{Halt, Turn};
+
+use crate::checkpoint::Checkpoint;
+use crate::error::{Error, Kind};
+use crate::parked::Parked;
+use crate::place::{self, CHECKPOINTS, PARKED, PARKED_LIST, slot_key};
+use crate::slot_command::{Advance, SlotReply};
+
+/// The parked events of a group, by sequence number.
+#[derive(Record, Clone, Debug, Default)]
+#[record(crate = "steadfast_collections", closed)]
+struct ParkedList {
+    #[n(0)]
+    sequences: Vec<i64>,
+}
+
+/// A group is gone, with everything that was kept for it.
+pub(crate) fn forget_group(
+    turn: &mut Turn<'_>,
+    number: u32,
+    hub: u64,
+    group: &str,
+) -> Result<SlotReply, Halt> {
+    let key = group_key(hub, number, group);
+    for sequence in parked_list(turn, &key)?.sequences {
+        turn.delete(PARKED, &parked_key(hub, number, group, sequence));
+    }
+    turn.delete(PARKED_LIST, &key);
+    turn.delete(CHECKPOINTS, &key);
+    Ok(SlotReply::Done)
+}
+
+pub(crate) fn checkpoint(
+    turn: &mut Turn<'_>,
+    number: u32,
+    hub: u64,
+    group: &str,
+) -> Result<Option<Checkpoint>, Halt> {
+    match turn.get(CHECKPOINTS, &group_key(hub, number, group))? {
+        Some(row) => match place::decode(&row) {
+            Ok(checkpoint) => Ok(Some(checkpoint)),
+            Err(_) => Err(Error::damaged("a checkpoint").into()),
+        },
+        None => Ok(None),
+    }
+}
+
+pub(crate) fn move_checkpoint(
+    turn: &mut Turn<'_>,
+    number: u32,
+    advance: &Advance,
+) -> Result<SlotReply, Halt> {
+    let Advance { hub, group, .. } = advance;
+    let found = checkpoint(turn, number, *hub, group)?;
+    advance
+        .condition
+        .check(found.as_ref(), &advance.checkpoint)?;
+    let mut checkpoint = advance.checkpoint;
+    checkpoint.modified = turn.time();
+    let key = group_key(*hub, number, group);
+    turn.put(CHECKPOINTS, &key, place::encode(&checkpoint));
+    Ok(SlotReply::Checkpoint(Some(checkpoint)))
+}
+
+/// Puts an event aside, unless there are too many already.
+pub(crate) fn park(
+    turn: &mut Turn<'_>,
+    number: u32,
+    hub: u64,
+    group: &str,
+    parked: &Parked,
+) -> Result<SlotReply, Halt> {
+    let key = group_key(hub, number, group);
+    let mut list = parked_list(turn, &key)?;
+    if let Err(place) = list.sequences.binary_search(&parked.sequence) {
+        if list.sequences.len() >= limits::PARKED_EVENTS {
+            let most = limits::PARKED_EVENTS;
+            let words = format!(
+                "group '{group}' has parked {most} events in partition {number}, which is the \
+                 limit; replay or drop some"
+            );
+            return Err(Error::new(Kind::Unavailable, words).into());
+        }
+        list.sequences.insert(place, parked.sequence);
+        turn.put(PARKED_LIST, &key, place::encode(&list));
+    }
+    let mut parked = parked.clone();
+    parked.parked = turn.time();
+    let key = parked_key(hub, number, group, parked.sequence);
+    turn.put(PARKED, &key, place::encode(&parked));
+    Ok(SlotReply::Done)
+}
+
+/// A parked event is done with.
+pub(crate) fn unpark(
+    turn: &mut Turn<'_>,
+    number: u32,
+    hub: u64,
+    group: &str,
+    sequence: i64,
+) -> Result<SlotReply, Halt> {
+    let key = group_key(hub, number, group);
+    let mut list = parked_list(turn, &key)?;
+    list.sequences.retain(|other| *other != sequence);
+    match list.sequences.is_empty() {
+        true => turn.delete(PARKED_LIST, &key),
+        false => turn.put(PARKED_LIST, &key, place::encode(&list)),
+    }
+    turn.delete(PARKED, &parked_key(hub, number, group, sequence));
+    Ok(SlotReply::Done)
+}
+
+fn parked_list(turn: &mut Turn<'_>, key: &[u8]) -> Result<ParkedList, Halt> {
+    match turn.get(PARKED_LIST, key)? {
+        Some(row) => match place::decode(&row) {
+            Ok(list) => Ok(list),
+            Err(_) => Err(Error::damaged("a list of parked events").into()),
+        },
+        None => Ok(ParkedList::default()),
+    }
+}
+
+fn group_key(hub: u64, slot: u32, group: &str) -> Vec<u8> {
+    let mut key = slot_key(hub, slot);
+    key.extend_from_slice(group.as_bytes());
+    key
+}
+
+/// In front of the parked events of a group; no group's name holds a zero byte.
+pub(crate) fn parked_prefix(hub: u64, slot: u32, group: &str) -> Vec<u8> {
+    let mut key = group_key(hub, slot, group);
+    key.push(0);
+    key
+}
+
+fn parked_key(hub: u64, slot: u32, group: &str, sequence: i64) -> Vec<u8> {
+    let mut key = parked_prefix(hub, slot, group);
+    key.extend_from_slice(&sequence.to_be_bytes());
+    key
+}

@@ -1,0 +1,134 @@
+//! A node with event hubs, in a folder.
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use steadfast_core::clock::{Clock, SystemClock};
+use steadfast_core::id::Owner;
+use steadfast_events::{Attach, Batch, Event, EventHubs, Position, Reader};
+use steadfast_partition::{Alone, Idle, Options, Replicas, Router, Runtime, Services, Space};
+use steadfast_storage::local::{self, Local};
+use steadfast_storage::{Engine, Store};
+use tempfile::TempDir;
+
+pub(crate) const PARTITIONS: u16 = 8;
+
+pub(crate) struct Node {
+    pub(crate) hubs: EventHubs,
+    pub(crate) replicas: Arc<Replicas>,
+    pub(crate) runtime: Runtime,
+    pub(crate) store: Arc<Store>,
+    pub(crate) folder: Option<TempDir>,
+}
+
+/// A node in a new folder, which goes with it.
+pub(crate) async fn start() -> Node {
+    let folder = tempfile::tempdir().unwrap();
+    let mut node = open(folder.path()).await;
+    node.folder = Some(folder);
+    node
+}
+
+pub(crate) async fn open(folder: &Path) -> Node {
+    open_with(folder, Arc::new(SystemClock::new())).await
+}
+
+pub(crate) async fn open_with(folder: &Path, clock: Arc<dyn Clock>) -> Node {
+    let options = local::Options {
+        log_file_bytes: 4 * 1024 * 1024,
+        event_file_bytes: 256 * 1024,
+        ..local::Options::default()
+    };
+    let engine: Arc<dyn Engine> = Arc::new(Local::open(folder, &options).unwrap());
+    let owner = Owner {
+        node: 1,
+        incarnation: fastrand::u128(..),
+    };
+    let mut options = steadfast_storage::Options::new(owner);
+    options.clock = Arc::clone(&clock);
+    let store = Arc::new(Store::start(Arc::clone(&engine), options));
+    let wanted = Space {
+        number: 0,
+        name: "main".into(),
+        partitions: PARTITIONS,
+        incarnation: fastrand::u128(..),
+    };
+    let space = Space::open(&*engine, wanted).await.unwrap();
+    let router = Arc::new(Router::new(Arc::new(Alone)));
+    let options = Options {
+        services: steadfast_events::register(Services::new()),
+        performer: Arc::new(Idle),
+        router: Arc::clone(&router),
+        clock,
+    };
+    let runtime = Runtime::new(Arc::clone(&store), space, options);
+    runtime.serve_all().await.unwrap();
+    Node {
+        hubs: EventHubs::new(&runtime),
+        replicas: Arc::new(Replicas::new(router, Default::default())),
+        runtime,
+        store,
+        folder: None,
+    }
+}
+
+impl Node {
+    /// Ends the node cleanly; its folder can be opened again.
+    pub(crate) async fn stop(self) -> Option<TempDir> {
+        let limit = std::time::Duration::from_secs(10);
+        self.runtime.drain(Vec::new(), limit).await;
+        let Self {
+            hubs,
+            replicas,
+            runtime,
+            store,
+            folder,
+        } = self;
+        drop((hubs, replicas, runtime));
+        if let Some(store) = Arc::into_inner(store) {
+            store.close().await;
+        }
+        folder
+    }
+
+    /// Sends single events to a partition.
+    pub(crate) async fn send(&self, hub: &str, partition: u32, bodies: &[&str]) {
+        let sender = self.hubs.sender(hub, Some(partition)).await.unwrap();
+        for body in bodies {
+            sender.send(one(body)).await.unwrap();
+        }
+    }
+
+    pub(crate) async fn read(&self, hub: &str, partition: u32, start: Position) -> Reader {
+        let attach = Attach::at(start);
+        let reader = self.hubs.reader(hub, "$Default", partition, attach);
+        reader.await.unwrap()
+    }
+
+    /// Everything that is in a partition now.
+    pub(crate) async fn all(&self, hub: &str, partition: u32) -> Vec<Event> {
+        let reader = self.read(hub, partition, Position::Earliest).await;
+        rest(reader).await
+    }
+}
+
+pub(crate) fn one(body: &str) -> Batch {
+    Batch::of(body.as_bytes()).unwrap()
+}
+
+/// Everything up to the end.
+pub(crate) async fn rest(mut reader: Reader) -> Vec<Event> {
+    let mut events = Vec::new();
+    while let Some(mut publication) = reader.try_next().await.unwrap() {
+        while let Some(event) = publication.next_event().unwrap() {
+            events.push(event);
+        }
+    }
+    events
+}
+
+pub(crate) fn bodies(events: &[Event]) -> Vec<String> {
+    let text = |event: &Event| String::from_utf8(event.body.to_vec()).unwrap();
+    events.iter().map(text).collect()
+}

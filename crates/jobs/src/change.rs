@@ -1,0 +1,315 @@
+//! What people do to a job.
+
+use steadfast_core::clock::Timestamp;
+use steadfast_core::limits;
+use steadfast_partition::{Address, Halt, Turn};
+
+use crate::collection::SweepKind;
+use crate::command::{Draft, Expect, Job, Say};
+use crate::definition::Definition;
+use crate::error::{Kind, refuse};
+use crate::history;
+
+use crate::rows::{self, COLLECTIONS, JOBS, REQUESTS, STATUS, job_key};
+use crate::service::{collection, find, job, live};
+use crate::status::{Source, State, Status, Waiting};
+
+/// Makes a job or replaces its definition.
+pub(crate) fn put(
+    turn: &mut Turn<'_>,
+    to: &Address,
+    draft: &Draft,
+    expect: Expect,
+) -> Result<Say, Halt> {
+    let mut home = collection(turn, to)?;
+    let found = find(turn, to)?;
+    check_version(found.as_ref().map(|job| job.definition.version), expect)?;
+    if home
+        .sweep
+        .is_some_and(|sweep| sweep.kind == SweepKind::Delete)
+    {
+        return Err(refuse(Kind::Leaving, "the job collection is being deleted"));
+    }
+    if found
+        .as_ref()
+        .is_some_and(|job| job.status.state.is_final())
+    {
+        return Err(is_final());
+    }
+    let is_new = found.is_none();
+    if is_new {
+        if home.most_jobs.is_some_and(|most| home.jobs >= most) {
+            let most = home.most_jobs.unwrap_or_default();
+            let message = format!("the job collection has its {most} jobs; delete one first");
+            return Err(refuse(Kind::Full, message));
+        }
+        home.jobs += 1;
+        turn.put(COLLECTIONS, &to.name, rows::encode(&home));
+        let count = rows::job_count(turn)?;
+        rows::put_job_count(turn, count + 1);
+    }
+    let mut job = drafted(draft, found, turn.time().0);
+    let wanted = match home.is_enabled {
+        true => draft.state.unwrap_or(job.status.state),
+        false => State::Disabled,
+    };
+    turn.put(JOBS, &job_key(to), rows::encode(&job.definition));
+    let is_moved = is_new || job.definition.timing.anchored == turn.time().0;
+    set_state(turn, to, &mut job, wanted, is_moved)?;
+    turn.put(STATUS, &job_key(to), rows::encode(&job.status));
+    Ok(Say::Job(Box::new(job)))
+}
+
+/// The job as it will be. A changed timing is anchored now.
+fn drafted(draft: &Draft, found: Option<Job>, now: i64) -> Job {
+    let (old, status) = match found {
+        Some(job) => (Some(job.definition), job.status),
+        None => (None, Status::default()),
+    };
+    let mut timing = draft.timing.clone();
+    let anchored = old.as_ref().map(|old| old.timing.anchored);
+    timing.anchored = anchored.unwrap_or(now);
+    if old.as_ref().is_some_and(|old| old.timing != timing) {
+        timing.anchored = now;
+    }
+    Job {
+        definition: Definition {
+            id: old
+                .as_ref()
+                .map_or_else(|| draft.id.clone(), |old| old.id.clone()),
+            document: draft.document.clone(),
+            timing,
+            main: draft.main.clone(),
+            error: draft.error.clone(),
+            dead_letter: draft.dead_letter.clone(),
+            policy: draft.policy.clone(),
+            version: old.map_or(1, |old| old.version + 1),
+        },
+        status,
+    }
+}
+
+/// Brings a job into a state. `is_moved`: its timing is new.
+fn set_state(
+    turn: &mut Turn<'_>,
+    to: &Address,
+    job: &mut Job,
+    wanted: State,
+    is_moved: bool,
+) -> Result<(), Halt> {
+    let was = job.status.state;
+    live(turn, to, job, |turn, job| {
+        job.status.state = wanted;
+        match wanted {
+            State::Enabled if job.status.paused.is_some() => job.stop(turn),
+            State::Enabled if is_moved => {
+                let now = turn.time();
+                let Some(first) = job.plan.first(now) else {
+                    return Err(never());
+                };
+                job.wait_for(turn, Some(first));
+                job.complete(turn);
+            }
+            State::Enabled if was == State::Disabled => {
+                job.wait_from_now(turn);
+                job.complete(turn);
+            }
+            State::Enabled => {
+                // A lower count may have been reached meanwhile.
+                let next = job.status.next.map(Timestamp);
+                job.wait_for(turn, next);
+                job.complete(turn);
+            }
+            _ => {
+                if is_moved && job.plan.first(turn.time()).is_none() {
+                    return Err(never());
+                }
+                job.stop(turn);
+            }
+        }
+        Ok(())
+    })
+}
+
+fn never() -> Halt {
+    let message = "the job would never run: no time within ten years fits its recurrence";
+    refuse(Kind::NeverRuns, message)
+}
+
+fn is_final() -> Halt {
+    let message = "the job has come to its end; delete it and make a new one";
+    refuse(Kind::Final, message)
+}
+
+/// Refuses a change of something that is not what its author saw.
+pub(crate) fn check_version(found: Option<u64>, expect: Expect) -> Result<(), Halt> {
+    let fits = match (found, expect) {
+        (None, Expect::Nothing) => true,
+        (Some(found), Expect::Version(expected)) => found == expected,
+        _ => false,
+    };
+    match fits {
+        true => Ok(()),
+        false => Err(refuse(
+            Kind::Changed,
+            "somebody else has changed it; read it again",
+        )),
+    }
+}
+
+/// Deletes a job and everything of it.
+pub(crate) fn delete(turn: &mut Turn<'_>, to: &Address) -> Result<Say, Halt> {
+    let mut gone = job(turn, to)?;
+    if let Ok(mut home) = collection(turn, to) {
+        home.jobs = home.jobs.saturating_sub(1);
+        turn.put(COLLECTIONS, &to.name, rows::encode(&home));
+    }
+    live(turn, to, &mut gone, |turn, job| {
+        job.stop(turn);
+        job.unexpire(turn);
+        job.give_up(turn, "the job was deleted")
+    })?;
+    let key = job_key(to);
+    history::clear(turn, &key, &gone.status);
+    turn.delete(JOBS, &key);
+    turn.delete(STATUS, &key);
+    turn.delete(REQUESTS, &key);
+    let count = rows::job_count(turn)?;
+    rows::put_job_count(turn, count.saturating_sub(1));
+    Ok(Say::Done)
+}
+
+/// Runs a job now. The same request again, within some minutes, does nothing.
+pub(crate) fn run(turn: &mut Turn<'_>, to: &Address, request: Option<&str>) -> Result<Say, Halt> {
+    let mut wanted = job(turn, to)?;
+    if wanted.status.state.is_final() {
+        return Err(is_final());
+    }
+    if wanted.status.runs.len() >= limits::OPEN_RUNS {
+        let message = "too many runs of the job are under way; try again soon";
+        return Err(refuse(Kind::Crowded, message));
+    }
+    if let Some(request) = request
+        && !is_first(turn, to, request)?
+    {
+        return Ok(Say::Done);
+    }
+    live(turn, to, &mut wanted, |turn, job| {
+        // Two runs by hand never share their idempotency key.
+        let occurrence = turn.time().0.max(job.status.last_manual + 1);
+        job.status.last_manual = occurrence;
+        job.begin(turn, occurrence, Source::Manual)
+    })?;
+    Ok(Say::Done)
+}
+
+/// Remembers a request; answers whether it is new.
+fn is_first(turn: &mut Turn<'_>, to: &Address, request: &str) -> Result<bool, Halt> {
+    let key = job_key(to);
+    let now = turn.time().0;
+    let known: Option<Vec<(String, i64)>> = rows::read(turn, REQUESTS, &key)?;
+    let mut known = known.unwrap_or_default();
+    let age = limits::RUN_REQUEST_AGE.as_millis() as i64;
+    known.retain(|(_, heard)| now - heard < age);
+    if known.iter().any(|(known, _)| known == request) {
+        return Ok(false);
+    }
+    if known.len() >= limits::RUN_REQUESTS {
+        known.remove(0);
+    }
+    let mut request = request.to_string();
+    history::truncate(&mut request, 128);
+    known.push((request, now));
+    turn.put(REQUESTS, &key, rows::encode(&known));
+    Ok(true)
+}
+
+/// Runs what was due between two times, one after the other.
+pub(crate) fn backfill(
+    turn: &mut Turn<'_>,
+    to: &Address,
+    from: i64,
+    until: i64,
+) -> Result<Say, Halt> {
+    let mut wanted = job(turn, to)?;
+    if wanted.status.state.is_final() {
+        return Err(is_final());
+    }
+    live(turn, to, &mut wanted, |turn, job| {
+        let until = Timestamp(until.min(turn.time().0));
+        let first = job.plan.at_or_after(Timestamp(from));
+        let slots = std::iter::successors(first, |last| job.plan.after(*last));
+        let room = limits::WAITING_RUNS.saturating_sub(job.status.queue.len());
+        let slots: Vec<_> = slots
+            .take_while(|slot| *slot <= until)
+            .take(room + 1)
+            .collect();
+        if slots.len() > room {
+            let message = format!("more than {room} occurrences; ask for a shorter time");
+            return Err(refuse(Kind::Crowded, message));
+        }
+        let waiting = slots.iter().map(|slot| Waiting {
+            occurrence: slot.0,
+            source: Source::Backfill,
+        });
+        job.status.queue.extend(waiting);
+        job.next_waiting(turn)
+    })?;
+    Ok(Say::Done)
+}
+
+/// Stops a job for a while, with a note.
+pub(crate) fn pause(turn: &mut Turn<'_>, to: &Address, reason: &str) -> Result<Say, Halt> {
+    let mut wanted = job(turn, to)?;
+    if wanted.status.state.is_final() {
+        return Err(is_final());
+    }
+    live(turn, to, &mut wanted, |turn, job| {
+        job.status.paused = Some(reason.into());
+        job.stop(turn);
+        Ok(())
+    })?;
+    Ok(Say::Done)
+}
+
+/// Lets a paused job go on; what it missed stays missed.
+pub(crate) fn resume(turn: &mut Turn<'_>, to: &Address) -> Result<Say, Halt> {
+    let mut wanted = job(turn, to)?;
+    if wanted.status.paused.is_none() {
+        return Ok(Say::Done);
+    }
+    live(turn, to, &mut wanted, |turn, job| {
+        job.status.paused = None;
+        if job.status.state == State::Enabled {
+            job.wait_from_now(turn);
+            job.complete(turn);
+        }
+        Ok(())
+    })?;
+    Ok(Say::Done)
+}
+
+/// The collection is enabled, disabled or deleted, and this job with it.
+pub(crate) fn swept(turn: &mut Turn<'_>, to: &Address, kind: SweepKind) -> Result<Say, Halt> {
+    let Some(mut found) = find(turn, to)? else {
+        return Ok(Say::Done);
+    };
+    match kind {
+        SweepKind::Delete => return delete(turn, to),
+        _ if found.status.state.is_final() => return Ok(Say::Done),
+        SweepKind::Enable if found.status.state == State::Disabled => {
+            set_state(turn, to, &mut found, State::Enabled, false)?;
+        }
+        SweepKind::Enable => {}
+        SweepKind::Disable => set_state(turn, to, &mut found, State::Disabled, false)?,
+    }
+    Ok(Say::Done)
+}
+
+/// A finished job has been kept long enough.
+pub(crate) fn expire(turn: &mut Turn<'_>, to: &Address) -> Result<Say, Halt> {
+    match find(turn, to)? {
+        Some(job) if job.status.state.is_final() => delete(turn, to),
+        _ => Ok(Say::Done),
+    }
+}

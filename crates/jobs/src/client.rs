@@ -1,0 +1,336 @@
+//! The way to jobs for whoever shows them to people.
+//!
+//! Single jobs are asked through their partition's loop. Lists are read from
+//! durable rows beside it, so they cost the loop nothing; they show what is
+//! served by this node.
+
+use std::ops::Bound;
+use std::time::Duration;
+
+use bytes::Bytes;
+use steadfast_core::limits;
+use steadfast_partition::{
+    Door, Error as PartitionError, ErrorKind, Handle, Router, Runtime, Scan, Snapshot, Space,
+    StorageError,
+};
+
+use crate::collection::{Collection, SweepKind};
+use crate::command::{Ask, CollectionDraft, Draft, Expect, Job, Say};
+use crate::error::{Error, Kind, Result};
+use crate::history::{Item, Verdict};
+use crate::id::{CollectionId, JobId};
+use crate::rows::{self, COLLECTIONS, HISTORY, STATUS, job_key};
+use crate::runner::Runner;
+use crate::service::Scheduler;
+use crate::status::{State, Status};
+use crate::sweeper;
+
+/// Asks for jobs and collections. Clones lead to the same ones.
+#[derive(Clone)]
+pub struct Jobs {
+    handle: Handle<Scheduler>,
+    space: std::sync::Arc<Space>,
+    router: std::sync::Arc<Router>,
+    runner: Runner,
+}
+
+/// Some items of a list, and where the next ones begin.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page<T> {
+    pub items: Vec<T>,
+    /// Where the next page begins, if there is one.
+    pub next: Option<String>,
+}
+
+/// Which part of a list is wanted.
+#[derive(Clone, Debug)]
+pub struct Wanted<F> {
+    /// Only items that fit.
+    pub filter: Option<F>,
+    /// So many of the fitting items are left out first.
+    pub skip: usize,
+    /// At most so many.
+    pub limit: usize,
+    /// Where the page before ended.
+    pub behind: Option<String>,
+}
+
+impl<F> Wanted<F> {
+    /// The first `limit` items.
+    pub fn first(limit: usize) -> Self {
+        Self {
+            filter: None,
+            skip: 0,
+            limit,
+            behind: None,
+        }
+    }
+}
+
+/// How long a sweep is waited for before its caller is told that it goes on.
+const SWEEP_WAIT: Duration = Duration::from_secs(10);
+
+impl Jobs {
+    /// Asks the jobs of one runtime, whose performer for jobs is `runner`.
+    pub fn new(runtime: &Runtime, runner: Runner) -> Self {
+        Self {
+            handle: runtime.handle(),
+            space: std::sync::Arc::new(runtime.space().clone()),
+            router: std::sync::Arc::clone(runtime.router()),
+            runner,
+        }
+    }
+
+    async fn ask_collection(&self, id: &CollectionId, ask: Ask) -> Result<Say> {
+        Ok(self.handle.call(id.address(), ask).await?)
+    }
+
+    async fn ask_job(&self, id: &JobId, ask: Ask) -> Result<Say> {
+        let home = self.space.partition(&id.collection.address());
+        Ok(self.handle.call_in(home, id.address(), ask).await?)
+    }
+
+    /// A collection.
+    pub async fn collection(&self, id: &CollectionId) -> Result<Collection> {
+        collection_of(self.ask_collection(id, Ask::GetCollection).await?)
+    }
+
+    /// Makes or replaces a collection.
+    pub async fn put_collection(
+        &self,
+        draft: CollectionDraft,
+        expect: Expect,
+    ) -> Result<Collection> {
+        let id = draft.id.clone();
+        let ask = Ask::PutCollection(Box::new(draft), expect);
+        collection_of(self.ask_collection(&id, ask).await?)
+    }
+
+    /// Begins to do something to all jobs of a collection; answers the number of
+    /// the sweep, which goes on by itself.
+    pub async fn sweep(&self, id: &CollectionId, kind: SweepKind) -> Result<u64> {
+        let begun = collection_of(self.ask_collection(id, Ask::Sweep(kind)).await?)?;
+        Ok(begun.sweep.map_or(0, |sweep| sweep.number))
+    }
+
+    /// Waits some seconds for the end of a sweep; answers whether it has come.
+    pub async fn swept(&self, id: &CollectionId, number: u64) -> Result<bool> {
+        let mut swept = self.runner.swept();
+        let is_over = async {
+            while self.is_sweeping(id, number).await? {
+                if swept.changed().await.is_err() {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        };
+        match tokio::time::timeout(SWEEP_WAIT, is_over).await {
+            Ok(result) => result,
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Whether a sweep is still under way.
+    pub async fn is_sweeping(&self, id: &CollectionId, number: u64) -> Result<bool> {
+        match self.collection(id).await {
+            Ok(found) => Ok(found.sweep.is_some_and(|sweep| sweep.number == number)),
+            Err(error) if error.kind() == Kind::NoCollection => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A job.
+    pub async fn job(&self, id: &JobId) -> Result<Job> {
+        job_of(self.ask_job(id, Ask::Get).await?)
+    }
+
+    /// Makes or replaces a job.
+    pub async fn put(&self, draft: Draft, expect: Expect) -> Result<Job> {
+        let id = draft.id.clone();
+        job_of(self.ask_job(&id, Ask::Put(Box::new(draft), expect)).await?)
+    }
+
+    /// Deletes a job.
+    pub async fn delete(&self, id: &JobId) -> Result<()> {
+        self.ask_job(id, Ask::Delete).await.map(drop)
+    }
+
+    /// Runs a job now; the same request again does nothing.
+    pub async fn run(&self, id: &JobId, request: Option<String>) -> Result<()> {
+        self.ask_job(id, Ask::Run(request)).await.map(drop)
+    }
+
+    /// Runs what was due between two times, in milliseconds since 1970.
+    pub async fn backfill(&self, id: &JobId, from: i64, until: i64) -> Result<()> {
+        self.ask_job(id, Ask::Backfill(from, until)).await.map(drop)
+    }
+
+    /// Stops a job for a while.
+    pub async fn pause(&self, id: &JobId, reason: String) -> Result<()> {
+        self.ask_job(id, Ask::Pause(reason)).await.map(drop)
+    }
+
+    /// Lets a paused job go on.
+    pub async fn resume(&self, id: &JobId) -> Result<()> {
+        self.ask_job(id, Ask::Resume).await.map(drop)
+    }
+
+    /// All collections of a subscription, or of one of its groups.
+    pub async fn collections(
+        &self,
+        subscription: &str,
+        group: Option<&str>,
+    ) -> Result<Vec<Collection>> {
+        let mut prefix = subscription.to_lowercase();
+        if let Some(group) = group {
+            prefix.push('\0');
+            prefix.push_str(&group.to_lowercase());
+        }
+        let (first, last) = sweeper::borders(prefix.as_bytes());
+        let mut found: Vec<Collection> = Vec::new();
+        for partition in self.space.all() {
+            let snapshot = snapshot(&self.door(partition)?)?;
+            let mut from = Bound::Included(first.clone());
+            loop {
+                let to = Bound::Excluded(last.clone());
+                let scan = Scan {
+                    from,
+                    to,
+                    limit: limits::SCAN_ROWS,
+                };
+                let rows = snapshot.scan(COLLECTIONS, scan).await.map_err(storage)?;
+                found.extend(rows.iter().filter_map(|row| rows::decode(&row.value)));
+                match rows.last() {
+                    Some(last) if rows.len() == limits::SCAN_ROWS => {
+                        from = Bound::Excluded(last.key.clone())
+                    }
+                    _ => break,
+                }
+            }
+        }
+        found.sort_by_key(|collection| collection.id.key());
+        Ok(found)
+    }
+
+    /// Jobs of a collection by name.
+    pub async fn list(&self, id: &CollectionId, wanted: &Wanted<State>) -> Result<Page<Job>> {
+        self.collection(id).await?;
+        let door = self.door(self.space.partition(&id.address()))?;
+        let collection = id.key();
+        let (mut items, mut skip) = (Vec::new(), wanted.skip);
+        let mut behind = wanted.behind.as_ref().map(|name| key_of(&collection, name));
+        loop {
+            let rows =
+                sweeper::page(&door, &collection, behind.as_ref(), limits::SCAN_ROWS / 10).await?;
+            let Some(last) = rows.last() else {
+                return Ok(Page { items, next: None });
+            };
+            behind = Some(last.key.clone());
+            let snapshot = snapshot(&door)?;
+            for row in &rows {
+                let status = snapshot.get(STATUS, &row.key).await.map_err(storage)?;
+                let status: Status = status
+                    .and_then(|row| rows::decode(&row))
+                    .unwrap_or_default();
+                let Some(definition) = rows::decode(&row.value) else {
+                    continue;
+                };
+                if wanted.filter.is_some_and(|state| state != status.state) {
+                    continue;
+                }
+                if skip > 0 {
+                    skip -= 1;
+                    continue;
+                }
+                if items.len() == wanted.limit {
+                    let last: &Job = items.last().expect("a page holds at least one item");
+                    let next = Some(last.definition.id.name.to_lowercase());
+                    return Ok(Page { items, next });
+                }
+                items.push(Job { definition, status });
+            }
+        }
+    }
+
+    /// What was tried for a job, newest first.
+    pub async fn history(&self, id: &JobId, wanted: &Wanted<Verdict>) -> Result<Page<Item>> {
+        self.job(id).await?;
+        let door = self.door(self.space.partition(&id.collection.address()))?;
+        let key = job_key(&id.address());
+        let (first, last) = sweeper::borders(&key);
+        let from = match wanted
+            .behind
+            .as_deref()
+            .and_then(|number| number.parse().ok())
+        {
+            Some(number) => Bound::Excluded(rows::history_key(&key, number).into()),
+            None => Bound::Included(first),
+        };
+        let scan = Scan {
+            from,
+            to: Bound::Excluded(last),
+            limit: limits::SCAN_ROWS,
+        };
+        let rows = snapshot(&door)?
+            .scan(HISTORY, scan)
+            .await
+            .map_err(storage)?;
+        let decoded = rows
+            .iter()
+            .filter_map(|row| rows::decode::<Item>(&row.value));
+        let oldest = self.runner.now().0 - limits::HISTORY_AGE.as_millis() as i64;
+        let fits = |item: &Item| {
+            let is_wanted = wanted.filter.is_none_or(|verdict| verdict == item.verdict);
+            is_wanted && item.started >= oldest
+        };
+        let mut items: Vec<_> = decoded
+            .filter(fits)
+            .skip(wanted.skip)
+            .take(wanted.limit + 1)
+            .collect();
+        let has_more = items.len() > wanted.limit;
+        items.truncate(wanted.limit);
+        let next = items
+            .last()
+            .filter(|_| has_more)
+            .map(|item| item.number.to_string());
+        Ok(Page { items, next })
+    }
+
+    fn door(&self, partition: steadfast_core::id::Partition) -> Result<Door> {
+        let not_here = || PartitionError::new(ErrorKind::NotOwner { partition });
+        Ok(self.router.door(partition).ok_or_else(not_here)?)
+    }
+}
+
+fn key_of(collection: &str, name: &str) -> Bytes {
+    format!("{collection}\0{}", name.to_lowercase()).into()
+}
+
+fn snapshot(door: &Door) -> Result<Snapshot> {
+    door.ledger().snapshot().map_err(storage)
+}
+
+fn storage(error: StorageError) -> Error {
+    Error::from(PartitionError::from(error))
+}
+
+fn collection_of(say: Say) -> Result<Collection> {
+    match say {
+        Say::Collection(collection) => Ok(*collection),
+        _ => Err(surprised()),
+    }
+}
+
+fn job_of(say: Say) -> Result<Job> {
+    match say {
+        Say::Job(job) => Ok(*job),
+        _ => Err(surprised()),
+    }
+}
+
+fn surprised() -> Error {
+    Error::from(PartitionError::new(ErrorKind::Malformed {
+        what: "the reply",
+    }))
+}

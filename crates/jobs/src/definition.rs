@@ -1,0 +1,171 @@
+//! What a job is told to do.
+//!
+//! What its author wrote is kept as a document that only the face of the service
+//! reads; here stands what the service itself must know. Stored, so fields never
+//! change their meaning.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::JobId;
+use crate::recurrence::Timing;
+
+/// A job without its state.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Definition {
+    /// In the spelling in which it was made.
+    pub id: JobId,
+    /// What its author wrote, for the face of the service.
+    pub document: String,
+    pub timing: Timing,
+    pub main: Action,
+    /// What is done when all attempts at `main` have failed.
+    pub error: Option<Action>,
+    /// Where an occurrence goes for which nothing has helped.
+    pub dead_letter: Option<Target>,
+    #[serde(default)]
+    pub policy: Policy,
+    /// Counts changes.
+    pub version: u64,
+}
+
+/// What is done, and how often it is tried.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Action {
+    pub target: Target,
+    pub retry: Retry,
+}
+
+/// Where an action goes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Target {
+    /// Outside: a document that the deliverer reads. Done at least once.
+    Outside(String),
+    /// To an instance of another service, in the commit that claims the
+    /// occurrence. Done exactly once.
+    Inside {
+        kind: u16,
+        name: String,
+        key: String,
+        body: Vec<u8>,
+    },
+}
+
+/// How often and when a failed attempt is repeated.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Retry {
+    pub count: u32,
+    pub interval_ms: u64,
+    /// Each wait is so many times the one before.
+    #[serde(default = "one")]
+    pub factor: f64,
+    /// No wait is longer.
+    #[serde(default)]
+    pub longest_ms: Option<u64>,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+impl Default for Retry {
+    /// Four more attempts, thirty seconds apart.
+    fn default() -> Self {
+        Self {
+            count: 4,
+            interval_ms: 30_000,
+            factor: 1.0,
+            longest_ms: None,
+        }
+    }
+}
+
+impl Retry {
+    /// One attempt only.
+    pub const NONE: Self = Self {
+        count: 0,
+        interval_ms: 0,
+        factor: 1.0,
+        longest_ms: None,
+    };
+
+    /// How long to wait after failed attempt number `attempt`, from 0.
+    pub(crate) fn wait_ms(&self, attempt: u32) -> u64 {
+        let grown = self.interval_ms as f64 * self.factor.max(1.0).powi(attempt as i32);
+        let longest = self.longest_ms.unwrap_or(u64::MAX).max(self.interval_ms);
+        (grown as u64).min(longest)
+    }
+}
+
+/// What happens when an occurrence is due while another is under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum Overlap {
+    /// One waits, and further ones merge into it.
+    #[default]
+    BufferOne,
+    /// It is left out.
+    Skip,
+    /// They run side by side.
+    AllowAll,
+    /// The one under way is given up.
+    CancelOther,
+}
+
+/// What happens to occurrences that were missed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum Misfire {
+    /// Recent ones run late, one after the other; older ones become one.
+    #[default]
+    CatchUp,
+    /// All become one.
+    RunOnce,
+    /// They are left out.
+    Skip,
+}
+
+/// How occurrences follow one another.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Policy {
+    pub overlap: Overlap,
+    pub misfire: Misfire,
+    /// How old a missed occurrence may be to run by itself.
+    pub catch_up_ms: u64,
+    /// After so many faulted occurrences in a row the job is faulted.
+    pub faults: Option<u32>,
+    /// How long an attempt may take; `None` is what the deliverer allows.
+    pub timeout_ms: Option<u64>,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            overlap: Overlap::default(),
+            misfire: Misfire::default(),
+            catch_up_ms: 600_000,
+            faults: None,
+            timeout_ms: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_up_to_their_limit() {
+        let retry = Retry {
+            factor: 2.0,
+            longest_ms: Some(70_000),
+            ..Retry::default()
+        };
+        let waits: Vec<_> = (0..4).map(|attempt| retry.wait_ms(attempt)).collect();
+        assert_eq!(waits, [30_000, 60_000, 70_000, 70_000]);
+        assert_eq!(Retry::default().wait_ms(3), 30_000);
+        let endless = Retry {
+            factor: 10.0,
+            longest_ms: None,
+            ..Retry::default()
+        };
+        assert!(endless.wait_ms(u32::MAX) > 0);
+    }
+}

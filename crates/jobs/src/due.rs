@@ -1,0 +1,171 @@
+//! Occurrences that come due, in time or late.
+//!
+//! The commit that takes an occurrence up also moves the schedule on. After a
+//! downtime recent occurrences are made up for one after the other; older ones
+//! become one.
+
+use steadfast_core::clock::Timestamp;
+use steadfast_core::limits;
+use steadfast_partition::{Halt, Message, Turn};
+
+use crate::command::Ask;
+use crate::definition::{Misfire, Overlap};
+use crate::history::{self, Item, Verdict};
+use crate::run::Live;
+use crate::status::{Phase, Source, State, Waiting};
+
+impl Live<'_> {
+    /// Sets the timer for the next occurrence, or none.
+    pub(crate) fn wait_for(&mut self, turn: &mut Turn<'_>, next: Option<Timestamp>) {
+        if let Some(due) = self.status.due.take() {
+            turn.cancel(Timestamp(due), 0);
+        }
+        let count = self
+            .definition
+            .timing
+            .recurrence
+            .as_ref()
+            .and_then(|r| r.count);
+        let is_used_up = count.is_some_and(|count| self.status.taken() >= u64::from(count));
+        let next = next.filter(|_| !is_used_up);
+        self.status.next = next.map(|next| next.0);
+        if let Some(next) = next {
+            let due = next.0.saturating_add(self.jitter_ms(next.0));
+            self.status.due = Some(due);
+            turn.schedule(Timestamp(due), 0, Ask::Due(next.0).encode());
+        }
+    }
+
+    /// The same for the same occurrence, on every node and after every restart.
+    fn jitter_ms(&self, occurrence: i64) -> i64 {
+        let most = self.definition.timing.jitter_ms;
+        if most == 0 {
+            return 0;
+        }
+        // FNV-1a: its bits are mixed well enough to spread jobs.
+        let bytes = self.key.iter().copied().chain(occurrence.to_le_bytes());
+        let hash = bytes.fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        ((hash ^ hash >> 32) % most.saturating_add(1)) as i64
+    }
+
+    /// The timer has rung for an occurrence.
+    pub(crate) fn due(&mut self, turn: &mut Turn<'_>, occurrence: i64) -> Result<(), Halt> {
+        let is_wanted = self.status.state == State::Enabled && self.status.paused.is_none();
+        if !is_wanted || self.status.next != Some(occurrence) {
+            return Ok(());
+        }
+        // It has rung; there is nothing to take back.
+        self.status.due = None;
+        let mut missed = self.missed(occurrence, turn.time().0);
+        if let Some(count) = self
+            .definition
+            .timing
+            .recurrence
+            .as_ref()
+            .and_then(|r| r.count)
+        {
+            let left = u64::from(count).saturating_sub(self.status.taken());
+            missed.truncate(left as usize);
+        }
+        let mut missed = missed.into_iter();
+        if let Some(first) = missed.next() {
+            self.take_up(turn, first)?;
+        }
+        let rest = missed.map(|occurrence| Waiting {
+            occurrence,
+            source: Source::Schedule,
+        });
+        self.status.queue.extend(rest);
+        let next = self.plan.after(turn.time().max(Timestamp(occurrence)));
+        if !self.status.state.is_final() {
+            self.wait_for(turn, next);
+            self.next_waiting(turn)?;
+            self.complete(turn);
+        }
+        Ok(())
+    }
+
+    /// What is to run of all that was due from `first` to `now`, in order.
+    fn missed(&self, first: i64, now: i64) -> Vec<i64> {
+        let policy = &self.definition.policy;
+        let window = match policy.misfire {
+            Misfire::CatchUp => policy.catch_up_ms.min(i64::MAX as u64 / 4) as i64,
+            Misfire::RunOnce => 0,
+            Misfire::Skip => limits::MISFIRE.as_millis() as i64,
+        };
+        let begin = now.saturating_sub(window);
+        let mut list = Vec::new();
+        if first < begin && policy.misfire != Misfire::Skip {
+            let older = self.plan.last_between(Timestamp(first), Timestamp(begin));
+            list.push(older.map_or(first, |older| older.0));
+        }
+        let mut next = match first >= begin {
+            true => Some(first),
+            false => self.plan.at_or_after(Timestamp(begin)).map(|next| next.0),
+        };
+        while let Some(at) = next.filter(|at| *at <= now) {
+            list.push(at);
+            next = self.plan.after(Timestamp(at)).map(|next| next.0);
+        }
+        let surplus = match policy.misfire {
+            Misfire::RunOnce => list.len().saturating_sub(1),
+            _ => list.len().saturating_sub(limits::WAITING_RUNS),
+        };
+        list.split_off(surplus)
+    }
+
+    /// Begins an occurrence, or does what the job says if another is under way.
+    fn take_up(&mut self, turn: &mut Turn<'_>, occurrence: i64) -> Result<(), Halt> {
+        let overlap = self.definition.policy.overlap;
+        let is_crowded = self.status.runs.len() >= limits::OPEN_RUNS;
+        if !self.status.is_busy() || (overlap == Overlap::AllowAll && !is_crowded) {
+            return self.begin(turn, occurrence, Source::Schedule);
+        }
+        match overlap {
+            Overlap::CancelOther => {
+                self.status.queue.clear();
+                self.status.held = None;
+                self.give_up(turn, "given up for the next occurrence")?;
+                self.begin(turn, occurrence, Source::Schedule)
+            }
+            Overlap::Skip => self.postpone(turn, occurrence, "left out: another one is under way"),
+            Overlap::BufferOne | Overlap::AllowAll => {
+                if self.status.held.is_some() {
+                    return Ok(());
+                }
+                self.status.held = Some(occurrence);
+                self.postpone(turn, occurrence, "waits for the occurrence before it")
+            }
+        }
+    }
+
+    fn postpone(&mut self, turn: &mut Turn<'_>, occurrence: i64, why: &str) -> Result<(), Halt> {
+        let now = turn.time().0;
+        let item = Item {
+            number: 0,
+            started: now,
+            ended: now,
+            expected: occurrence,
+            phase: Phase::Main,
+            verdict: Verdict::Postponed,
+            message: why.into(),
+            retry: 0,
+            repeat: self.status.ordinal + 1,
+        };
+        history::add(turn, self.key, self.status, item)
+    }
+
+    /// The next occurrence of a job that is enabled or resumed: nothing is made
+    /// up for.
+    pub(crate) fn wait_from_now(&mut self, turn: &mut Turn<'_>) {
+        let now = turn.time();
+        let next = match self.plan.is_recurring() {
+            true => self.plan.at_or_after(now),
+            false if self.status.dispatched == 0 => self.plan.first(now),
+            false => None,
+        };
+        self.wait_for(turn, next);
+    }
+}

@@ -1,0 +1,121 @@
+//! What can go wrong with a job.
+//!
+//! Every kind has a stable code and a page in `docs/errors/`. The service refuses
+//! with the same codes, so that a refusal that comes from another node is told
+//! apart as well.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use steadfast_core::error::Code;
+use steadfast_partition::{Error as PartitionError, ErrorKind, Halt, Refusal};
+
+/// The result of everything in this crate that can fail.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What happened, and underneath it the cause.
+#[derive(Clone, Debug)]
+pub struct Error {
+    kind: Kind,
+    message: String,
+    source: Option<Box<PartitionError>>,
+}
+
+/// The kinds of failure; each has its own code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// There is no such collection.
+    NoCollection,
+    /// There is no such job.
+    NoJob,
+    /// The collection has as many jobs as it may have.
+    Full,
+    /// The job has come to its end, and cannot be changed or run.
+    Final,
+    /// Somebody else has changed it meanwhile.
+    Changed,
+    /// The collection is being deleted.
+    Leaving,
+    /// Too much waits already.
+    Crowded,
+    /// The job would never run.
+    NeverRuns,
+    /// The way to the job failed.
+    Partition,
+}
+
+const CODES: [(Kind, &str); 8] = [
+    (Kind::NoCollection, "STF-5201"),
+    (Kind::NoJob, "STF-5202"),
+    (Kind::Full, "STF-5203"),
+    (Kind::Final, "STF-5204"),
+    (Kind::Changed, "STF-5205"),
+    (Kind::Leaving, "STF-5206"),
+    (Kind::Crowded, "STF-5207"),
+    (Kind::NeverRuns, "STF-5208"),
+];
+
+impl Error {
+    /// What kind of failure this is.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The stable code, the name of its page in `docs/errors/`.
+    pub fn code(&self) -> Code {
+        match (&self.source, code_of(self.kind)) {
+            (_, Some(code)) => code,
+            (Some(source), None) => source.code(),
+            (None, None) => Code("STF-4005"),
+        }
+    }
+
+    /// What happened and what to do, without the code.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+/// A service's no, with the code of its kind.
+pub(crate) fn refuse(kind: Kind, message: impl Into<String>) -> Halt {
+    let code = code_of(kind).expect("a service refuses with a code of its own");
+    Halt::Refused(Refusal::new(code, message))
+}
+
+fn code_of(kind: Kind) -> Option<Code> {
+    let found = CODES.iter().find(|(known, _)| *known == kind);
+    found.map(|(_, code)| Code(code))
+}
+
+impl From<PartitionError> for Error {
+    fn from(source: PartitionError) -> Self {
+        let code = source.code();
+        let known = CODES.iter().find(|(_, known)| *known == code.0);
+        let message = match source.kind() {
+            ErrorKind::Refused(refusal) => refusal.message.clone(),
+            _ => source.to_string(),
+        };
+        Self {
+            kind: known.map_or(Kind::Partition, |(kind, _)| *kind),
+            message,
+            source: Some(Box::new(source)),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            Kind::Partition => f.write_str(&self.message),
+            _ => write!(f, "{}: {}", self.code(), self.message),
+        }
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        let source = self.source.as_deref()?;
+        Some(source)
+    }
+}

@@ -1,0 +1,75 @@
+//! What the service wants done outside.
+//!
+//! An order is the body of a work row: it holds everything that an attempt needs,
+//! so that performing it reads nothing. Stored, so fields never change their
+//! meaning.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::collection::Sweep;
+use crate::id::{CollectionId, JobId};
+use crate::status::{Phase, Source};
+
+/// One attempt.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Order {
+    /// In the spelling in which the job was made.
+    pub job: JobId,
+    /// When it was due, in milliseconds since 1970.
+    pub occurrence: i64,
+    pub source: Source,
+    /// Which occurrence of the job it is, from 1.
+    pub ordinal: u64,
+    pub phase: Phase,
+    /// From 0.
+    pub attempt: u32,
+    /// What the deliverer reads.
+    pub target: String,
+    pub timeout_ms: Option<u64>,
+    /// For a dead letter: what the last attempt said.
+    pub last: Option<String>,
+    /// In which tenure of the partition it is sent; filled in when it is.
+    #[serde(default)]
+    pub epoch: u64,
+}
+
+/// What the service wants done outside.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum Wish {
+    Attempt(Box<Order>),
+    /// Do something to all jobs of a collection.
+    Sweep(CollectionId, Sweep),
+    /// Give up work that is under way.
+    Cancel(Vec<u8>),
+}
+
+impl Wish {
+    pub(crate) fn encode(&self) -> Bytes {
+        let text = serde_json::to_vec(self);
+        text.expect("our wishes have string keys and no fractions")
+            .into()
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        serde_json::from_slice(bytes).ok()
+    }
+}
+
+/// The name of an attempt's work: unique for ever.
+pub(crate) fn work_id(job: &[u8], ordinal: u64, phase: Phase, attempt: u32) -> Vec<u8> {
+    let mut id = job.to_vec();
+    id.push(0);
+    id.extend_from_slice(&ordinal.to_be_bytes());
+    id.push(phase as u8);
+    id.extend_from_slice(&attempt.to_be_bytes());
+    id
+}
+
+/// The name of a sweep's work.
+pub(crate) fn sweep_id(collection: &[u8], number: u64) -> Vec<u8> {
+    let mut id = collection.to_vec();
+    id.extend_from_slice(b"\0\0");
+    id.extend_from_slice(&number.to_be_bytes());
+    id
+}

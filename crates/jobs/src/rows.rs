@@ -1,0 +1,82 @@
+//! The rows of jobs, and how they are found.
+//!
+//! A job's key is its collection's, a zero byte, and its name, all in lower case.
+//! Rows are a format byte and JSON, since documents inside them are JSON as well.
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use steadfast_core::id::Table;
+use steadfast_partition::{Address, Halt, Turn, service_table};
+
+use crate::id::KIND;
+
+/// Key of a collection to the collection.
+pub(crate) const COLLECTIONS: Table = service_table(KIND, 0);
+/// Key of a job to its definition.
+pub(crate) const JOBS: Table = service_table(KIND, 1);
+/// Key of a job to its status.
+pub(crate) const STATUS: Table = service_table(KIND, 2);
+/// Key of a job and number to a history item.
+pub(crate) const HISTORY: Table = service_table(KIND, 3);
+/// Key of a job to the requests to run it that were heard of late.
+pub(crate) const REQUESTS: Table = service_table(KIND, 4);
+/// Numbers of the whole partition.
+pub(crate) const COUNTS: Table = service_table(KIND, 5);
+
+const JOB_COUNT: &[u8] = b"jobs";
+
+/// The version of the encoding.
+const FORMAT: u8 = 1;
+
+/// The key of a job's rows.
+pub(crate) fn job_key(address: &Address) -> Vec<u8> {
+    let mut key = address.name.to_vec();
+    key.push(0);
+    key.extend_from_slice(&address.key);
+    key
+}
+
+/// The key of a history item: newest first.
+pub(crate) fn history_key(job: &[u8], number: u64) -> Vec<u8> {
+    let mut key = job.to_vec();
+    key.push(0);
+    key.extend_from_slice(&(u64::MAX - number).to_be_bytes());
+    key
+}
+
+/// Bytes for a row.
+pub(crate) fn encode<T: Serialize>(value: &T) -> Bytes {
+    let mut out = vec![FORMAT];
+    serde_json::to_writer(&mut out, value).expect("our rows have string keys and finite numbers");
+    out.into()
+}
+
+/// The value in a row, unless the row is not one of ours.
+pub(crate) fn decode<T: DeserializeOwned>(row: &Bytes) -> Option<T> {
+    match row.split_first() {
+        Some((&FORMAT, rest)) => serde_json::from_slice(rest).ok(),
+        _ => None,
+    }
+}
+
+/// Reads a row as a value.
+pub(crate) fn read<T: DeserializeOwned>(
+    turn: &mut Turn<'_>,
+    table: Table,
+    key: &[u8],
+) -> Result<Option<T>, Halt> {
+    let row = turn.get(table, key)?;
+    Ok(row.as_ref().and_then(decode))
+}
+
+/// How many jobs the partition has.
+pub(crate) fn job_count(turn: &mut Turn<'_>) -> Result<u64, Halt> {
+    let row = turn.get(COUNTS, JOB_COUNT)?;
+    let count = row.and_then(|row| row[..].try_into().ok().map(u64::from_be_bytes));
+    Ok(count.unwrap_or(0))
+}
+
+pub(crate) fn put_job_count(turn: &mut Turn<'_>, count: u64) {
+    turn.put(COUNTS, JOB_COUNT, count.to_be_bytes().to_vec());
+}

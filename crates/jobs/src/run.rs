@@ -1,0 +1,350 @@
+//! Occurrences under way: begin, try, try again, end.
+//!
+//! An occurrence is claimed by the commit that begins it; its first byte leaves
+//! after that commit. What an attempt came to is recorded by a later one. So a
+//! crash between the two repeats that attempt, and nothing else runs twice.
+
+use steadfast_core::clock::Timestamp;
+use steadfast_core::limits;
+use steadfast_partition::{Address, Envelope, Halt, Kind, Message, Turn};
+
+use crate::command::{Ask, Ended};
+use crate::definition::{Action, Definition, Retry, Target};
+use crate::history::{self, Item, Verdict};
+use crate::order::{Order, Wish, work_id};
+use crate::recurrence::Plan;
+use crate::status::{Phase, Run, Source, State, Status};
+
+/// A job in one turn: what it is, what has become of it, and its rows' key.
+pub(crate) struct Live<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) definition: &'a Definition,
+    pub(crate) plan: &'a Plan,
+    pub(crate) status: &'a mut Status,
+}
+
+/// The tag of the timer that ends a finished job.
+const EXPIRE_TAG: u64 = u64::MAX;
+
+impl Live<'_> {
+    /// Claims an occurrence and makes its first attempt.
+    pub(crate) fn begin(
+        &mut self,
+        turn: &mut Turn<'_>,
+        occurrence: i64,
+        source: Source,
+    ) -> Result<(), Halt> {
+        let status = &mut *self.status;
+        status.ordinal += 1;
+        status.executions += 1;
+        status.last_execution = Some(turn.time().0);
+        if source == Source::Schedule {
+            status.dispatched += 1;
+        }
+        let run = Run {
+            ordinal: status.ordinal,
+            occurrence,
+            source,
+            phase: Phase::Main,
+            attempt: 0,
+            retry_at: None,
+            is_faulted: false,
+            last: String::new(),
+        };
+        status.runs.push(run.clone());
+        self.attempt(turn, &run)
+    }
+
+    /// Makes the attempt that a run is at.
+    fn attempt(&mut self, turn: &mut Turn<'_>, run: &Run) -> Result<(), Halt> {
+        match self.target(run.phase).cloned() {
+            Some(Target::Outside(target)) => {
+                let id = work_id(self.key, run.ordinal, run.phase, run.attempt);
+                let order = Order {
+                    job: self.definition.id.clone(),
+                    occurrence: run.occurrence,
+                    source: run.source,
+                    ordinal: run.ordinal,
+                    phase: run.phase,
+                    attempt: run.attempt,
+                    target,
+                    timeout_ms: self.definition.policy.timeout_ms,
+                    last: (run.phase == Phase::DeadLetter).then(|| run.last.clone()),
+                    epoch: 0,
+                };
+                turn.open_work(id, Wish::Attempt(Box::new(order)).encode());
+                Ok(())
+            }
+            Some(Target::Inside {
+                kind,
+                name,
+                key,
+                body,
+            }) => {
+                // The message and this turn share one commit, so it is done.
+                let to = Address::new(Kind(kind), name, key);
+                turn.send(Envelope::new(to, body));
+                let now = turn.time().0;
+                self.ended(
+                    turn,
+                    &Ended {
+                        ordinal: run.ordinal,
+                        phase: run.phase,
+                        attempt: run.attempt,
+                        is_success: true,
+                        message: "sent in the commit that claimed the occurrence".into(),
+                        started: now,
+                        ended: now,
+                    },
+                )
+            }
+            // The definition has lost this part meanwhile.
+            None => self.end(turn, run.ordinal),
+        }
+    }
+
+    fn action(&self, phase: Phase) -> Option<&Action> {
+        match phase {
+            Phase::Main => Some(&self.definition.main),
+            Phase::Error => self.definition.error.as_ref(),
+            Phase::DeadLetter => None,
+        }
+    }
+
+    fn target(&self, phase: Phase) -> Option<&Target> {
+        match phase {
+            Phase::DeadLetter => self.definition.dead_letter.as_ref(),
+            _ => self.action(phase).map(|action| &action.target),
+        }
+    }
+
+    fn retry(&self, phase: Phase) -> Retry {
+        self.action(phase)
+            .map_or(Retry::default(), |action| action.retry)
+    }
+
+    /// An attempt has come to something.
+    pub(crate) fn ended(&mut self, turn: &mut Turn<'_>, ended: &Ended) -> Result<(), Halt> {
+        let is_it = |run: &Run| {
+            let is_at = (run.phase, run.attempt) == (ended.phase, ended.attempt);
+            run.ordinal == ended.ordinal && is_at && run.retry_at.is_none()
+        };
+        let Some(mut run) = self.status.runs.iter().find(|run| is_it(run)).cloned() else {
+            // It was given up, or has been recorded already.
+            return Ok(());
+        };
+        turn.close_work(&work_id(self.key, run.ordinal, run.phase, run.attempt));
+        self.record(turn, &run, ended)?;
+        if ended.is_success {
+            return self.end(turn, run.ordinal);
+        }
+        if run.phase == Phase::Main {
+            self.status.failures += 1;
+        }
+        run.last = ended.message.clone();
+        history::truncate(&mut run.last, limits::HISTORY_MESSAGE_BYTES);
+        self.go_on(turn, run, ended.ended)
+    }
+
+    /// What follows a failed attempt: another, the next phase, or the end.
+    fn go_on(&mut self, turn: &mut Turn<'_>, mut run: Run, ended: i64) -> Result<(), Halt> {
+        // What was disabled meanwhile is not tried again.
+        let is_wanted = self.status.state == State::Enabled || run.source != Source::Schedule;
+        let retry = self.retry(run.phase);
+        if is_wanted && run.attempt < retry.count {
+            let wait = retry.wait_ms(run.attempt).min(i64::MAX as u64 / 4) as i64;
+            let at = ended.saturating_add(wait);
+            run.retry_at = Some(at);
+            turn.schedule(Timestamp(at), run.ordinal, Ask::Again(run.ordinal).encode());
+            self.replace(run);
+            return Ok(());
+        }
+        if run.phase == Phase::Main && is_wanted {
+            run.is_faulted = true;
+            self.status.faults += 1;
+        }
+        let next = match run.phase {
+            Phase::Main if self.definition.error.is_some() => Some(Phase::Error),
+            Phase::Main | Phase::Error if self.definition.dead_letter.is_some() => {
+                Some(Phase::DeadLetter)
+            }
+            _ => None,
+        };
+        let Some(phase) = next.filter(|_| is_wanted) else {
+            self.replace(run.clone());
+            return self.end(turn, run.ordinal);
+        };
+        (run.phase, run.attempt) = (phase, 0);
+        self.replace(run.clone());
+        self.attempt(turn, &run)
+    }
+
+    /// The wait after a failed attempt is over.
+    pub(crate) fn again(&mut self, turn: &mut Turn<'_>, ordinal: u64) -> Result<(), Halt> {
+        let waits = |run: &&Run| run.ordinal == ordinal && run.retry_at.is_some();
+        let Some(mut run) = self.status.runs.iter().find(waits).cloned() else {
+            return Ok(());
+        };
+        run.retry_at = None;
+        run.attempt += 1;
+        self.replace(run.clone());
+        self.attempt(turn, &run)
+    }
+
+    fn replace(&mut self, run: Run) {
+        let place = self
+            .status
+            .runs
+            .iter_mut()
+            .find(|known| known.ordinal == run.ordinal);
+        if let Some(place) = place {
+            *place = run;
+        }
+    }
+
+    fn record(&mut self, turn: &mut Turn<'_>, run: &Run, ended: &Ended) -> Result<(), Halt> {
+        let item = Item {
+            number: 0,
+            started: ended.started,
+            ended: ended.ended,
+            expected: run.occurrence,
+            phase: run.phase,
+            verdict: match ended.is_success {
+                true => Verdict::Completed,
+                false => Verdict::Failed,
+            },
+            message: ended.message.clone(),
+            retry: run.attempt,
+            repeat: run.ordinal,
+        };
+        history::add(turn, self.key, self.status, item)
+    }
+
+    /// A run is over, well or not; what waited for it begins.
+    fn end(&mut self, turn: &mut Turn<'_>, ordinal: u64) -> Result<(), Halt> {
+        let Some(at) = self
+            .status
+            .runs
+            .iter()
+            .position(|run| run.ordinal == ordinal)
+        else {
+            return Ok(());
+        };
+        let run = self.status.runs.remove(at);
+        if run.source == Source::Schedule {
+            self.judge(turn, &run);
+        }
+        self.next_waiting(turn)?;
+        self.complete(turn);
+        Ok(())
+    }
+
+    /// What the end of a scheduled occurrence means for the job.
+    fn judge(&mut self, turn: &mut Turn<'_>, run: &Run) {
+        let status = &mut *self.status;
+        status.faults_in_a_row = match run.is_faulted {
+            true => status.faults_in_a_row.saturating_add(1),
+            false => 0,
+        };
+        let limit = self.definition.policy.faults;
+        let is_too_much = limit.is_some_and(|limit| status.faults_in_a_row >= limit);
+        if run.is_faulted && (!self.plan.is_recurring() || is_too_much) {
+            self.finish(turn, State::Faulted);
+        } else if !self.plan.is_recurring() {
+            self.finish(turn, State::Completed);
+        }
+    }
+
+    /// Begins what waits, if nothing stands in its way.
+    pub(crate) fn next_waiting(&mut self, turn: &mut Turn<'_>) -> Result<(), Halt> {
+        let is_running = self
+            .status
+            .runs
+            .iter()
+            .any(|run| run.source != Source::Manual);
+        if is_running || self.status.state.is_final() {
+            return Ok(());
+        }
+        if !self.status.queue.is_empty() {
+            let waiting = self.status.queue.remove(0);
+            return self.begin(turn, waiting.occurrence, waiting.source);
+        }
+        match self.status.held.take() {
+            Some(occurrence) => self.begin(turn, occurrence, Source::Schedule),
+            None => Ok(()),
+        }
+    }
+
+    /// A recurring job without another occurrence is complete.
+    pub(crate) fn complete(&mut self, turn: &mut Turn<'_>) {
+        let status = &*self.status;
+        let is_over = status.next.is_none() && status.is_quiet() && status.paused.is_none();
+        if status.state == State::Enabled && self.plan.is_recurring() && is_over {
+            self.finish(turn, State::Completed);
+        }
+    }
+
+    /// Nothing happens to the job any more, but that it is deleted one day.
+    fn finish(&mut self, turn: &mut Turn<'_>, state: State) {
+        self.stop(turn);
+        let now = turn.time();
+        self.status.state = state;
+        self.status.finished = Some(now.0);
+        let due = now.plus(limits::HISTORY_AGE);
+        turn.schedule(due, EXPIRE_TAG, Ask::Expire.encode());
+    }
+
+    /// Takes back the timer, what waits, and pending retries. Attempts that are
+    /// under way come to their end.
+    pub(crate) fn stop(&mut self, turn: &mut Turn<'_>) {
+        let status = &mut *self.status;
+        if let Some(due) = status.due.take() {
+            turn.cancel(Timestamp(due), 0);
+        }
+        status.next = None;
+        status.queue.clear();
+        status.held = None;
+        status.runs.retain(|run| match run.retry_at {
+            Some(at) => {
+                turn.cancel(Timestamp(at), run.ordinal);
+                false
+            }
+            None => true,
+        });
+    }
+
+    /// Gives up all that is under way.
+    pub(crate) fn give_up(&mut self, turn: &mut Turn<'_>, why: &str) -> Result<(), Halt> {
+        for run in std::mem::take(&mut self.status.runs) {
+            if let Some(at) = run.retry_at {
+                turn.cancel(Timestamp(at), run.ordinal);
+                continue;
+            }
+            let id = work_id(self.key, run.ordinal, run.phase, run.attempt);
+            turn.close_work(&id);
+            turn.push(Wish::Cancel(id).encode());
+            let now = turn.time().0;
+            self.record(
+                turn,
+                &run,
+                &Ended {
+                    ordinal: run.ordinal,
+                    phase: run.phase,
+                    attempt: run.attempt,
+                    is_success: false,
+                    message: why.into(),
+                    started: now,
+                    ended: now,
+                },
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Takes back the timer that would end a finished job.
+    pub(crate) fn unexpire(&mut self, turn: &mut Turn<'_>) {
+        if let Some(finished) = self.status.finished {
+            turn.cancel(Timestamp(finished).plus(limits::HISTORY_AGE), EXPIRE_TAG);
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Performs what the service wants done outside.
+//!
+//! Attempts to one host share a lane with a bounded number of calls, so that a
+//! slow host delays nobody else. What an attempt came to is told to the partition
+//! that wanted it. An attempt that is under way already is not begun twice when
+//! its partition is loaded again.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use steadfast_core::clock::{Clock, Timestamp};
+use steadfast_core::id::Partition;
+use steadfast_core::limits;
+use steadfast_partition::{Address, Effect, Envelope, Message, Performer, Router};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::AbortHandle;
+
+use crate::command::{Ask, Ended};
+use crate::order::{Order, Wish};
+use crate::sweeper;
+
+/// What came of an attempt.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    pub is_success: bool,
+    /// For people: what the other side said, or why nobody answered.
+    pub message: String,
+}
+
+/// Carries attempts to wherever they go.
+#[async_trait]
+pub trait Deliver: Send + Sync + 'static {
+    /// Which attempts share a bounded lane: those to one host.
+    fn lane(&self, order: &Order) -> String;
+
+    /// Makes one attempt. It ends in bounded time.
+    async fn deliver(&self, order: Order) -> Outcome;
+}
+
+/// Performs the effects of jobs.
+#[derive(Clone)]
+pub struct Runner {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    router: Arc<Router>,
+    deliver: Arc<dyn Deliver>,
+    clock: Arc<dyn Clock>,
+    lanes: Mutex<Lanes>,
+    /// Calls to all hosts.
+    calls: Semaphore,
+    /// Counts sweeps that have come to their end.
+    swept: watch::Sender<u64>,
+}
+
+/// Where in the world an attempt is wanted, and its name there.
+type Ticket = (Partition, Bytes);
+
+#[derive(Default)]
+struct Lanes {
+    by_host: HashMap<String, Lane>,
+    /// What is under way or waits; `None` while it waits.
+    open: HashMap<Ticket, Option<AbortHandle>>,
+}
+
+#[derive(Default)]
+struct Lane {
+    running: usize,
+    waiting: VecDeque<Attempt>,
+}
+
+struct Attempt {
+    ticket: Ticket,
+    from: Address,
+    order: Order,
+}
+
+impl Runner {
+    /// A runner that tells partitions of this node what came of their attempts.
+    pub fn new(router: Arc<Router>, deliver: Arc<dyn Deliver>, clock: Arc<dyn Clock>) -> Self {
+        let inner = Inner {
+            router,
+            deliver,
+            clock,
+            lanes: Mutex::default(),
+            calls: Semaphore::new(limits::OUTBOUND_CALLS),
+            swept: watch::channel(0).0,
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// Rings when a sweep over a collection has come to its end.
+    pub(crate) fn swept(&self) -> watch::Receiver<u64> {
+        self.inner.swept.subscribe()
+    }
+
+    /// What time it is.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.inner.clock.now()
+    }
+
+    /// How many attempts are under way or wait for their turn.
+    pub fn open(&self) -> usize {
+        self.inner.lanes.lock().open.len()
+    }
+}
+
+impl Performer for Runner {
+    fn perform(&self, effect: Effect) {
+        let Some(wish) = Wish::decode(&effect.body) else {
+            tracing::error!(from = %effect.from, "a wish of a job cannot be read");
+            return;
+        };
+        match (wish, effect.work) {
+            (Wish::Attempt(mut order), Some(work)) => {
+                order.epoch = effect.epoch.0;
+                self.inner.take(Attempt {
+                    ticket: (effect.partition, work),
+                    from: effect.from,
+                    order: *order,
+                });
+            }
+            (Wish::Sweep(id, sweep), _) => {
+                let inner = Arc::clone(&self.inner);
+                tokio::spawn(async move {
+                    let door = inner.router.door(effect.partition);
+                    if let Some(door) = door
+                        && let Err(error) = sweeper::sweep(&door, &id, sweep).await
+                    {
+                        // The next owner begins it again.
+                        tracing::warn!(%error, "a sweep over a collection ended early");
+                    }
+                    inner.swept.send_modify(|count| *count += 1);
+                });
+            }
+            (Wish::Cancel(work), _) => self.inner.cancel(&(effect.partition, work.into())),
+            (Wish::Attempt(_), None) => {}
+        }
+    }
+}
+
+impl Inner {
+    fn take(self: &Arc<Self>, attempt: Attempt) {
+        let host = self.deliver.lane(&attempt.order);
+        let mut lanes = self.lanes.lock();
+        if lanes.open.contains_key(&attempt.ticket) {
+            return;
+        }
+        lanes.open.insert(attempt.ticket.clone(), None);
+        let lane = lanes.by_host.entry(host.clone()).or_default();
+        if lane.running >= limits::HOST_CALLS {
+            lane.waiting.push_back(attempt);
+            return;
+        }
+        lane.running += 1;
+        self.start(&mut lanes, host, attempt);
+    }
+
+    fn start(self: &Arc<Self>, lanes: &mut Lanes, host: String, attempt: Attempt) {
+        let ticket = attempt.ticket.clone();
+        let place = Place {
+            inner: Arc::clone(self),
+            host,
+            ticket: ticket.clone(),
+        };
+        let task = tokio::spawn(async move {
+            place.inner.attempt(attempt).await;
+            drop(place);
+        });
+        lanes.open.insert(ticket, Some(task.abort_handle()));
+    }
+
+    async fn attempt(&self, attempt: Attempt) {
+        let Ok(_permit) = self.calls.acquire().await else {
+            return;
+        };
+        let started = self.clock.now().0;
+        let order = attempt.order;
+        let (ordinal, phase, number) = (order.ordinal, order.phase, order.attempt);
+        let outcome = self.deliver.deliver(order).await;
+        let ended = Ended {
+            ordinal,
+            phase,
+            attempt: number,
+            is_success: outcome.is_success,
+            message: outcome.message,
+            started,
+            ended: self.clock.now().0,
+        };
+        // If the partition is gone, its next owner makes the attempt again.
+        if let Some(door) = self.router.door(attempt.ticket.0) {
+            door.post(Envelope::new(attempt.from, Ask::Ended(ended).encode()));
+        }
+    }
+
+    /// A call has ended: the next of its host may begin.
+    fn leave(self: &Arc<Self>, host: &str, ticket: &Ticket) {
+        let mut lanes = self.lanes.lock();
+        lanes.open.remove(ticket);
+        let Some(lane) = lanes.by_host.get_mut(host) else {
+            return;
+        };
+        match lane.waiting.pop_front() {
+            Some(next) => self.start(&mut lanes, host.to_string(), next),
+            None => {
+                lane.running -= 1;
+                if lane.running == 0 {
+                    lanes.by_host.remove(host);
+                }
+            }
+        }
+    }
+
+    fn cancel(&self, ticket: &Ticket) {
+        let mut lanes = self.lanes.lock();
+        match lanes.open.get(ticket) {
+            Some(Some(task)) => task.abort(),
+            Some(None) => {
+                lanes.open.remove(ticket);
+                for lane in lanes.by_host.values_mut() {
+                    lane.waiting.retain(|attempt| attempt.ticket != *ticket);
+                }
+            }
+            None => {}
+        }
+    }
+}
+
+/// A place in a lane, given back however the call ends.
+struct Place {
+    inner: Arc<Inner>,
+    host: String,
+    ticket: Ticket,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.inner.leave(&self.host, &self.ticket);
+    }
+}

@@ -1,0 +1,65 @@
+//! Walks over all jobs of a collection.
+//!
+//! It reads durable rows beside the loop and tells each job what happens to it;
+//! a job that was told already does not mind being told again.
+
+use std::ops::Bound;
+
+use bytes::Bytes;
+use futures_util::future::try_join_all;
+use steadfast_core::limits;
+use steadfast_partition::{Address, Door, Error, Row, Scan};
+
+use crate::collection::Sweep;
+use crate::command::{Ask, Say};
+use crate::id::{CollectionId, KIND};
+use crate::rows::JOBS;
+
+/// Tells every job of a collection, and then the collection.
+pub(crate) async fn sweep(door: &Door, id: &CollectionId, sweep: Sweep) -> Result<(), Error> {
+    let collection = id.key();
+    let mut behind = None;
+    loop {
+        let rows = page(door, &collection, behind.as_ref(), limits::SWEEP_JOBS).await?;
+        let Some(last) = rows.last() else {
+            break;
+        };
+        behind = Some(last.key.clone());
+        let told = rows.iter().map(|row| {
+            let name = row.key.slice(collection.len() + 1..);
+            let to = Address::new(KIND, collection.clone(), name);
+            door.call::<Ask, Say>(to, Ask::SweptBy(sweep.kind))
+        });
+        try_join_all(told).await?;
+    }
+    let ended = Ask::Swept(sweep.number);
+    door.call::<Ask, Say>(id.address(), ended).await.map(drop)
+}
+
+/// Definitions of a collection's jobs in the order of their names.
+pub(crate) async fn page(
+    door: &Door,
+    collection: &str,
+    behind: Option<&Bytes>,
+    limit: usize,
+) -> Result<Vec<Row>, Error> {
+    let (first, last) = borders(collection.as_bytes());
+    let from = match behind {
+        Some(behind) => Bound::Excluded(behind.clone()),
+        None => Bound::Excluded(first),
+    };
+    let to = Bound::Excluded(last);
+    let snapshot = door.ledger().snapshot()?;
+    let rows = snapshot.scan(JOBS, Scan { from, to, limit }).await?;
+    Ok(rows)
+}
+
+/// What all keys that continue `key` lie between.
+pub(crate) fn borders(key: &[u8]) -> (Bytes, Bytes) {
+    let with = |end: u8| {
+        let mut border = key.to_vec();
+        border.push(end);
+        border.into()
+    };
+    (with(0), with(1))
+}

@@ -1,0 +1,58 @@
+//! Reads rows and streams of a partition.
+//!
+//! Through its door, outside the loop: whoever reads here sees durable state only.
+//! Services and protocols stand on this crate and not on the one below, so what
+//! they need of it is named here.
+
+use std::ops::Bound;
+
+use bytes::Bytes;
+use steadfast_core::id::{Sequence, Stream, Table};
+pub use steadfast_storage::engine::{EventBatch as Batch, Row, Start};
+pub use steadfast_storage::{Head, Place};
+use steadfast_storage::{View, engine::Scan};
+use tokio::sync::watch;
+
+use crate::door::Door;
+use crate::error::Result;
+
+impl Door {
+    /// A durable row.
+    pub async fn row(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>> {
+        Ok(self.ledger().get(table, key, View::Durable).await?)
+    }
+
+    /// Durable rows in key order, from `from` on and before `to`, `limit` at most.
+    pub async fn rows(
+        &self,
+        table: Table,
+        from: Bound<Bytes>,
+        to: Bound<Bytes>,
+        limit: usize,
+    ) -> Result<Vec<Row>> {
+        let snapshot = self.ledger().snapshot()?;
+        Ok(snapshot.scan(table, Scan { from, to, limit }).await?)
+    }
+
+    /// Begin and durable end of a stream; `None` if it was never written.
+    pub fn stream(&self, stream: Stream) -> Result<Option<Head>> {
+        Ok(self.ledger().stream(stream)?)
+    }
+
+    /// Durable batches from the one that holds `from` on, until about `max_bytes`;
+    /// empty at the end. What was trimmed is skipped.
+    pub async fn batches(
+        &self,
+        stream: Stream,
+        from: Start,
+        max_bytes: usize,
+    ) -> Result<Vec<Batch>> {
+        Ok(self.ledger().read_events(stream, from, max_bytes).await?)
+    }
+
+    /// The number after a stream's last durable event, to be followed. It is closed
+    /// when this node loses the partition.
+    pub fn follow(&self, stream: Stream) -> Result<watch::Receiver<Sequence>> {
+        Ok(self.ledger().follow(stream)?)
+    }
+}

@@ -1,0 +1,94 @@
+//! One replica of the collections of each partition here.
+//!
+//! Locks live in a replica, so a partition may have only one on its node: all who
+//! use collections of a partition that this node serves get theirs here.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use steadfast_collections::{Options, Replica, Tx};
+use steadfast_core::id::{Epoch, Lsn, Partition};
+use tokio::sync::Mutex;
+
+use crate::address::Envelope;
+use crate::door::Door;
+use crate::error::{Error, Kind, Result};
+use crate::router::Router;
+
+/// The replicas of a node; make one and share it.
+pub struct Replicas {
+    router: Arc<Router>,
+    options: Options,
+    known: Mutex<BTreeMap<Partition, (Epoch, Replica)>>,
+}
+
+impl Replicas {
+    /// No replica yet.
+    pub fn new(router: Arc<Router>, options: Options) -> Self {
+        Self {
+            router,
+            options,
+            known: Mutex::new(BTreeMap::new()),
+        }
+    }
+
+    /// The replica of a partition that this node serves.
+    pub async fn of(&self, partition: Partition) -> Result<Replica> {
+        let door = self.door(partition)?;
+        let epoch = door.ledger().epoch();
+        let mut known = self.known.lock().await;
+        if let Some((since, replica)) = known.get(&partition) {
+            let is_alive = replica.ledger().is_ok_and(|l| l.failure().is_none());
+            if *since == epoch && is_alive {
+                return Ok(replica.clone());
+            }
+            // Another tenure: whoever holds the old replica learns of it.
+            replica.close();
+        }
+        let opened = Replica::primary(door.ledger().clone(), self.options.clone());
+        let replica = opened.await.map_err(|error| collections(&error))?;
+        known.insert(partition, (epoch, replica.clone()));
+        Ok(replica)
+    }
+
+    /// Commits a transaction over collections together with commands to instances
+    /// of the same partition: all or nothing. If a service refuses, the transaction
+    /// is aborted.
+    pub async fn commit(
+        &self,
+        partition: Partition,
+        tx: Tx<'_>,
+        commands: Vec<Envelope>,
+    ) -> Result<Lsn> {
+        let door = self.door(partition)?;
+        let mut sealed = tx.seal().map_err(|error| collections(&error))?;
+        let writes = sealed.take_writes().unwrap_or_default();
+        // Once it is handed over, its outcome must be taken in whoever still waits.
+        let task = tokio::spawn(async move {
+            match door.commit(writes, commands).await {
+                Ok(lsn) => sealed.finish(Ok(lsn)).map_err(|error| collections(&error)),
+                Err(error) => {
+                    // Without a word from below nothing was written: dropping the
+                    // transaction aborts it.
+                    if let Some(cause) = error.storage() {
+                        let _ = sealed.finish(Err(cause.clone()));
+                    }
+                    Err(error)
+                }
+            }
+        });
+        task.await
+            .unwrap_or_else(|_| Err(Error::unknown(partition, None)))
+    }
+
+    fn door(&self, partition: Partition) -> Result<Door> {
+        let here = self.router.door(partition);
+        here.ok_or_else(|| Error::new(Kind::NotOwner { partition }))
+    }
+}
+
+/// A failure of collections, with their own code.
+fn collections(error: &steadfast_collections::Error) -> Error {
+    let refusal = crate::refusal::Refusal::new(error.code(), error.to_string());
+    Error::new(Kind::Refused(refusal))
+}

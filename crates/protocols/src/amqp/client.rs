@@ -1,0 +1,355 @@
+//! A small client: for load, for tests, for our own commands.
+//!
+//! It does what it is told, frame by frame, and hides nothing: whoever uses it keeps
+//! count of credit and windows.
+
+use std::io;
+
+use bytes::{Bytes, BytesMut};
+use steadfast_core::limits;
+use steadfast_wire::amqp::code::descriptor;
+use steadfast_wire::amqp::connection::Open;
+use steadfast_wire::amqp::delivery::Transfer;
+use steadfast_wire::amqp::frame::{self, Frame, Kind, Protocol};
+use steadfast_wire::amqp::link::{self, Attach, Role};
+use steadfast_wire::amqp::message::{Part, Sections};
+use steadfast_wire::amqp::performative::{self, Performative};
+use steadfast_wire::amqp::sasl;
+use steadfast_wire::amqp::scan::Raw;
+use steadfast_wire::amqp::selector;
+use steadfast_wire::amqp::session::{Begin, Flow};
+use steadfast_wire::amqp::write;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// How wide the windows of its sessions are.
+pub const WINDOW: u32 = 65_536;
+
+/// A connection to a server.
+pub struct Client<S> {
+    stream: S,
+    buffer: BytesMut,
+    out: Vec<u8>,
+}
+
+/// How to read a partition.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reading<'a> {
+    /// As a selector says it.
+    pub start: Option<&'a str>,
+    pub epoch: Option<i64>,
+    /// A capability that it would like.
+    pub desired: Option<&'a str>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
+    /// Greets the server, with SASL, and opens the connection.
+    pub async fn connect(stream: S, init: &sasl::Init<'_>) -> io::Result<Self> {
+        let mut client = Self::bare(stream);
+        client.out.extend_from_slice(&Protocol::Sasl.header());
+        frame::put(&mut client.out, Kind::Sasl, 0, |out| {
+            sasl::write_init(out, init);
+        });
+        client.flush().await?;
+        client.header(Protocol::Sasl).await?;
+        client.next().await?;
+        let outcome = client.next().await?;
+        if sasl::read_outcome(&outcome.body) != Ok(sasl::OK) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        client.open(None).await?;
+        Ok(client)
+    }
+
+    /// A connection on which nothing was said yet.
+    pub fn bare(stream: S) -> Self {
+        Self {
+            stream,
+            buffer: BytesMut::new(),
+            out: Vec::new(),
+        }
+    }
+
+    /// Opens the connection, and waits for the answer.
+    pub async fn open(&mut self, idle_ms: Option<u32>) -> io::Result<()> {
+        self.out.extend_from_slice(&Protocol::Amqp.header());
+        let open = Open {
+            container: "client",
+            host: Some("localhost"),
+            max_frame: Some(limits::AMQP_FRAME_BYTES),
+            channel_max: None,
+            idle_ms,
+            properties: Raw::NULL,
+        };
+        self.put(0, &Performative::Open(open), &[]);
+        self.flush().await?;
+        self.header(Protocol::Amqp).await?;
+        self.next().await?;
+        Ok(())
+    }
+
+    /// Appends a frame; [`Client::flush`] sends it.
+    pub fn put(&mut self, channel: u16, performative: &Performative<'_>, payload: &[u8]) {
+        frame::put(&mut self.out, Kind::Amqp, channel, |out| {
+            performative.write(out);
+            out.extend_from_slice(payload);
+        });
+    }
+
+    /// Appends bytes as they are.
+    pub fn put_bytes(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
+    }
+
+    /// Sends what was appended.
+    pub async fn flush(&mut self) -> io::Result<()> {
+        self.stream.write_all(&self.out).await?;
+        self.out.clear();
+        self.stream.flush().await
+    }
+
+    /// The next frame that is more than a sign of life.
+    pub async fn next(&mut self) -> io::Result<Frame> {
+        loop {
+            while let Some(frame) = self.take()? {
+                if !frame.body.is_empty() {
+                    return Ok(frame);
+                }
+            }
+            self.fill().await?;
+        }
+    }
+
+    /// A frame that has arrived already.
+    pub fn take(&mut self) -> io::Result<Option<Frame>> {
+        frame::take(&mut self.buffer).map_err(io::Error::other)
+    }
+
+    /// Reads some bytes.
+    pub async fn fill(&mut self) -> io::Result<()> {
+        self.buffer.reserve(limits::AMQP_READ_BYTES);
+        match self.stream.read_buf(&mut self.buffer).await? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
+        }
+    }
+
+    async fn header(&mut self, expected: Protocol) -> io::Result<()> {
+        loop {
+            match frame::take_protocol(&mut self.buffer) {
+                Ok(Some(protocol)) if protocol == expected => return Ok(()),
+                Ok(None) => self.fill().await?,
+                _ => return Err(io::ErrorKind::InvalidData.into()),
+            }
+        }
+    }
+
+    /// Begins a session, and waits for the answer.
+    pub async fn begin(&mut self, channel: u16) -> io::Result<()> {
+        let begin = Begin {
+            remote_channel: None,
+            next_outgoing: 0,
+            incoming_window: WINDOW,
+            outgoing_window: WINDOW,
+            handle_max: None,
+        };
+        self.put(channel, &Performative::Begin(begin), &[]);
+        self.flush().await?;
+        self.next().await?;
+        Ok(())
+    }
+
+    /// Asks for a link to send on.
+    pub fn attach_sender(&mut self, channel: u16, handle: u32, name: &str, address: &str) {
+        let (mut source, mut target) = (Vec::new(), Vec::new());
+        link::write_source(&mut source, Some(name), Raw::NULL);
+        link::write_target(&mut target, Some(address));
+        self.attach(
+            channel,
+            handle,
+            name,
+            Role::Sender,
+            [&source, &target],
+            None,
+        );
+    }
+
+    /// Asks for a link to read from.
+    pub fn attach_reader(
+        &mut self,
+        channel: u16,
+        handle: u32,
+        name: &str,
+        address: &str,
+        reading: &Reading<'_>,
+    ) {
+        let (mut source, mut target) = (Vec::new(), Vec::new());
+        let mut filter = Vec::new();
+        if let Some(start) = reading.start {
+            write::map(&mut filter, 1, |out| {
+                write::symbol(out, selector::NAME);
+                write::descriptor(out, descriptor::SELECTOR);
+                write::string(out, start);
+            });
+        }
+        link::write_source(&mut source, Some(address), raw(&filter));
+        link::write_target(&mut target, Some(name));
+        self.attach(
+            channel,
+            handle,
+            name,
+            Role::Receiver,
+            [&source, &target],
+            Some(reading),
+        );
+    }
+
+    fn attach(
+        &mut self,
+        channel: u16,
+        handle: u32,
+        name: &str,
+        role: Role,
+        [source, target]: [&[u8]; 2],
+        reading: Option<&Reading<'_>>,
+    ) {
+        let (mut properties, mut desired) = (Vec::new(), Vec::new());
+        if let Some(epoch) = reading.and_then(|reading| reading.epoch) {
+            write::map(&mut properties, 1, |out| {
+                write::symbol(out, "com.microsoft:epoch");
+                write::long(out, epoch);
+            });
+        }
+        if let Some(capability) = reading.and_then(|reading| reading.desired) {
+            write::array_of_symbols(&mut desired, [capability].into_iter());
+        }
+        let attach = Attach {
+            name,
+            handle,
+            role,
+            snd_settle: Some(0),
+            rcv_settle: Some(1),
+            source: raw(source),
+            target: raw(target),
+            initial_count: (role == Role::Sender).then_some(0),
+            max_message: None,
+            offered: Raw::NULL,
+            desired: raw(&desired),
+            properties: raw(&properties),
+        };
+        self.put(channel, &Performative::Attach(attach), &[]);
+    }
+
+    /// Grants credit to a link that is read from.
+    pub fn grant(&mut self, channel: u16, handle: u32, seen: u32, credit: u32, taken: u32) {
+        let flow = Flow {
+            next_incoming: Some(1u32.wrapping_add(taken)),
+            incoming_window: WINDOW,
+            next_outgoing: 0,
+            outgoing_window: WINDOW,
+            handle: Some(handle),
+            delivery_count: Some(seen),
+            credit: Some(credit),
+            ..Flow::default()
+        };
+        self.put(channel, &Performative::Flow(flow), &[]);
+    }
+
+    /// Appends a message in as many frames as it needs.
+    pub fn send(&mut self, channel: u16, handle: u32, delivery: u32, format: u32, message: &[u8]) {
+        let pieces = message.chunks(limits::AMQP_FRAME_BYTES as usize - 64);
+        let last = pieces.len() - 1;
+        for (index, piece) in pieces.enumerate() {
+            let transfer = Transfer {
+                handle,
+                delivery: Some(delivery),
+                tag: Some(&delivery.to_be_bytes()),
+                format: Some(format),
+                settled: Some(false),
+                more: index < last,
+                aborted: false,
+            };
+            self.put(channel, &Performative::Transfer(transfer), piece);
+        }
+    }
+
+    /// Puts a token, on a session of its own, and says the status of the reply.
+    pub async fn put_token(
+        &mut self,
+        channel: u16,
+        audience: &str,
+        token: &str,
+    ) -> io::Result<i64> {
+        self.begin(channel).await?;
+        self.attach_sender(channel, 0, "cbs-out", "$cbs");
+        self.attach_reader(channel, 1, "cbs-in", "$cbs", &Reading::default());
+        self.grant(channel, 1, 0, 10, 0);
+        let mut message = Vec::new();
+        write_request(
+            &mut message,
+            &[
+                ("operation", "put-token"),
+                ("type", "servicebus.windows.net:sastoken"),
+                ("name", audience),
+            ],
+        );
+        write::descriptor(&mut message, descriptor::VALUE);
+        write::string(&mut message, token);
+        self.send(channel, 0, 0, 0, &message);
+        self.flush().await?;
+        let (mut answer, mut is_taken) = (None, false);
+        loop {
+            let frame = self.next().await?;
+            match performative::read(&frame.body) {
+                Ok((Performative::Transfer(_), length)) => answer = status(&frame.body[length..]),
+                Ok((Performative::Disposition(_), _)) => is_taken = true,
+                _ => {}
+            }
+            if let (Some(status), true) = (answer, is_taken) {
+                return Ok(status);
+            }
+        }
+    }
+}
+
+fn raw(bytes: &[u8]) -> Raw<'_> {
+    Raw::new(bytes).unwrap_or(Raw::NULL)
+}
+
+/// Appends the sections of a request, without a body.
+pub fn write_request(out: &mut Vec<u8>, wishes: &[(&str, &str)]) {
+    write::descriptor(out, descriptor::PROPERTIES);
+    write::list(out, 1, |out| write::ulong(out, 7));
+    write::descriptor(out, descriptor::APPLICATION_PROPERTIES);
+    write::map(out, wishes.len() as u32, |out| {
+        for (name, value) in wishes {
+            write::string(out, name);
+            write::string(out, value);
+        }
+    });
+}
+
+/// Appends an event: its body as a data section.
+pub fn write_event(out: &mut Vec<u8>, body: &[u8]) {
+    write::descriptor(out, descriptor::DATA);
+    write::binary(out, body);
+}
+
+/// The payload of a transfer.
+pub fn payload(frame: &Frame) -> Option<Bytes> {
+    match performative::read(&frame.body) {
+        Ok((Performative::Transfer(_), length)) => Some(frame.body.slice(length..)),
+        _ => None,
+    }
+}
+
+/// The status of a reply.
+pub fn status(reply: &[u8]) -> Option<i64> {
+    let mut sections = Sections::new(reply);
+    while let Ok(Some(section)) = sections.next() {
+        if section.part == Part::ApplicationProperties {
+            let code = section.map().ok()?.find("status-code").ok()?;
+            return code.and_then(|code| code.as_i64());
+        }
+    }
+    None
+}

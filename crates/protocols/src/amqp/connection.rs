@@ -1,0 +1,343 @@
+//! A connection after its open: what each frame does to it.
+//!
+//! Pure state: frames and results of work come in, bytes and work go out. Reading,
+//! writing and time are `serve`'s.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::task::Waker;
+
+use bytes::Bytes;
+use steadfast_core::limits;
+use steadfast_wire::amqp::condition;
+use steadfast_wire::amqp::connection::Close;
+use steadfast_wire::amqp::frame::{Frame, Kind as FrameKind};
+use steadfast_wire::amqp::link::{Detach, Role};
+use steadfast_wire::amqp::performative::{self, Performative};
+use steadfast_wire::amqp::session::{Begin, End, Flow};
+
+use super::context::Context;
+use super::fault::Fault;
+use super::link::{Kind, Link};
+use super::outbox::Outbox;
+use super::permit::Tokens;
+use super::session::{Handle, Session};
+use super::work::{Done, Work};
+
+pub(super) struct Connection {
+    pub(super) context: Arc<Context>,
+    pub(super) out: Outbox,
+    /// The largest frame that the client takes.
+    pub(super) frame_bytes: usize,
+    pub(super) sessions: HashMap<u16, Session>,
+    pub(super) links: HashMap<u64, Link>,
+    /// Links by what must be unique on a connection.
+    pub(super) names: HashMap<(Role, String), u64>,
+    next_link: u64,
+    pub(super) work: Work,
+    pub(super) tokens: Tokens,
+    /// Links that may have something to deliver.
+    pub(super) ready: VecDeque<u64>,
+    /// Sessions that have accepted something and not told.
+    pub(super) owing: Vec<u16>,
+    /// Bytes of publications that are not durable yet.
+    pub(super) taken_bytes: usize,
+    /// Bytes of messages that are not complete yet.
+    pub(super) partial_bytes: usize,
+    /// Wakes the connection's task.
+    pub(super) waker: Waker,
+    is_closed: bool,
+}
+
+impl Connection {
+    pub(super) fn new(context: Arc<Context>, tokens: Tokens, frame_bytes: usize) -> Self {
+        Self {
+            context,
+            out: Outbox::default(),
+            frame_bytes,
+            sessions: HashMap::new(),
+            links: HashMap::new(),
+            names: HashMap::new(),
+            next_link: 0,
+            work: Work::new(),
+            tokens,
+            ready: VecDeque::new(),
+            owing: Vec::new(),
+            taken_bytes: 0,
+            partial_bytes: 0,
+            waker: Waker::noop().clone(),
+            is_closed: false,
+        }
+    }
+
+    /// After this nothing is read any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// Whether more frames may be taken now.
+    pub(super) fn may_read(&self) -> bool {
+        !self.is_closed && self.taken_bytes < limits::AMQP_TAKEN_BYTES && self.out.has_room()
+    }
+
+    pub(super) fn on_frame(&mut self, frame: &Frame) {
+        if self.is_closed || (frame.kind == FrameKind::Amqp && frame.body.is_empty()) {
+            return;
+        }
+        if let Err(fault) = self.try_frame(frame) {
+            self.close(Some(&fault));
+        }
+    }
+
+    fn try_frame(&mut self, frame: &Frame) -> Result<(), Fault> {
+        if frame.kind != FrameKind::Amqp {
+            return Err(Fault::new(condition::FRAMING, "a frame of another kind"));
+        }
+        let channel = frame.channel;
+        let (performative, length) = performative::read(&frame.body)?;
+        match performative {
+            Performative::Open(_) => Err(Fault::new(condition::NOT_ALLOWED, "a second open")),
+            Performative::Begin(begin) => self.on_begin(channel, &begin),
+            Performative::Attach(attach) => self.on_attach(channel, &attach),
+            Performative::Flow(flow) => self.on_flow(channel, &flow),
+            Performative::Transfer(transfer) => {
+                let payload: Bytes = frame.body.slice(length..);
+                self.on_transfer(channel, &transfer, &payload)
+            }
+            // Whatever we deliver is settled already.
+            Performative::Disposition(_) => Ok(()),
+            Performative::Detach(detach) => self.on_detach(channel, &detach),
+            Performative::End(_) => self.on_end(channel),
+            Performative::Close(_) => {
+                self.close(None);
+                Ok(())
+            }
+        }
+    }
+
+    /// Says goodbye; what is in the outbox still leaves.
+    pub(super) fn close(&mut self, fault: Option<&Fault>) {
+        if self.is_closed {
+            return;
+        }
+        self.is_closed = true;
+        let problem = fault.map(Fault::problem);
+        if let Some(fault) = fault {
+            tracing::debug!(
+                event = "amqp.closed",
+                condition = fault.condition,
+                why = fault.description
+            );
+        }
+        self.out.frame(0, |out| Close { problem }.write(out));
+        self.links.clear();
+        self.names.clear();
+        self.sessions.clear();
+    }
+
+    fn on_begin(&mut self, channel: u16, begin: &Begin) -> Result<(), Fault> {
+        if channel > limits::AMQP_CHANNEL_MAX {
+            return Err(Fault::new(condition::FRAMING, "a channel over channel-max"));
+        }
+        if self.sessions.contains_key(&channel) {
+            return Err(Fault::new(condition::FRAMING, "a channel that is in use"));
+        }
+        let session = Session::new(channel, begin);
+        let answer = session.answer();
+        self.out.frame(channel, |out| answer.write(out));
+        self.sessions.insert(channel, session);
+        Ok(())
+    }
+
+    fn on_end(&mut self, channel: u16) -> Result<(), Fault> {
+        let Some(session) = self.sessions.remove(&channel) else {
+            return Err(no_session());
+        };
+        for handle in session.handles.into_values() {
+            if let Handle::Link(link) = handle {
+                self.forget(link);
+            }
+        }
+        self.out
+            .frame(channel, |out| End { problem: None }.write(out));
+        Ok(())
+    }
+
+    fn on_flow(&mut self, channel: u16, flow: &Flow) -> Result<(), Fault> {
+        let session = self.sessions.get_mut(&channel).ok_or_else(no_session)?;
+        if session.on_flow(flow) {
+            let links = session.handles.values().filter_map(|handle| match handle {
+                Handle::Link(link) => Some(*link),
+                Handle::Closing => None,
+            });
+            self.ready.extend(links);
+        }
+        let link = match flow.handle {
+            Some(handle) => match session.handles.get(&handle) {
+                Some(Handle::Link(link)) => Some(*link),
+                Some(Handle::Closing) => return Ok(()),
+                None => return Err(no_handle(handle)),
+            },
+            None => None,
+        };
+        if let Some(id) = link
+            && let Some(link) = self.links.get_mut(&id)
+        {
+            let outlet = match &mut link.kind {
+                Kind::Feed(feed) => &mut feed.outlet,
+                Kind::Replies(_, _, replies) => &mut replies.outlet,
+                _ => return self.echo(channel, flow),
+            };
+            outlet.on_flow(flow.delivery_count, flow.credit, flow.drain);
+            self.ready.push_back(id);
+        }
+        self.echo(channel, flow)
+    }
+
+    /// A client that asks for our state gets it.
+    fn echo(&mut self, channel: u16, flow: &Flow) -> Result<(), Fault> {
+        if flow.echo
+            && let Some(session) = self.sessions.get_mut(&channel)
+        {
+            let mut answer = session.flow();
+            let link = flow
+                .handle
+                .and_then(|handle| match session.handles.get(&handle) {
+                    Some(Handle::Link(link)) => self.links.get(link),
+                    _ => None,
+                });
+            if let Some(link) = link {
+                let (count, credit) = match &link.kind {
+                    Kind::Feed(feed) => (feed.outlet.count, feed.outlet.credit),
+                    Kind::Replies(_, _, replies) => (replies.outlet.count, replies.outlet.credit),
+                    Kind::Intake(intake) => (intake.inlet.count, intake.inlet.credit),
+                    Kind::Requests(_, inlet) => (inlet.count, inlet.credit),
+                    Kind::Opening(..) => (0, 0),
+                };
+                answer.handle = flow.handle;
+                (answer.delivery_count, answer.credit) = (Some(count), Some(credit));
+            }
+            self.out.frame(channel, |out| answer.write(out));
+        }
+        Ok(())
+    }
+
+    fn on_detach(&mut self, channel: u16, detach: &Detach<'_>) -> Result<(), Fault> {
+        let session = self.sessions.get_mut(&channel).ok_or_else(no_session)?;
+        match session.handles.remove(&detach.handle) {
+            Some(Handle::Link(link)) => {
+                self.forget(link);
+                let answer = Detach {
+                    handle: detach.handle,
+                    closed: detach.closed,
+                    problem: None,
+                };
+                self.out.frame(channel, |out| answer.write(out));
+                Ok(())
+            }
+            Some(Handle::Closing) => Ok(()),
+            None => Err(no_handle(detach.handle)),
+        }
+    }
+
+    /// A number for a new link.
+    pub(super) fn number(&mut self) -> u64 {
+        self.next_link += 1;
+        self.next_link
+    }
+
+    /// Drops a link and everything that was done for it. Its handle is the caller's.
+    pub(super) fn forget(&mut self, id: u64) -> Option<Link> {
+        let link = self.links.remove(&id)?;
+        let name = (link.role, link.name.clone());
+        if self.names.get(&name) == Some(&id) {
+            self.names.remove(&name);
+        }
+        let inlet = match &link.kind {
+            Kind::Intake(intake) => {
+                self.taken_bytes -= intake
+                    .waiting
+                    .iter()
+                    .map(|taken| taken.bytes)
+                    .sum::<usize>();
+                Some(&intake.inlet)
+            }
+            Kind::Requests(_, inlet) => Some(inlet),
+            _ => None,
+        };
+        if let Some(partial) = inlet.and_then(|inlet| inlet.partial.as_ref()) {
+            self.partial_bytes -= partial.bytes.len();
+        }
+        Some(link)
+    }
+
+    /// Detaches a link for a reason; its handle stays taken until the client answers.
+    pub(super) fn cut(&mut self, id: u64, fault: &Fault) {
+        let Some(link) = self.forget(id) else { return };
+        if let Some(session) = self.sessions.get_mut(&link.channel) {
+            session.handles.insert(link.handle, Handle::Closing);
+        }
+        let detach = Detach {
+            handle: link.handle,
+            closed: true,
+            problem: Some(fault.problem()),
+        };
+        self.out.frame(link.channel, |out| detach.write(out));
+    }
+
+    /// Goes on with what has come to its end.
+    pub(super) fn on_done(&mut self, done: Done) {
+        if self.is_closed {
+            return;
+        }
+        match done {
+            Done::Sender {
+                link,
+                publisher,
+                result,
+            } => self.on_sender(link, publisher, result),
+            Done::Reader {
+                link,
+                wants_tail,
+                result,
+            } => self.on_reader(link, wants_tail, result),
+            Done::Submitted {
+                link,
+                taken,
+                result,
+            } => self.on_submitted(link, taken, result),
+            Done::Published {
+                link,
+                taken,
+                result,
+            } => self.on_published(link, taken, result),
+            Done::Looked {
+                link,
+                reader,
+                result,
+            } => self.on_looked(link, reader, result),
+            Done::Waited {
+                link,
+                reader,
+                result,
+            } => self.on_looked(link, reader, result.map(Some)),
+            Done::Cut { link, why } => self.cut(link, &why.into()),
+            Done::Token {
+                request,
+                audience,
+                result,
+            } => self.on_token(&request, &audience, result),
+            Done::Answer { request, message } => self.on_answer(&request, message),
+            Done::Nobody => {}
+        }
+    }
+}
+
+pub(super) fn no_session() -> Fault {
+    Fault::new(condition::FRAMING, "a channel without a session")
+}
+
+pub(super) fn no_handle(handle: u32) -> Fault {
+    let words = format!("handle {handle} is not attached");
+    Fault::new(condition::UNATTACHED, words)
+}

@@ -1,0 +1,22 @@
+//! What every connection shares.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use steadfast_core::clock::Clock;
+use steadfast_events::EventHubs;
+
+use crate::access::Access;
+
+/// The event hubs that are served, and to whom.
+#[derive(Clone)]
+pub struct Context {
+    pub hubs: EventHubs,
+    /// `None`: everybody may do everything; only for tests on this machine.
+    pub access: Option<Arc<Access>>,
+    pub clock: Arc<dyn Clock>,
+    /// How we introduce ourselves.
+    pub container: String,
+    /// How long a client may be silent; `limits::AMQP_IDLE` unless told otherwise.
+    pub idle: Duration,
+}

@@ -1,0 +1,359 @@
+//! Delivers events to clients that read.
+//!
+//! A link has one publication in hand and reads on when that is used up, so a slow
+//! client costs no more than a fast one. An event that fits into a frame is written
+//! straight into the outbox.
+
+use std::task::{Context as TaskContext, Poll};
+
+use steadfast_core::limits;
+use steadfast_events::{Error, Event, Publication, Reader};
+use steadfast_wire::amqp::condition;
+use steadfast_wire::amqp::delivery::Transfer;
+use steadfast_wire::amqp::event::{self, Stamp, Tail};
+use steadfast_wire::amqp::frame::{self, Kind as FrameKind};
+
+use super::connection::Connection;
+use super::fault::Fault;
+use super::link::{Feed, Held, Kind, Outgoing, Outlet};
+use super::outbox::Outbox;
+use super::session::Session;
+use super::work::{self, Done};
+
+/// Bytes of a frame and a transfer in front of the payload, at most.
+const HEAD_BYTES: usize = 64;
+
+/// What one link may write before the next one has its turn.
+const TURN_BYTES: usize = 64 * 1024;
+
+/// Why a link stops delivering for now.
+enum Pause {
+    /// It has no credit, no window, or nothing to read: something else wakes it.
+    Rest,
+    /// It could go on, but others wait.
+    Turn,
+    /// Its reader is over.
+    Over(Fault),
+}
+
+impl Connection {
+    /// Delivers what can be delivered, link by link.
+    pub(super) fn deliver(&mut self) {
+        while self.out.has_room() {
+            let Some(id) = self.ready.pop_front() else {
+                return;
+            };
+            match self.deliver_link(id) {
+                Pause::Rest => {}
+                Pause::Turn => self.ready.push_back(id),
+                Pause::Over(fault) => self.cut(id, &fault),
+            }
+        }
+    }
+
+    fn deliver_link(&mut self, id: u64) -> Pause {
+        let Self {
+            links,
+            sessions,
+            out,
+            work,
+            waker,
+            frame_bytes,
+            context,
+            ..
+        } = self;
+        let Some(link) = links.get_mut(&id) else {
+            return Pause::Rest;
+        };
+        let Some(session) = sessions.get_mut(&link.channel) else {
+            return Pause::Rest;
+        };
+        let mut lane = Lane {
+            channel: link.channel,
+            handle: link.handle,
+            session,
+            out,
+            frame_bytes: *frame_bytes,
+        };
+        let feed = match &mut link.kind {
+            Kind::Feed(feed) => feed,
+            Kind::Replies(_, _, replies) => {
+                lane.reply(replies);
+                return lane.pause();
+            }
+            _ => return Pause::Rest,
+        };
+        let start = lane.out.next().len();
+        loop {
+            if !lane.go_on(&mut feed.outlet) {
+                return lane.pause();
+            }
+            if feed.outlet.credit == 0 {
+                return Pause::Rest;
+            }
+            if lane.out.next().len() - start >= TURN_BYTES {
+                return Pause::Turn;
+            }
+            let event = match next_event(feed) {
+                Ok(Some(event)) => event,
+                Ok(None) => {
+                    let mut cx = TaskContext::from_waker(waker);
+                    match look(id, feed, &mut cx, work) {
+                        Ok(true) => {
+                            feed.tail = tail(feed, context.clock.now().0);
+                            continue;
+                        }
+                        Ok(false) => {
+                            lane.drain(feed);
+                            return Pause::Rest;
+                        }
+                        Err(error) => return Pause::Over(error.into()),
+                    }
+                }
+                Err(error) => return Pause::Over(error.into()),
+            };
+            if lane.event(feed, &event).is_err() {
+                let words = "a stored event cannot be read";
+                return Pause::Over(Fault::new(condition::INTERNAL, words));
+            }
+        }
+    }
+
+    /// A reader is back, with something or with nothing.
+    pub(super) fn on_looked(
+        &mut self,
+        id: u64,
+        reader: Box<Reader>,
+        result: Result<Option<Publication>, Error>,
+    ) {
+        let Some(Kind::Feed(feed)) = self.links.get_mut(&id).map(|link| &mut link.kind) else {
+            return;
+        };
+        feed.reader = Held::Here(reader);
+        match result {
+            Ok(Some(publication)) => {
+                feed.current = Some(publication);
+                feed.tail = tail(feed, self.context.clock.now().0);
+                self.ready.push_back(id);
+            }
+            Ok(None) => {
+                wait(id, feed, &mut self.work);
+                // It has come to the end: a client that drains is told so.
+                self.ready.push_back(id);
+            }
+            Err(error) => self.cut(id, &error.into()),
+        }
+    }
+}
+
+/// The next event of the publication in hand, if the reader may still deliver.
+fn next_event(feed: &mut Feed) -> Result<Option<Event>, Error> {
+    let Some(publication) = &mut feed.current else {
+        return Ok(None);
+    };
+    if let Held::Here(reader) = &feed.reader {
+        reader.check()?;
+    }
+    let event = publication.next_event()?;
+    if event.is_none() {
+        feed.current = None;
+    }
+    Ok(event)
+}
+
+/// Takes the next publication, if it is at hand; otherwise the reader goes to look
+/// for it and comes back.
+fn look(
+    id: u64,
+    feed: &mut Feed,
+    cx: &mut TaskContext<'_>,
+    work: &mut work::Work,
+) -> Result<bool, Error> {
+    let Held::Here(_) = feed.reader else {
+        return Ok(false);
+    };
+    let (mut looking, aborted) = {
+        let Held::Here(mut reader) = std::mem::replace(&mut feed.reader, Held::Gone) else {
+            return Ok(false);
+        };
+        work::bound(async move {
+            let result = reader.try_next().await;
+            Done::Looked {
+                link: id,
+                reader,
+                result,
+            }
+        })
+    };
+    match looking.as_mut().poll(cx) {
+        Poll::Ready(Done::Looked { reader, result, .. }) => {
+            feed.reader = Held::Here(reader);
+            feed.current = result?;
+            if feed.current.is_none() {
+                wait(id, feed, work);
+            }
+            Ok(feed.current.is_some())
+        }
+        Poll::Ready(_) => Ok(false),
+        Poll::Pending => {
+            feed.reader = Held::Looking(aborted);
+            work.push(looking);
+            Ok(false)
+        }
+    }
+}
+
+/// The reader waits at the end for what comes.
+fn wait(id: u64, feed: &mut Feed, work: &mut work::Work) {
+    let Held::Here(mut reader) = std::mem::replace(&mut feed.reader, Held::Gone) else {
+        return;
+    };
+    let (waiting, aborted) = work::bound(async move {
+        let result = reader.next().await;
+        Done::Waited {
+            link: id,
+            reader,
+            result,
+        }
+    });
+    work.push(waiting);
+    feed.reader = Held::Waiting(aborted);
+}
+
+/// The end of the partition, for clients that ask.
+fn tail(feed: &Feed, now_ms: i64) -> Option<Tail> {
+    let Held::Here(reader) = &feed.reader else {
+        return None;
+    };
+    let (sequence, offset, time) = reader.end().ok().filter(|_| feed.wants_tail)?;
+    Some(Tail {
+        last: Stamp {
+            sequence,
+            offset,
+            enqueued_ms: time.0,
+        },
+        retrieved_ms: now_ms,
+    })
+}
+
+/// The way from one link to the outbox.
+pub(super) struct Lane<'a> {
+    pub(super) channel: u16,
+    pub(super) handle: u32,
+    pub(super) session: &'a mut Session,
+    pub(super) out: &'a mut Outbox,
+    pub(super) frame_bytes: usize,
+}
+
+impl Lane<'_> {
+    /// Whether a new delivery may begin; finishes the one under way first.
+    pub(super) fn go_on(&mut self, outlet: &mut Outlet) -> bool {
+        while let Some(outgoing) = &mut outlet.partial {
+            if !self.is_open() {
+                return false;
+            }
+            if self.piece(outgoing) {
+                outlet.partial = None;
+            }
+        }
+        self.is_open()
+    }
+
+    /// Without room in the outbox a link stays ready: nothing else would wake it.
+    fn pause(&self) -> Pause {
+        match self.out.has_room() {
+            true => Pause::Rest,
+            false => Pause::Turn,
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        self.session.window > 0 && self.out.has_room()
+    }
+
+    /// Writes the next frame of a message. True after the last.
+    fn piece(&mut self, outgoing: &mut Outgoing) -> bool {
+        let left = &outgoing.bytes[outgoing.at..];
+        let size = left.len().min(self.frame_bytes - HEAD_BYTES);
+        let more = size < left.len();
+        let tag = outgoing.delivery.to_be_bytes();
+        let transfer = transfer(self.handle, outgoing.delivery, &tag, more);
+        self.out.frame(self.channel, |out| {
+            transfer.write(out);
+            out.extend_from_slice(&left[..size]);
+        });
+        outgoing.at += size;
+        self.session.sent();
+        !more
+    }
+
+    /// Delivers a message that is at hand.
+    pub(super) fn message(&mut self, outlet: &mut Outlet, bytes: Vec<u8>) {
+        outlet.take();
+        outlet.partial = Some(Outgoing {
+            delivery: self.session.begin_delivery(),
+            bytes,
+            at: 0,
+        });
+        self.go_on(outlet);
+    }
+
+    fn event(
+        &mut self,
+        feed: &mut Feed,
+        event: &Event,
+    ) -> Result<(), steadfast_wire::amqp::error::Malformed> {
+        let stamp = Stamp {
+            sequence: event.sequence,
+            offset: event.offset,
+            enqueued_ms: event.time.0,
+        };
+        let size = event.body.len() + event::STAMP_BYTES;
+        if size + HEAD_BYTES > self.frame_bytes {
+            let mut bytes = Vec::with_capacity(size);
+            event::deliver(&mut bytes, &event.body, &stamp, feed.tail.as_ref())?;
+            self.message(&mut feed.outlet, bytes);
+            return Ok(());
+        }
+        let delivery = self.session.begin_delivery();
+        let tag = delivery.to_be_bytes();
+        let out = self.out.bytes();
+        let start = frame::begin(out, FrameKind::Amqp, self.channel);
+        transfer(self.handle, delivery, &tag, false).write(out);
+        event::deliver(out, &event.body, &stamp, feed.tail.as_ref())?;
+        frame::finish(out, start);
+        self.session.sent();
+        feed.outlet.take();
+        Ok(())
+    }
+
+    /// There is nothing to deliver: a client that drains gets its credit back.
+    fn drain(&mut self, feed: &mut Feed) {
+        if !feed.outlet.drain || !matches!(feed.reader, Held::Waiting(_)) {
+            return;
+        }
+        feed.outlet.drained();
+        let mut flow = self.session.flow();
+        flow.handle = Some(self.handle);
+        flow.delivery_count = Some(feed.outlet.count);
+        flow.credit = Some(0);
+        flow.available = Some(0);
+        flow.drain = true;
+        self.out.frame(self.channel, |out| flow.write(out));
+    }
+}
+
+/// Everything that we deliver is settled: clients that read send no dispositions.
+fn transfer(handle: u32, delivery: u32, tag: &[u8], more: bool) -> Transfer<'_> {
+    Transfer {
+        handle,
+        delivery: Some(delivery),
+        tag: Some(tag),
+        format: Some(0),
+        settled: Some(true),
+        more,
+        aborted: false,
+    }
+}
+
+const _: () = assert!(TURN_BYTES <= limits::AMQP_OUT_BYTES);

@@ -1,0 +1,226 @@
+//! The beginning of a connection: headers, SASL, open.
+
+use std::time::Duration;
+
+use bytes::BytesMut;
+use steadfast_core::limits;
+use steadfast_wire::amqp::condition;
+use steadfast_wire::amqp::connection::{Close, Open};
+use steadfast_wire::amqp::frame::{self, Frame, Kind, Protocol};
+use steadfast_wire::amqp::performative::{self, Performative};
+use steadfast_wire::amqp::sasl;
+use steadfast_wire::amqp::scan::Raw;
+use steadfast_wire::amqp::write;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::context::Context;
+use super::fault::Fault;
+use super::permit::{Permit, Tokens};
+
+/// The least frame that everybody must take.
+const LEAST_FRAME: u32 = 512;
+
+/// A client that wants signs of life more often than this is refused.
+const LEAST_IDLE: Duration = Duration::from_secs(1);
+
+/// What a client has said about itself.
+pub(super) struct Greeting {
+    pub(super) tokens: Tokens,
+    pub(super) frame_bytes: usize,
+    /// How long the client bears silence.
+    pub(super) idle: Option<Duration>,
+}
+
+/// Leads a client up to its open and answers that. `None` if it was sent away or
+/// has left.
+pub(super) async fn greet<S>(
+    stream: &mut S,
+    buffer: &mut BytesMut,
+    context: &Context,
+) -> std::io::Result<Option<Greeting>>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut tokens = Tokens::default();
+    if context.access.is_none() {
+        tokens.put("", Permit::Open);
+    }
+    let Some(mut protocol) = header(stream, buffer).await? else {
+        return Ok(None);
+    };
+    if protocol == Protocol::Sasl {
+        if !authenticate(stream, buffer, context, &mut tokens).await? {
+            return Ok(None);
+        }
+        match header(stream, buffer).await? {
+            Some(next) => protocol = next,
+            None => return Ok(None),
+        }
+    }
+    if protocol != Protocol::Amqp {
+        return Ok(None);
+    }
+    stream.write_all(&Protocol::Amqp.header()).await?;
+    let Some(frame) = next_frame(stream, buffer).await? else {
+        return Ok(None);
+    };
+    match opened(&frame) {
+        Ok((frame_bytes, idle)) => {
+            stream.write_all(&answer(context)).await?;
+            Ok(Some(Greeting {
+                tokens,
+                frame_bytes,
+                idle,
+            }))
+        }
+        Err(fault) => {
+            let mut out = answer(context);
+            let problem = Some(fault.problem());
+            frame::put(&mut out, Kind::Amqp, 0, |out| Close { problem }.write(out));
+            stream.write_all(&out).await?;
+            Ok(None)
+        }
+    }
+}
+
+/// The next protocol header. Who speaks something else is told what we speak.
+async fn header<S>(stream: &mut S, buffer: &mut BytesMut) -> std::io::Result<Option<Protocol>>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    loop {
+        match frame::take_protocol(buffer) {
+            Ok(Some(protocol)) => return Ok(Some(protocol)),
+            Ok(None) => {}
+            Err(_) => {
+                stream.write_all(&Protocol::Sasl.header()).await?;
+                return Ok(None);
+            }
+        }
+        if !fill(stream, buffer).await? {
+            return Ok(None);
+        }
+    }
+}
+
+async fn next_frame<S>(stream: &mut S, buffer: &mut BytesMut) -> std::io::Result<Option<Frame>>
+where
+    S: AsyncRead + Unpin,
+{
+    loop {
+        match frame::take(buffer) {
+            Ok(Some(frame)) => return Ok(Some(frame)),
+            Ok(None) => {}
+            Err(_) => return Ok(None),
+        }
+        if !fill(stream, buffer).await? {
+            return Ok(None);
+        }
+    }
+}
+
+/// Reads some more. False at the end.
+async fn fill<S>(stream: &mut S, buffer: &mut BytesMut) -> std::io::Result<bool>
+where
+    S: AsyncRead + Unpin,
+{
+    buffer.reserve(limits::AMQP_QUIET_BYTES);
+    Ok(stream.read_buf(buffer).await? > 0)
+}
+
+/// The SASL layer. Who proves a key here may do all that the key may; everybody else
+/// is let in and may do nothing before a token is put.
+async fn authenticate<S>(
+    stream: &mut S,
+    buffer: &mut BytesMut,
+    context: &Context,
+    tokens: &mut Tokens,
+) -> std::io::Result<bool>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut out = Protocol::Sasl.header().to_vec();
+    frame::put(&mut out, Kind::Sasl, 0, sasl::write_mechanisms);
+    stream.write_all(&out).await?;
+    let Some(frame) = next_frame(stream, buffer).await? else {
+        return Ok(false);
+    };
+    let code = match sasl::read_init(&frame.body) {
+        Ok(init) if frame.kind == Kind::Sasl => judge(&init, context, tokens),
+        _ => sasl::REFUSED,
+    };
+    out.clear();
+    frame::put(&mut out, Kind::Sasl, 0, |out| {
+        sasl::write_outcome(out, code)
+    });
+    stream.write_all(&out).await?;
+    Ok(code == sasl::OK)
+}
+
+fn judge(init: &sasl::Init<'_>, context: &Context, tokens: &mut Tokens) -> u8 {
+    match init.mechanism {
+        "MSSBCBS" | "ANONYMOUS" | "EXTERNAL" => sasl::OK,
+        "PLAIN" => {
+            let Some(access) = &context.access else {
+                return sasl::OK;
+            };
+            let pass = sasl::plain(init.response)
+                .and_then(|(name, secret)| access.plain(name, secret).ok());
+            match pass {
+                Some(pass) => {
+                    tokens.put("", Permit::Key(pass));
+                    sasl::OK
+                }
+                None => sasl::REFUSED,
+            }
+        }
+        _ => sasl::REFUSED,
+    }
+}
+
+/// Largest frame and longest silence of the client.
+fn opened(frame: &Frame) -> Result<(usize, Option<Duration>), Fault> {
+    let Performative::Open(open) = performative::read(&frame.body)?.0 else {
+        return Err(Fault::new(
+            condition::NOT_ALLOWED,
+            "a connection begins with an open",
+        ));
+    };
+    let largest = open.max_frame.unwrap_or(u32::MAX);
+    if largest < LEAST_FRAME {
+        return Err(Fault::new(
+            condition::INVALID_FIELD,
+            "max-frame-size is below 512",
+        ));
+    }
+    let idle = open.idle_ms.filter(|ms| *ms > 0);
+    let idle = idle.map(|ms| Duration::from_millis(ms.into()));
+    if idle.is_some_and(|idle| idle < LEAST_IDLE) {
+        return Err(Fault::new(
+            condition::NOT_ALLOWED,
+            "idle-time-out is below a second",
+        ));
+    }
+    Ok((largest.min(limits::AMQP_FRAME_BYTES) as usize, idle))
+}
+
+fn answer(context: &Context) -> Vec<u8> {
+    let mut properties = Vec::new();
+    write::map(&mut properties, 2, |out| {
+        write::symbol(out, "product");
+        write::string(out, "steadfast");
+        write::symbol(out, "version");
+        write::string(out, env!("CARGO_PKG_VERSION"));
+    });
+    let open = Open {
+        container: &context.container,
+        host: None,
+        max_frame: Some(limits::AMQP_FRAME_BYTES),
+        channel_max: Some(limits::AMQP_CHANNEL_MAX),
+        idle_ms: Some(context.idle.as_millis() as u32),
+        properties: Raw::new(&properties).unwrap_or(Raw::NULL),
+    };
+    let mut out = Vec::new();
+    frame::put(&mut out, Kind::Amqp, 0, |out| open.write(out));
+    out
+}

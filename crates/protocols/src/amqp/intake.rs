@@ -1,0 +1,340 @@
+//! Messages of a client: put together, cut into events, published.
+//!
+//! Publications of one link are submitted one after another, so they keep their
+//! order; many may wait for durability at a time.
+
+use std::task::{Context as TaskContext, Poll};
+
+use bytes::Bytes;
+use steadfast_core::limits;
+use steadfast_events::{Batch, Error, Published, Stamp, Submitted};
+use steadfast_wire::amqp::batch::Messages;
+use steadfast_wire::amqp::condition;
+use steadfast_wire::amqp::delivery::{Disposition, Outcome, Transfer};
+use steadfast_wire::amqp::event::{self, Stored};
+use steadfast_wire::amqp::link::Role;
+
+use super::connection::{Connection, no_handle, no_session};
+use super::fault::Fault;
+use super::link::{Kind, Partial, Taken};
+use super::session::Handle;
+use super::work::{Done, Receipt};
+
+impl Connection {
+    pub(super) fn on_transfer(
+        &mut self,
+        channel: u16,
+        transfer: &Transfer<'_>,
+        payload: &Bytes,
+    ) -> Result<(), Fault> {
+        let session = self.sessions.get_mut(&channel).ok_or_else(no_session)?;
+        if session.on_transfer() {
+            let flow = session.flow();
+            self.out.frame(channel, |out| flow.write(out));
+        }
+        let id = match session.handles.get(&transfer.handle) {
+            Some(Handle::Link(id)) => *id,
+            // It was on its way when we detached the link.
+            Some(Handle::Closing) => return Ok(()),
+            None => return Err(no_handle(transfer.handle)),
+        };
+        let Some(link) = self.links.get_mut(&id) else {
+            return Ok(());
+        };
+        let (inlet, limit) = match &mut link.kind {
+            Kind::Intake(intake) => (&mut intake.inlet, limits::PUBLICATION_BYTES),
+            Kind::Requests(_, inlet) => (inlet, limits::AMQP_REQUEST_BYTES),
+            _ => return Err(Fault::new(condition::NOT_ALLOWED, "a transfer to a reader")),
+        };
+        if transfer.aborted {
+            if let Some(partial) = inlet.partial.take() {
+                self.partial_bytes -= partial.bytes.len();
+            }
+            return Ok(());
+        }
+        if inlet.partial.is_none() && inlet.credit == 0 {
+            let words = "a message without credit";
+            self.cut(id, &Fault::new(condition::TRANSFER_LIMIT, words));
+            return Ok(());
+        }
+        // Most messages come in one piece, which is used where it lies.
+        if inlet.partial.is_none() && !transfer.more && payload.len() <= limit {
+            let partial = begin(transfer)?;
+            return self.on_message(id, &partial, Some(payload));
+        }
+        let mut partial = match inlet.partial.take() {
+            Some(partial) => partial,
+            None => begin(transfer)?,
+        };
+        self.partial_bytes -= partial.bytes.len();
+        partial.gather(payload, limit);
+        if !transfer.more {
+            return self.on_message(id, &partial, None);
+        }
+        self.partial_bytes += partial.bytes.len();
+        inlet.partial = Some(partial);
+        if self.partial_bytes > limits::AMQP_PARTIAL_BYTES {
+            let words = "too many unfinished messages on one connection";
+            return Err(Fault::new(condition::RESOURCE_LIMIT, words));
+        }
+        Ok(())
+    }
+
+    /// A message is complete; `whole` is it, if it came in one piece.
+    fn on_message(
+        &mut self,
+        id: u64,
+        partial: &Partial,
+        whole: Option<&Bytes>,
+    ) -> Result<(), Fault> {
+        let Some(link) = self.links.get_mut(&id) else {
+            return Ok(());
+        };
+        let bytes = whole.map_or(&partial.bytes[..], |whole| &whole[..]);
+        let low = match &mut link.kind {
+            Kind::Intake(intake) => intake.inlet.take(),
+            Kind::Requests(_, inlet) => inlet.take(),
+            _ => false,
+        };
+        match &mut link.kind {
+            // Rejected, not detached: a client that is detached in the middle of a
+            // message waits for its time-out instead of telling what happened.
+            _ if partial.is_too_large => {
+                self.reject(id, partial.delivery, partial.settled, &too_large());
+            }
+            Kind::Intake(intake) => {
+                let cut_up = publication(bytes, partial.format, intake.publisher.as_deref());
+                match cut_up {
+                    Ok((batch, stamp)) => {
+                        self.taken_bytes += bytes.len();
+                        intake.waiting.push_back(Taken {
+                            delivery: partial.delivery,
+                            settled: partial.settled,
+                            bytes: bytes.len(),
+                            batch,
+                            stamp: stamp.filter(|_| intake.is_idempotent),
+                        });
+                        self.submit(id);
+                    }
+                    Err(fault) => self.reject(id, partial.delivery, partial.settled, &fault),
+                }
+            }
+            Kind::Requests(desk, _) => {
+                let desk = *desk;
+                self.on_request(id, desk, bytes);
+                // The reply says what came of it.
+                self.settle(id, partial.delivery, partial.settled);
+            }
+            _ => {}
+        }
+        if low {
+            self.grant(id);
+        }
+        Ok(())
+    }
+
+    /// Grants a link its credit.
+    pub(super) fn grant(&mut self, id: u64) {
+        let Some(link) = self.links.get_mut(&id) else {
+            return;
+        };
+        let (channel, handle) = (link.channel, link.handle);
+        let inlet = match &mut link.kind {
+            Kind::Intake(intake) => &mut intake.inlet,
+            Kind::Requests(_, inlet) => inlet,
+            _ => return,
+        };
+        inlet.credit = inlet.grant;
+        let (count, credit) = (inlet.count, inlet.credit);
+        if let Some(session) = self.sessions.get_mut(&channel) {
+            let mut flow = session.flow();
+            flow.handle = Some(handle);
+            flow.delivery_count = Some(count);
+            flow.credit = Some(credit);
+            flow.available = Some(0);
+            self.out.frame(channel, |out| flow.write(out));
+        }
+    }
+
+    /// Submits what waits, one after another. Mostly there is room, so this is tried
+    /// at once.
+    fn submit(&mut self, id: u64) {
+        loop {
+            let Some(Kind::Intake(intake)) = self.links.get_mut(&id).map(|link| &mut link.kind)
+            else {
+                return;
+            };
+            if intake.is_submitting {
+                return;
+            }
+            let Some(taken) = intake.waiting.pop_front() else {
+                return;
+            };
+            let receipt = Receipt::of(&taken);
+            let sender = intake.sender.clone();
+            let mut submitting = Box::pin(async move {
+                let result = sender.submit_as(taken.stamp, taken.batch).await;
+                Done::Submitted {
+                    link: id,
+                    taken: receipt,
+                    result,
+                }
+            });
+            let waker = self.waker.clone();
+            let mut cx = TaskContext::from_waker(&waker);
+            match submitting.as_mut().poll(&mut cx) {
+                Poll::Ready(Done::Submitted { result, .. }) => self.follow(id, receipt, result),
+                Poll::Ready(_) => {}
+                Poll::Pending => {
+                    intake.is_submitting = true;
+                    self.work.push(submitting);
+                    return;
+                }
+            }
+        }
+    }
+
+    pub(super) fn on_submitted(
+        &mut self,
+        id: u64,
+        receipt: Receipt,
+        result: Result<Submitted, Error>,
+    ) {
+        self.follow(id, receipt, result);
+        if let Some(Kind::Intake(intake)) = self.links.get_mut(&id).map(|link| &mut link.kind) {
+            intake.is_submitting = false;
+            self.submit(id);
+        }
+    }
+
+    /// Waits for a submitted publication to be durable.
+    fn follow(&mut self, id: u64, receipt: Receipt, result: Result<Submitted, Error>) {
+        match result {
+            Ok(submitted) => self.work.push(Box::pin(async move {
+                Done::Published {
+                    link: id,
+                    taken: receipt,
+                    result: submitted.published().await,
+                }
+            })),
+            Err(error) => self.on_published(id, receipt, Err(error)),
+        }
+    }
+
+    pub(super) fn on_published(
+        &mut self,
+        id: u64,
+        receipt: Receipt,
+        result: Result<Published, Error>,
+    ) {
+        self.taken_bytes -= receipt.bytes;
+        match result {
+            Ok(_) => self.settle(id, receipt.delivery, receipt.settled),
+            Err(error) => self.reject(id, receipt.delivery, receipt.settled, &error.into()),
+        }
+    }
+
+    /// Accepts a delivery; it is told with its neighbours.
+    fn settle(&mut self, id: u64, delivery: u32, settled: bool) {
+        let Some(link) = self.links.get(&id).filter(|_| !settled) else {
+            return;
+        };
+        if let Some(session) = self.sessions.get_mut(&link.channel)
+            && session.accept(delivery)
+        {
+            self.owing.push(link.channel);
+        }
+    }
+
+    /// Tells what was accepted since the last time.
+    pub(super) fn tell(&mut self) {
+        for channel in std::mem::take(&mut self.owing) {
+            if let Some(session) = self.sessions.get_mut(&channel) {
+                session.tell(&mut self.out);
+            }
+        }
+    }
+
+    fn reject(&mut self, id: u64, delivery: u32, settled: bool, fault: &Fault) {
+        let Some(link) = self.links.get(&id).filter(|_| !settled) else {
+            return;
+        };
+        let disposition = Disposition {
+            role: Role::Receiver,
+            first: delivery,
+            last: Some(delivery),
+            settled: true,
+            outcome: Some(Outcome::Rejected(Some(fault.problem()))),
+        };
+        self.out.frame(link.channel, |out| disposition.write(out));
+    }
+}
+
+/// The beginning of a delivery, still without bytes.
+fn begin(transfer: &Transfer<'_>) -> Result<Partial, Fault> {
+    let delivery = transfer
+        .delivery
+        .ok_or_else(|| Fault::new(condition::INVALID_FIELD, "a delivery without a delivery-id"))?;
+    Ok(Partial {
+        delivery,
+        format: transfer.format.unwrap_or(0),
+        settled: transfer.settled.unwrap_or(false),
+        bytes: Vec::new(),
+        is_too_large: false,
+    })
+}
+
+impl Partial {
+    fn gather(&mut self, payload: &[u8], limit: usize) {
+        self.is_too_large |= self.bytes.len() + payload.len() > limit;
+        match self.is_too_large {
+            true => self.bytes = Vec::new(),
+            false => self.bytes.extend_from_slice(payload),
+        }
+    }
+}
+
+fn too_large() -> Fault {
+    let words = format!(
+        "The message is larger than the {} bytes that the link allows ({}).",
+        limits::PUBLICATION_BYTES,
+        condition::TOO_LARGE
+    );
+    Fault::new(condition::TOO_LARGE, words)
+}
+
+/// Cuts a message into the events of a publication.
+fn publication(
+    message: &[u8],
+    format: u32,
+    publisher: Option<&str>,
+) -> Result<(Batch, Option<Stamp>), Fault> {
+    let mut messages = Messages::open(message, format)?;
+    let key = publisher.or(messages.notes().key);
+    let mut batch = match key {
+        Some(key) => Batch::keyed(key)?,
+        None => Batch::new(),
+    };
+    batch.reserve(message.len());
+    let mut stamp = None;
+    while let Some(event) = messages.next()? {
+        let (stored, notes) = event::store(event, key)?;
+        match &stored {
+            Stored::Range(range) => batch.push(&event[range.clone()])?,
+            Stored::Rewritten(bytes) => batch.push(bytes)?,
+        }
+        if batch.count() == 1 {
+            stamp = stamp_of(&notes);
+        }
+    }
+    Ok((batch, stamp))
+}
+
+/// The number of an idempotent producer, if the first event has one.
+fn stamp_of(notes: &event::Notes<'_>) -> Option<Stamp> {
+    Some(Stamp {
+        id: notes.producer_id?,
+        epoch: notes.producer_epoch?.try_into().ok()?,
+        first: notes.producer_sequence?.try_into().ok()?,
+    })
+}

@@ -1,0 +1,285 @@
+//! Links: what each kind remembers.
+
+use std::collections::VecDeque;
+
+use futures_util::future::AbortHandle;
+use steadfast_core::limits;
+use steadfast_events::{Batch, Publication, Reader, Sender, Stamp};
+use steadfast_wire::amqp::event::Tail;
+use steadfast_wire::amqp::link::{Attach, Role};
+use steadfast_wire::amqp::scan::Raw;
+
+use crate::access::Right;
+
+/// A node that answers requests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Desk {
+    Cbs,
+    Management,
+}
+
+pub(super) struct Link {
+    pub(super) channel: u16,
+    pub(super) handle: u32,
+    pub(super) name: String,
+    /// The client's role.
+    pub(super) role: Role,
+    /// What the link needs to be allowed for: its path, event hub and right.
+    pub(super) need: Option<Need>,
+    pub(super) kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Need {
+    pub(super) path: String,
+    pub(super) hub: String,
+    pub(super) right: Right,
+}
+
+pub(super) enum Kind {
+    /// The service is asked; the attach is answered afterwards.
+    Opening(
+        Box<Offer>,
+        #[expect(dead_code, reason = "ends the work with the link")] Aborted,
+    ),
+    /// The client sends events.
+    Intake(Box<Intake>),
+    /// The client reads events.
+    Feed(Box<Feed>),
+    /// The client sends requests.
+    Requests(Desk, Inlet),
+    /// The client takes replies; the address is its own.
+    Replies(Desk, Option<String>, Box<Replies>),
+}
+
+/// Work that ends with its link.
+#[derive(Debug)]
+pub(super) struct Aborted(pub(super) AbortHandle);
+
+impl Drop for Aborted {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// What a client wrote into its attach, to be repeated in the answer.
+#[derive(Clone, Debug)]
+pub(super) struct Offer {
+    pub(super) name: String,
+    pub(super) handle: u32,
+    pub(super) role: Role,
+    snd_settle: Option<u8>,
+    source: Vec<u8>,
+    target: Vec<u8>,
+    desired: Vec<u8>,
+    pub(super) properties: Vec<u8>,
+    pub(super) offered: Vec<u8>,
+    pub(super) initial_count: u32,
+}
+
+impl Offer {
+    pub(super) fn of(attach: &Attach<'_>) -> Self {
+        let mut source = attach.source.bytes().to_vec();
+        if attach.source.is_null() {
+            source.clear();
+            steadfast_wire::amqp::link::write_source(&mut source, None, Raw::NULL);
+        }
+        let mut target = attach.target.bytes().to_vec();
+        if attach.target.is_null() {
+            target.clear();
+            steadfast_wire::amqp::link::write_target(&mut target, None);
+        }
+        Self {
+            name: attach.name.to_owned(),
+            handle: attach.handle,
+            role: attach.role,
+            snd_settle: attach.snd_settle,
+            source,
+            target,
+            desired: attach.desired.bytes().to_vec(),
+            properties: attach.properties.bytes().to_vec(),
+            offered: Raw::NULL.bytes().to_vec(),
+            initial_count: attach.initial_count.unwrap_or(0),
+        }
+    }
+
+    /// Our answer. Deliveries of ours are settled, and nobody settles second: one of
+    /// the clients waits for ever for what it asks for itself.
+    pub(super) fn write_answer(&self, out: &mut Vec<u8>) {
+        let raw = |bytes| Raw::new(bytes).unwrap_or(Raw::NULL);
+        let client_reads = self.role == Role::Receiver;
+        let answer = Attach {
+            name: &self.name,
+            handle: self.handle,
+            role: self.role.other(),
+            snd_settle: match client_reads {
+                true => Some(1),
+                false => Some(self.snd_settle.unwrap_or(2)),
+            },
+            rcv_settle: Some(0),
+            source: raw(&self.source),
+            target: raw(&self.target),
+            initial_count: client_reads.then_some(0),
+            max_message: Some(limits::PUBLICATION_BYTES as u64),
+            offered: raw(&self.offered),
+            desired: raw(&self.desired),
+            properties: raw(&self.properties),
+        };
+        answer.write(out);
+    }
+}
+
+/// The receiving end of a link: credit that we grant, and a message in parts.
+#[derive(Debug)]
+pub(super) struct Inlet {
+    pub(super) grant: u32,
+    pub(super) credit: u32,
+    pub(super) count: u32,
+    pub(super) partial: Option<Partial>,
+}
+
+/// The beginning of a message.
+#[derive(Debug)]
+pub(super) struct Partial {
+    pub(super) delivery: u32,
+    pub(super) format: u32,
+    pub(super) settled: bool,
+    pub(super) bytes: Vec<u8>,
+    /// It has become too large: the rest is not kept, and it will be rejected.
+    pub(super) is_too_large: bool,
+}
+
+impl Inlet {
+    pub(super) fn new(grant: u32, initial_count: u32) -> Self {
+        Self {
+            grant,
+            credit: grant,
+            count: initial_count,
+            partial: None,
+        }
+    }
+
+    /// A delivery is complete. True if it is time to grant credit again.
+    pub(super) fn take(&mut self) -> bool {
+        self.count = self.count.wrapping_add(1);
+        self.credit = self.credit.saturating_sub(1);
+        self.credit <= self.grant / 2
+    }
+}
+
+/// A client that sends events.
+pub(super) struct Intake {
+    pub(super) inlet: Inlet,
+    pub(super) sender: Sender,
+    /// Whether repetitions are recognised.
+    pub(super) is_idempotent: bool,
+    /// The key of everything that comes, if the address names a publisher.
+    pub(super) publisher: Option<String>,
+    /// Publications that wait for the one before them to be in the queue.
+    pub(super) waiting: VecDeque<Taken>,
+    pub(super) is_submitting: bool,
+}
+
+/// A publication that was taken from the wire.
+pub(super) struct Taken {
+    pub(super) delivery: u32,
+    pub(super) settled: bool,
+    pub(super) bytes: usize,
+    pub(super) batch: Batch,
+    pub(super) stamp: Option<Stamp>,
+}
+
+/// The sending end of a link: credit that the client grants, and a message in parts.
+#[derive(Debug, Default)]
+pub(super) struct Outlet {
+    pub(super) credit: u32,
+    pub(super) count: u32,
+    pub(super) drain: bool,
+    pub(super) partial: Option<Outgoing>,
+}
+
+/// A message that does not fit into one frame.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub(super) delivery: u32,
+    pub(super) bytes: Vec<u8>,
+    pub(super) at: usize,
+}
+
+impl Outlet {
+    /// The client grants credit, counted from what it has seen.
+    pub(super) fn on_flow(&mut self, seen: Option<u32>, credit: Option<u32>, drain: bool) {
+        self.drain = drain;
+        let Some(credit) = credit else { return };
+        let limit = seen.unwrap_or(0).wrapping_add(credit);
+        let left = limit.wrapping_sub(self.count);
+        // A limit in the past leaves nothing.
+        self.credit = if left > i32::MAX as u32 { 0 } else { left };
+    }
+
+    /// A delivery begins.
+    pub(super) fn take(&mut self) {
+        self.credit = self.credit.saturating_sub(1);
+        self.count = self.count.wrapping_add(1);
+    }
+
+    /// Gives all credit back.
+    pub(super) fn drained(&mut self) {
+        self.count = self.count.wrapping_add(self.credit);
+        self.credit = 0;
+        self.drain = false;
+    }
+}
+
+/// Replies that wait for credit.
+#[derive(Debug, Default)]
+pub(super) struct Replies {
+    pub(super) outlet: Outlet,
+    pub(super) waiting: VecDeque<Vec<u8>>,
+}
+
+/// A client that reads events.
+pub(super) struct Feed {
+    pub(super) outlet: Outlet,
+    pub(super) reader: Held,
+    /// The publication that is being delivered.
+    pub(super) current: Option<Publication>,
+    /// Whether it wants to know the end of the partition, and the end.
+    pub(super) wants_tail: bool,
+    pub(super) tail: Option<Tail>,
+    /// Waits for the reader to be cut off.
+    pub(super) _cut: Aborted,
+}
+
+/// Where the reader is.
+pub(super) enum Held {
+    Here(Box<Reader>),
+    /// It looks for what is there.
+    Looking(#[expect(dead_code, reason = "ends the work with the link")] Aborted),
+    /// It is being moved from one place to another.
+    Gone,
+    /// It is at the end and waits.
+    Waiting(#[expect(dead_code, reason = "ends the work with the link")] Aborted),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_25_credit_is_counted_from_what_the_client_has_seen() {
+        let mut outlet = Outlet::default();
+        outlet.on_flow(Some(0), Some(3), false);
+        outlet.take();
+        outlet.take();
+        assert_eq!(outlet.credit, 1);
+        outlet.on_flow(Some(1), Some(3), false);
+        assert_eq!(outlet.credit, 2);
+        // It takes credit back that it had granted.
+        outlet.on_flow(Some(1), Some(0), false);
+        assert_eq!(outlet.credit, 0);
+        outlet.on_flow(Some(2), Some(10), true);
+        outlet.drained();
+        assert_eq!((outlet.credit, outlet.count), (0, 12));
+    }
+}

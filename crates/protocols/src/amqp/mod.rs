@@ -1,0 +1,29 @@
+//! AMQP 1.0, as clients of Event Hubs speak it.
+//!
+//! One task per connection. Nothing is allocated per event, nothing is decoded that
+//! need not be, and nothing grows with what a client claims or leaves undone.
+
+mod attach;
+pub mod client;
+mod connection;
+mod context;
+mod fault;
+mod feed;
+mod handshake;
+mod intake;
+mod lapse;
+mod link;
+mod opened;
+mod outbox;
+mod permit;
+mod reply;
+mod requests;
+mod serve;
+mod session;
+mod websocket;
+mod work;
+
+pub use context::Context;
+pub(crate) use permit::verify;
+pub use serve::serve;
+pub use websocket::routes;

@@ -1,0 +1,186 @@
+//! What a connection has proved by its tokens.
+
+use steadfast_core::clock::Timestamp;
+use steadfast_core::limits;
+use steadfast_events::{Policy, Rights};
+use steadfast_wire::amqp::address;
+use steadfast_wire::sas::Sas;
+
+use super::context::Context;
+use crate::access::{Area, Denied, Pass, Reason, Right};
+
+/// What a token permits.
+#[derive(Clone, Debug)]
+pub(crate) enum Permit {
+    /// One of the server's keys.
+    Key(Pass),
+    /// A policy of one event hub.
+    Policy {
+        hub: String,
+        name: String,
+        rights: Rights,
+        expires: Timestamp,
+    },
+    /// Nothing is checked.
+    Open,
+}
+
+impl Permit {
+    fn expires(&self) -> Option<Timestamp> {
+        match self {
+            Self::Key(pass) => pass.expires,
+            Self::Policy { expires, .. } => Some(*expires),
+            Self::Open => None,
+        }
+    }
+
+    pub(crate) fn allows(&self, right: Right, hub: &str) -> Result<(), Denied> {
+        match self {
+            Self::Open => Ok(()),
+            Self::Key(pass) => pass.allows(right, Area::Events, Some(hub)),
+            Self::Policy {
+                hub: own,
+                name,
+                rights,
+                ..
+            } => {
+                let has = match right {
+                    Right::Send => rights.send,
+                    Right::Listen => rights.listen,
+                    Right::Manage => false,
+                };
+                match own.eq_ignore_ascii_case(hub) && (has || rights.manage) {
+                    true => Ok(()),
+                    false => Err(Denied::new(
+                        Reason::Forbidden,
+                        format!("the policy '{name}' of '{own}' has no right '{right} {hub}'"),
+                    )),
+                }
+            }
+        }
+    }
+}
+
+/// A permit and the path that it is for.
+#[derive(Debug)]
+struct Token {
+    path: String,
+    permit: Permit,
+}
+
+/// The tokens of one connection.
+#[derive(Debug, Default)]
+pub(super) struct Tokens {
+    all: Vec<Token>,
+}
+
+impl Tokens {
+    /// Adds a token, or renews the one for the same audience. The oldest goes if
+    /// there are too many.
+    pub(super) fn put(&mut self, audience: &str, permit: Permit) {
+        let path = address::path(audience).to_lowercase();
+        self.all.retain(|token| token.path != path);
+        if self.all.len() >= limits::AMQP_TOKENS {
+            self.all.remove(0);
+        }
+        self.all.push(Token { path, permit });
+    }
+
+    /// Whether a link to `path`, which belongs to `hub`, may be there.
+    pub(super) fn allow(
+        &self,
+        path: &str,
+        hub: &str,
+        right: Right,
+        now: Timestamp,
+    ) -> Result<(), Denied> {
+        let path = path.to_lowercase();
+        let missing = format!("no token for '{path}' was put on this connection");
+        let mut denied = Denied::new(Reason::Missing, missing);
+        for token in &self.all {
+            if !covers(&token.path, &path) {
+                continue;
+            }
+            if token.permit.expires().is_some_and(|end| end <= now) {
+                denied = Denied::new(Reason::Expired, format!("the token for '{path}' has ended"));
+                continue;
+            }
+            match token.permit.allows(right, hub) {
+                Ok(()) => return Ok(()),
+                Err(why) => denied = why,
+            }
+        }
+        Err(denied)
+    }
+
+    /// Whether somebody with any right on an event hub may ask about it.
+    pub(super) fn allow_asking(&self, hub: &str, now: Timestamp) -> Result<(), Denied> {
+        let path = format!("{hub}/$management");
+        self.allow(&path, hub, Right::Listen, now)
+            .or_else(|_| self.allow(&path, hub, Right::Send, now))
+            .or_else(|_| self.allow(hub, hub, Right::Listen, now))
+            .or_else(|_| self.allow(hub, hub, Right::Send, now))
+    }
+
+    /// When the next token ends.
+    pub(super) fn next_end(&self, after: Timestamp) -> Option<Timestamp> {
+        let ends = self.all.iter().filter_map(|token| token.permit.expires());
+        ends.filter(|end| *end > after).min()
+    }
+}
+
+/// Whether a token for `own` is good for `asked`; both in lower case.
+fn covers(own: &str, asked: &str) -> bool {
+    own.is_empty()
+        || asked == own
+        || asked
+            .strip_prefix(own)
+            .is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// Verifies a token for an audience: by the server's keys, or else by the policies of
+/// the event hub that the audience names.
+pub(crate) async fn verify(
+    context: &Context,
+    kind: &str,
+    token: &str,
+    audience: &str,
+) -> Result<Permit, Denied> {
+    let Some(access) = &context.access else {
+        return Ok(Permit::Open);
+    };
+    if kind.eq_ignore_ascii_case("jwt") {
+        return access
+            .jwt(token, Right::Listen, Area::Events)
+            .or_else(|_| access.jwt(token, Right::Send, Area::Events))
+            .map(|(_, pass)| Permit::Key(pass));
+    }
+    let denied = match access.sas(token, audience) {
+        Ok(pass) => return Ok(Permit::Key(pass)),
+        Err(denied) => denied,
+    };
+    let hub = address::path(audience).split('/').next().unwrap_or("");
+    match (Sas::parse(token), context.hubs.get(hub).await) {
+        (Ok(sas), Ok(hub)) => {
+            let mut policies = hub.policies.iter();
+            let policy = policies.find(|policy| policy.name == sas.key_name);
+            let policy = policy.filter(|policy| has_signed(policy, &sas));
+            let permit = policy.map(|policy| Permit::Policy {
+                hub: hub.name.clone(),
+                name: policy.name.clone(),
+                rights: policy.rights,
+                expires: Timestamp(sas.expiry.saturating_mul(1000)),
+            });
+            let is_live = sas.expiry.saturating_mul(1000) > context.clock.now().0;
+            match permit {
+                Some(permit) if is_live && sas.covers(audience) => Ok(permit),
+                _ => Err(denied),
+            }
+        }
+        _ => Err(denied),
+    }
+}
+
+fn has_signed(policy: &Policy, sas: &Sas) -> bool {
+    sas.is_signed_by(&policy.primary) || sas.is_signed_by(&policy.secondary)
+}

@@ -1,0 +1,63 @@
+//! Replies find their link, and wait there for credit.
+
+use steadfast_core::limits;
+use steadfast_wire::amqp::condition;
+
+use super::connection::Connection;
+use super::fault::Fault;
+use super::feed::Lane;
+use super::link::{Desk, Kind, Link, Replies};
+use super::work::Asked;
+
+impl Connection {
+    pub(super) fn on_answer(&mut self, asked: &Asked, message: Vec<u8>) {
+        let Some(id) = self.way_back(asked) else {
+            tracing::debug!(event = "amqp.no_reply_link", reply_to = asked.reply_to);
+            return;
+        };
+        let Some(Kind::Replies(_, _, replies)) = self.links.get_mut(&id).map(|link| &mut link.kind)
+        else {
+            return;
+        };
+        if replies.waiting.len() >= limits::AMQP_REPLIES {
+            let words = "too many replies wait for credit";
+            return self.cut(id, &Fault::new(condition::RESOURCE_LIMIT, words));
+        }
+        replies.waiting.push_back(message);
+        self.ready.push_back(id);
+    }
+
+    /// The link that takes a reply: the one that the request names by address or by
+    /// name; without one, the only one of that node on the same session.
+    fn way_back(&self, asked: &Asked) -> Option<u64> {
+        let mut links = self.links.iter();
+        let found = links.find(|(_, link)| match takes(link, asked.desk) {
+            Some(address) => match &asked.reply_to {
+                Some(name) => address == Some(name) || link.name == *name,
+                None => link.channel == asked.channel,
+            },
+            None => false,
+        });
+        found.map(|(id, _)| *id)
+    }
+}
+
+/// The address of a link that takes replies of a node.
+fn takes(link: &Link, desk: Desk) -> Option<Option<&String>> {
+    match &link.kind {
+        Kind::Replies(own, address, _) if *own == desk => Some(address.as_ref()),
+        _ => None,
+    }
+}
+
+impl Lane<'_> {
+    /// Sends replies while there is credit.
+    pub(super) fn reply(&mut self, replies: &mut Replies) {
+        while self.go_on(&mut replies.outlet) && replies.outlet.credit > 0 {
+            let Some(message) = replies.waiting.pop_front() else {
+                return;
+            };
+            self.message(&mut replies.outlet, message);
+        }
+    }
+}

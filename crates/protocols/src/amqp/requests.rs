@@ -1,0 +1,178 @@
+//! Requests to `$cbs` and `$management`.
+
+use std::sync::Arc;
+
+use steadfast_core::clock::Timestamp;
+use steadfast_wire::amqp::condition;
+use steadfast_wire::amqp::management::{self, Hub, Partition};
+use steadfast_wire::amqp::request::{self, Request, Status};
+use steadfast_wire::amqp::scan::Raw;
+use steadfast_wire::amqp::write;
+
+use super::connection::Connection;
+use super::context::Context;
+use super::fault::Fault;
+use super::link::Desk;
+use super::permit::{self, Permit};
+use super::work::{Asked, Done};
+use crate::access::Denied;
+
+impl Connection {
+    pub(super) fn on_request(&mut self, link: u64, desk: Desk, message: &[u8]) {
+        let Some(channel) = self.links.get(&link).map(|link| link.channel) else {
+            return;
+        };
+        let request = match Request::read(message) {
+            Ok(request) => request,
+            // Nobody can be told: there is no id.
+            Err(error) => return self.cut(link, &error.into()),
+        };
+        let asked = Asked {
+            desk,
+            channel,
+            reply_to: request.reply_to.map(str::to_owned),
+            id: request.id.bytes().to_vec(),
+        };
+        match desk {
+            Desk::Cbs => self.put_token(asked, &request),
+            Desk::Management => self.read(asked, &request),
+        }
+    }
+
+    fn put_token(&mut self, asked: Asked, request: &Request<'_>) {
+        let (Some("put-token"), Some(audience), Some(token)) =
+            (request.operation, request.name, request.body)
+        else {
+            let fault = Fault::new(condition::ARGUMENT, "not a put-token with name and token");
+            let message = refusal(&asked, &fault);
+            return self.on_answer(&asked, message);
+        };
+        let context = Arc::clone(&self.context);
+        let kind = request.kind.unwrap_or("").to_owned();
+        let (audience, token) = (audience.to_owned(), token.to_owned());
+        self.work.push(Box::pin(async move {
+            let result = permit::verify(&context, &kind, &token, &audience).await;
+            Done::Token {
+                request: asked,
+                audience,
+                result,
+            }
+        }));
+    }
+
+    pub(super) fn on_token(
+        &mut self,
+        asked: &Asked,
+        audience: &str,
+        result: Result<Permit, Denied>,
+    ) {
+        let message = match result {
+            Ok(permit) => {
+                self.tokens.put(audience, permit);
+                accepted(asked)
+            }
+            Err(denied) => refusal(asked, &denied.into()),
+        };
+        self.on_answer(asked, message);
+    }
+
+    fn read(&mut self, asked: Asked, request: &Request<'_>) {
+        let hub = request.name.unwrap_or("").to_owned();
+        let now = self.context.clock.now();
+        let wanted = match (request.operation, request.kind, request.partition) {
+            (Some("READ"), Some(management::HUB), _) => Ok(None),
+            (Some("READ"), Some(management::PARTITION), Some(partition)) => {
+                Ok(Some(partition.to_owned()))
+            }
+            _ => Err(Fault::new(
+                condition::NOT_IMPLEMENTED,
+                "only READ of an event hub or of a partition is known",
+            )),
+        };
+        let allowed = match self.context.access.is_some() {
+            true => self.tokens.allow_asking(&hub, now),
+            false => Ok(()),
+        };
+        let wanted = match (allowed, wanted) {
+            (Err(denied), _) => Err(Fault::from(denied)),
+            (Ok(()), wanted) => wanted,
+        };
+        let context = Arc::clone(&self.context);
+        self.work.push(Box::pin(async move {
+            let told = match wanted {
+                Ok(None) => tell_hub(&context, &asked, &hub).await,
+                Ok(Some(partition)) => tell_partition(&context, &asked, &hub, &partition).await,
+                Err(fault) => Err(fault),
+            };
+            let message = told.unwrap_or_else(|fault| refusal(&asked, &fault));
+            Done::Answer {
+                request: asked,
+                message,
+            }
+        }));
+    }
+}
+
+const OK: Status<'static> = Status {
+    code: 200,
+    description: "OK",
+    condition: None,
+};
+
+async fn tell_hub(context: &Context, asked: &Asked, name: &str) -> Result<Vec<u8>, Fault> {
+    let hub = context.hubs.get(name).await?;
+    let told = Hub {
+        name: &hub.name,
+        created_ms: hub.created.0,
+        partitions: hub.partitions,
+    };
+    Ok(reply(asked, &OK, |out| told.write(out)))
+}
+
+async fn tell_partition(
+    context: &Context,
+    asked: &Asked,
+    name: &str,
+    partition: &str,
+) -> Result<Vec<u8>, Fault> {
+    let hub = context.hubs.get(name).await?;
+    let missing = || Fault::not_found(&format!("{name}/Partitions/{partition}"));
+    let number = partition.parse().map_err(|_| missing())?;
+    let found = context.hubs.partition(name, number).await?;
+    let Timestamp(last_enqueued_ms) = found.last_time;
+    let told = Partition {
+        hub: &hub.name,
+        partition,
+        first_sequence: found.first_sequence,
+        last_sequence: found.last_sequence,
+        last_offset: &found.last_offset.to_string(),
+        last_enqueued_ms,
+        empty: found.is_empty,
+    };
+    Ok(reply(asked, &OK, |out| told.write(out)))
+}
+
+fn accepted(asked: &Asked) -> Vec<u8> {
+    let status = Status {
+        code: 202,
+        description: "Accepted",
+        condition: None,
+    };
+    reply(asked, &status, write::null)
+}
+
+fn refusal(asked: &Asked, fault: &Fault) -> Vec<u8> {
+    let status = Status {
+        code: fault.status(),
+        description: &fault.description,
+        condition: Some(fault.condition),
+    };
+    reply(asked, &status, write::null)
+}
+
+fn reply(asked: &Asked, status: &Status<'_>, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut out = Vec::new();
+    let id = Raw::new(&asked.id).unwrap_or(Raw::NULL);
+    request::write_reply(&mut out, id, status, body);
+    out
+}

@@ -1,0 +1,273 @@
+//! One connection: reading, writing, and time.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use futures_util::StreamExt as _;
+use steadfast_core::limits;
+use steadfast_wire::amqp::condition;
+use steadfast_wire::amqp::frame;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::{Instant, Sleep};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+use super::connection::Connection;
+use super::context::Context;
+use super::fault::Fault;
+use super::handshake;
+
+/// Serves a connection until its end. On `stop` it takes nothing more in, finishes
+/// what is under way, and says goodbye.
+pub async fn serve<S>(mut stream: S, context: Arc<Context>, stop: CancellationToken)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut buffer = BytesMut::new();
+    let greeting = handshake::greet(&mut stream, &mut buffer, &context);
+    let limit = context.idle.min(limits::AMQP_HANDSHAKE);
+    let greeting = tokio::select! {
+        greeting = tokio::time::timeout(limit, greeting) => greeting,
+        () = stop.cancelled() => return,
+    };
+    let Ok(Ok(Some(greeting))) = greeting else {
+        let _ = stream.shutdown().await;
+        return;
+    };
+    let connection = Connection::new(context, greeting.tokens, greeting.frame_bytes);
+    let now = Instant::now();
+    let mut pump = Pump {
+        stream,
+        buffer,
+        chunk: limits::AMQP_QUIET_BYTES,
+        connection,
+        idle: greeting.idle,
+        heard: now,
+        spoke: now,
+        lapses: None,
+        timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
+        stop: Box::pin(stop.cancelled_owned()),
+        is_stopping: false,
+        needs_flush: false,
+    };
+    pump.take_frames();
+    let ended = std::future::poll_fn(|cx| pump.poll(cx)).await;
+    if let Err(error) = ended {
+        tracing::debug!(event = "amqp.connection_failed", %error);
+    }
+    let goodbye = pump.stream.shutdown();
+    let _ = tokio::time::timeout(limits::AMQP_HANDSHAKE, goodbye).await;
+}
+
+struct Pump<S> {
+    stream: S,
+    buffer: BytesMut,
+    /// How much is read at a time: it follows what comes.
+    chunk: usize,
+    connection: Connection,
+    /// How long the client bears silence.
+    idle: Option<Duration>,
+    /// When a frame last came, and when something was last written.
+    heard: Instant,
+    spoke: Instant,
+    /// When a token ends next.
+    lapses: Option<Instant>,
+    timer: Pin<Box<Sleep>>,
+    stop: Pin<Box<WaitForCancellationFutureOwned>>,
+    is_stopping: bool,
+    needs_flush: bool,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
+    /// Goes on until nothing moves any more. Ready at the end of the connection.
+    fn poll(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        if !self.connection.waker.will_wake(cx.waker()) {
+            self.connection.waker = cx.waker().clone();
+        }
+        self.poll_stop(cx);
+        loop {
+            let mut moved = self.poll_read(cx)?;
+            moved |= self.poll_work(cx);
+            self.connection.deliver();
+            self.connection.tell();
+            moved |= self.poll_write(cx)?;
+            if self.connection.is_closed() && self.connection.out.is_empty() && !self.needs_flush {
+                return Poll::Ready(Ok(()));
+            }
+            moved |= self.poll_timer(cx)?;
+            if !moved {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn poll_stop(&mut self, cx: &mut TaskContext<'_>) {
+        if !self.is_stopping && self.stop.as_mut().poll(cx).is_ready() {
+            self.is_stopping = true;
+        }
+        if self.is_stopping && self.connection.taken_bytes == 0 {
+            let fault = Fault::new(condition::FORCED, "the server is going away; connect again");
+            self.connection.close(Some(&fault));
+        }
+    }
+
+    /// Reads and handles what has come. An end without a close is one, too.
+    fn poll_read(&mut self, cx: &mut TaskContext<'_>) -> io::Result<bool> {
+        if self.is_stopping || !self.connection.may_read() {
+            return Ok(false);
+        }
+        // Frames may have been left over when the connection could take no more.
+        if self.take_frames() {
+            return Ok(true);
+        }
+        let room = self.chunk.max(frame::missing(&self.buffer));
+        if self.buffer.is_empty() && self.buffer.capacity() > room {
+            // What was needed under load is given back.
+            self.buffer = BytesMut::new();
+        }
+        self.buffer.reserve(room);
+        let count = match read_some(&mut self.stream, &mut self.buffer, cx) {
+            Poll::Ready(count) => count?,
+            Poll::Pending => return Ok(false),
+        };
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.chunk = match count >= room {
+            true => (room * 2).min(limits::AMQP_READ_BYTES),
+            false if count * 4 < self.chunk => (self.chunk / 2).max(limits::AMQP_QUIET_BYTES),
+            false => self.chunk,
+        };
+        self.take_frames();
+        Ok(true)
+    }
+
+    /// Handles the frames that are complete. Bytes alone are no sign of life: a
+    /// client that sends one a second is silent.
+    fn take_frames(&mut self) -> bool {
+        let mut moved = false;
+        while self.connection.may_read() {
+            match frame::take(&mut self.buffer) {
+                Ok(Some(frame)) => self.connection.on_frame(&frame),
+                Ok(None) => break,
+                Err(error) => {
+                    let fault = Fault::new(condition::FRAMING, error.to_string());
+                    self.connection.close(Some(&fault));
+                }
+            }
+            moved = true;
+        }
+        if moved {
+            self.heard = Instant::now();
+        }
+        moved
+    }
+
+    fn poll_work(&mut self, cx: &mut TaskContext<'_>) -> bool {
+        let mut moved = false;
+        while let Poll::Ready(Some(done)) = self.connection.work.poll_next_unpin(cx) {
+            self.connection.on_done(done);
+            moved = true;
+        }
+        if moved && self.is_stopping && self.connection.taken_bytes == 0 {
+            self.poll_stop(cx);
+        }
+        moved
+    }
+
+    /// Writes what is there. True if room was made, so that more can follow.
+    fn poll_write(&mut self, cx: &mut TaskContext<'_>) -> io::Result<bool> {
+        let mut moved = false;
+        while !self.connection.out.is_empty() {
+            let bytes = self.connection.out.next();
+            let Poll::Ready(count) = Pin::new(&mut self.stream).poll_write(cx, bytes) else {
+                return Ok(moved);
+            };
+            let count = count?;
+            if count == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            self.connection.out.written(count);
+            self.needs_flush = true;
+            moved = true;
+        }
+        if moved {
+            self.spoke = Instant::now();
+        }
+        if self.needs_flush && Pin::new(&mut self.stream).poll_flush(cx)?.is_ready() {
+            self.needs_flush = false;
+        }
+        Ok(moved)
+    }
+
+    /// Looks at the time: signs of life both ways, and tokens that end.
+    fn poll_timer(&mut self, cx: &mut TaskContext<'_>) -> io::Result<bool> {
+        let mut moved = false;
+        loop {
+            let now = Instant::now();
+            if self.lapses.is_some_and(|end| end <= now) {
+                self.connection.lapse();
+                moved = true;
+            }
+            self.lapses = self.next_lapse(now);
+            if !self.connection.out.is_empty() && now >= self.spoke + self.connection.context.idle {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            if now >= self.heard + self.connection.context.idle && !self.connection.is_closed() {
+                let words = "nothing was heard for longer than the idle time-out";
+                let fault = Fault::new(condition::RESOURCE_LIMIT, words);
+                self.connection.close(Some(&fault));
+                moved = true;
+            }
+            if self.idle.is_some_and(|idle| now >= self.spoke + idle / 2)
+                && self.connection.out.is_empty()
+            {
+                self.connection.out.frame(0, |_| {});
+                self.spoke = now;
+                moved = true;
+            }
+            let next = self.next_time();
+            if self.timer.deadline() != next {
+                self.timer.as_mut().reset(next);
+            }
+            if self.timer.as_mut().poll(cx).is_pending() {
+                self.connection.out.rest();
+                return Ok(moved);
+            }
+        }
+    }
+
+    fn next_lapse(&self, now: Instant) -> Option<Instant> {
+        let end = self.connection.next_lapse()?;
+        let left = end.0.saturating_sub(self.connection.context.clock.now().0);
+        Some(now + Duration::from_millis(left.max(0) as u64))
+    }
+
+    /// When the time must be looked at again.
+    fn next_time(&self) -> Instant {
+        let mut next = self.heard + self.connection.context.idle;
+        if let Some(idle) = self.idle {
+            next = next.min(self.spoke + idle / 2);
+        }
+        if !self.connection.out.is_empty() {
+            next = next.min(self.spoke + self.connection.context.idle);
+        }
+        self.lapses.map_or(next, |end| next.min(end))
+    }
+}
+
+/// One read into the room that the buffer has.
+fn read_some<S>(
+    stream: &mut S,
+    buffer: &mut BytesMut,
+    cx: &mut TaskContext<'_>,
+) -> Poll<io::Result<usize>>
+where
+    S: AsyncRead + Unpin,
+{
+    let reading = std::pin::pin!(stream.read_buf(buffer));
+    reading.poll(cx)
+}

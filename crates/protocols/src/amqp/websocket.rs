@@ -1,0 +1,111 @@
+//! AMQP inside a WebSocket, for clients behind proxies.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll, ready};
+
+use axum::Router;
+use axum::extract::State;
+use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::response::Response;
+use axum::routing::get;
+use bytes::Bytes;
+use futures_util::{Sink, Stream};
+use steadfast_core::limits;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_util::sync::CancellationToken;
+
+use super::context::Context;
+use super::serve::serve;
+
+const PATH: &str = "/$servicebus/websocket";
+const PROTOCOL: &str = "AMQPWSB10";
+
+#[derive(Clone)]
+struct Door {
+    context: Arc<Context>,
+    stop: CancellationToken,
+}
+
+/// The route by which AMQP is reached over HTTP.
+pub fn routes(context: Arc<Context>, stop: CancellationToken) -> Router {
+    let door = Door { context, stop };
+    Router::new().route(PATH, get(upgrade)).with_state(door)
+}
+
+async fn upgrade(State(door): State<Door>, upgrade: WebSocketUpgrade) -> Response {
+    upgrade
+        .protocols([PROTOCOL])
+        .read_buffer_size(limits::AMQP_QUIET_BYTES)
+        .write_buffer_size(0)
+        .max_write_buffer_size(4 * limits::AMQP_OUT_BYTES)
+        .max_message_size(4 * limits::PUBLICATION_BYTES)
+        .max_frame_size(4 * limits::PUBLICATION_BYTES)
+        .on_upgrade(move |socket| async move {
+            let stream = Bridge {
+                socket,
+                left: Bytes::new(),
+            };
+            serve(stream, door.context, door.stop).await;
+        })
+}
+
+/// Binary messages as a stream of bytes.
+struct Bridge {
+    socket: WebSocket,
+    /// What is left of the last message.
+    left: Bytes,
+}
+
+impl AsyncRead for Bridge {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut TaskContext<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        while self.left.is_empty() {
+            match ready!(Pin::new(&mut self.socket).poll_next(cx)) {
+                Some(Ok(Message::Binary(bytes))) => self.left = bytes,
+                // The socket answers pings itself; texts are not ours.
+                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+                Some(Ok(Message::Text(_))) => {
+                    return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+                }
+                Some(Ok(Message::Close(_))) | None => return Poll::Ready(Ok(())),
+                Some(Err(error)) => return Poll::Ready(Err(io::Error::other(error))),
+            }
+        }
+        let count = self.left.len().min(buffer.remaining());
+        let front = self.left.split_to(count);
+        buffer.put_slice(&front);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Bridge {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut TaskContext<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        ready!(Pin::new(&mut self.socket).poll_ready(cx)).map_err(io::Error::other)?;
+        let message = Message::Binary(Bytes::copy_from_slice(bytes));
+        Pin::new(&mut self.socket)
+            .start_send(message)
+            .map_err(io::Error::other)?;
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket)
+            .poll_flush(cx)
+            .map_err(io::Error::other)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket)
+            .poll_close(cx)
+            .map_err(io::Error::other)
+    }
+}

@@ -1,0 +1,115 @@
+//! Messages to a queue or topic of a service bus.
+
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, Url};
+use serde_json::{Map, Value};
+use steadfast_core::clock::Timestamp;
+use steadfast_jobs::iso;
+use steadfast_wire::sas;
+
+use super::caller::Options;
+use super::http::Call;
+use super::queue::endpoint;
+use super::stamp::Stamp;
+
+/// How long a signature counts: longer than any attempt.
+const SIGNATURE_SECONDS: i64 = 600;
+
+/// What clients call a property, and what the bus calls it.
+const PROPERTIES: [(&str, &str); 12] = [
+    ("correlationId", "CorrelationId"),
+    ("forcePersistence", "ForcePersistence"),
+    ("label", "Label"),
+    ("messageId", "MessageId"),
+    ("partitionKey", "PartitionKey"),
+    ("replyTo", "ReplyTo"),
+    ("replyToSessionId", "ReplyToSessionId"),
+    ("scheduledEnqueueTimeUtc", "ScheduledEnqueueTimeUtc"),
+    ("sessionId", "SessionId"),
+    ("timeToLive", "TimeToLive"),
+    ("to", "To"),
+    ("viaPartitionKey", "ViaPartitionKey"),
+];
+
+/// The request that sends a message to a queue or topic.
+pub(crate) fn call(
+    options: &Options,
+    action: &Value,
+    stamp: &Stamp,
+    now: Timestamp,
+) -> Result<Call, String> {
+    let is_queue = action["type"] == "ServiceBusQueue";
+    let (name, member, place) = match is_queue {
+        true => ("ServiceBusQueue", "serviceBusQueueMessage", "queueName"),
+        false => ("ServiceBusTopic", "serviceBusTopicMessage", "topicPath"),
+    };
+    let message = &action[member];
+    let text = |name: &str| message[name].as_str().unwrap_or_default();
+    let endpoint = endpoint(options, text("namespace"), "servicebus.windows.net");
+    let resource = format!("{endpoint}/{}", text(place));
+    let url = Url::parse(&format!("{resource}/messages"));
+    let url = url.map_err(|_| "the service bus has no valid address")?;
+    let mut headers = HeaderMap::new();
+    let custom = message["customMessageProperties"].as_object();
+    for (name, value) in custom.into_iter().flatten() {
+        // Texts stand in quotes, so that they are told from numbers.
+        let value = Value::from(value.as_str().unwrap_or_default()).to_string();
+        let name = HeaderName::from_bytes(name.as_bytes());
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(&value)) {
+            headers.insert(name, value);
+        }
+    }
+    let brokered = &message["brokeredMessageProperties"];
+    let kind = brokered["contentType"]
+        .as_str()
+        .unwrap_or("text/plain; charset=utf-8");
+    put(&mut headers, CONTENT_TYPE, kind);
+    let properties = properties(brokered, stamp);
+    put(
+        &mut headers,
+        HeaderName::from_static("brokerproperties"),
+        &properties,
+    );
+    let authentication = &message["authentication"];
+    if let Some(key_name) = authentication["sasKeyName"].as_str() {
+        let key = options.key.open(&authentication["sasKey"]);
+        let key = key.ok_or("the key of the bus cannot be opened with the configured key")?;
+        let expiry = now.0 / 1000 + SIGNATURE_SECONDS;
+        let token = sas::token(&resource, expiry, key_name, &key);
+        put(&mut headers, AUTHORIZATION, &token);
+    }
+    Ok(Call {
+        name,
+        method: Method::POST,
+        url,
+        headers,
+        body: text("message").to_string(),
+    })
+}
+
+fn put(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(name, value);
+    }
+}
+
+/// The properties as the bus knows them. A message without an id gets the tag of
+/// its occurrence, by which the bus can drop a second one.
+fn properties(brokered: &Value, stamp: &Stamp) -> String {
+    let mut out = Map::new();
+    for (own, theirs) in PROPERTIES {
+        let value = &brokered[own];
+        if value.is_null() {
+            continue;
+        }
+        let seconds = value
+            .as_str()
+            .filter(|_| own == "timeToLive")
+            .and_then(iso::parse_duration);
+        let value = seconds.map_or_else(|| value.clone(), |ttl| ttl.as_secs_f64().into());
+        out.insert(theirs.into(), value);
+    }
+    out.entry("MessageId")
+        .or_insert_with(|| stamp.tag.clone().into());
+    Value::from(out).to_string()
+}

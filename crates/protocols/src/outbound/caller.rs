@@ -1,0 +1,116 @@
+//! Connections to the outside: pools, trust, proxy.
+//!
+//! One client serves all calls; a client certificate has one of its own, because a
+//! certificate belongs to the connection.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use reqwest::{Certificate, Client, Identity, Proxy};
+use steadfast_core::limits;
+
+use super::guard::{Guard, Guarded};
+use crate::scheduler::{Pkcs12, SecretKey};
+
+/// How calls are made.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub guard: Guard,
+    /// Certificates in PEM that are trusted beside those of the system.
+    pub roots: Option<Vec<u8>>,
+    /// A proxy for all calls.
+    pub proxy: Option<String>,
+    /// Where tokens come from: `{authority}/{tenant}/oauth2/token`.
+    pub authority: String,
+    /// Storage accounts and namespaces that live elsewhere, by name.
+    pub endpoints: HashMap<String, String>,
+    /// What is said about where a job runs.
+    pub region: String,
+    /// How long an attempt may take.
+    pub timeout: Duration,
+    /// Opens the secrets of jobs.
+    pub key: SecretKey,
+}
+
+impl Options {
+    /// The usual options, with the key of the stored secrets.
+    pub fn new(key: SecretKey) -> Self {
+        Self {
+            guard: Guard::default(),
+            roots: None,
+            proxy: None,
+            authority: "https://login.microsoftonline.com".into(),
+            endpoints: HashMap::new(),
+            region: "local".into(),
+            timeout: Duration::from_secs(60),
+            key,
+        }
+    }
+}
+
+/// Certificates whose connections are kept.
+const IDENTITIES: usize = 64;
+
+/// Makes clients.
+pub(crate) struct Caller {
+    options: Arc<Options>,
+    plain: Client,
+    by_thumbprint: Mutex<HashMap<String, Client>>,
+}
+
+impl Caller {
+    pub(crate) fn new(options: Arc<Options>) -> Result<Self, String> {
+        // Whoever was first has chosen; it is the same one.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        Ok(Self {
+            plain: build(&options, None)?,
+            options,
+            by_thumbprint: Mutex::default(),
+        })
+    }
+
+    /// The client without a certificate.
+    pub(crate) fn plain(&self) -> Client {
+        self.plain.clone()
+    }
+
+    /// The client with a certificate.
+    pub(crate) fn with(&self, pfx: &str, password: &str) -> Result<Client, String> {
+        let identity = Pkcs12::read(pfx, password)?;
+        let mut known = self.by_thumbprint.lock();
+        if let Some(client) = known.get(&identity.thumbprint) {
+            return Ok(client.clone());
+        }
+        let pem = identity.pem();
+        let own = Identity::from_pem(&pem).map_err(|_| "the client certificate cannot be used")?;
+        let client = build(&self.options, Some(own))?;
+        if known.len() >= IDENTITIES {
+            known.clear();
+        }
+        known.insert(identity.thumbprint, client.clone());
+        Ok(client)
+    }
+}
+
+fn build(options: &Options, identity: Option<Identity>) -> Result<Client, String> {
+    let mut builder = Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .no_proxy()
+        .dns_resolver(Arc::new(Guarded(options.guard.clone())))
+        .pool_max_idle_per_host(limits::HOST_CALLS)
+        .pool_idle_timeout(Duration::from_secs(60))
+        .user_agent(concat!("steadfast/", env!("CARGO_PKG_VERSION")));
+    if let Some(roots) = &options.roots {
+        let roots = Certificate::from_pem_bundle(roots).map_err(|error| error.to_string())?;
+        builder = builder.tls_certs_merge(roots);
+    }
+    if let Some(proxy) = &options.proxy {
+        builder = builder.proxy(Proxy::all(proxy).map_err(|error| error.to_string())?);
+    }
+    if let Some(identity) = identity {
+        builder = builder.identity(identity);
+    }
+    builder.build().map_err(|error| error.to_string())
+}

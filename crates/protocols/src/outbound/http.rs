@@ -1,0 +1,190 @@
+//! One HTTP request, with our rules for redirects.
+//!
+//! Success is 2xx. 301, 302 and 303 are followed for GET and HEAD, 307 and 308 for
+//! any method, five at most; never from https to http, and `Authorization` does not
+//! leave its origin.
+
+use futures_util::StreamExt;
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, LOCATION, SET_COOKIE};
+use reqwest::{Client, Method, Response, StatusCode, Url};
+use steadfast_jobs::Outcome;
+
+use super::guard::Guard;
+
+const REDIRECTS: usize = 5;
+/// How much of an answer is kept, and how much is read.
+const KEPT_BYTES: usize = 2048;
+const READ_BYTES: usize = 1024 * 1024;
+
+/// A request that is ready to go.
+#[derive(Clone)]
+pub(crate) struct Call {
+    /// What a history item calls it.
+    pub(crate) name: &'static str,
+    pub(crate) method: Method,
+    pub(crate) url: Url,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: String,
+}
+
+/// What came of a call.
+pub(crate) struct Reply {
+    pub(crate) status: Option<StatusCode>,
+    pub(crate) outcome: Outcome,
+}
+
+impl Call {
+    /// Makes the call. `plain` takes over when a redirect leaves the origin.
+    pub(crate) async fn make(mut self, guard: &Guard, client: &Client, plain: &Client) -> Reply {
+        let mut client = client;
+        for _ in 0..=REDIRECTS {
+            if let Err(why) = guard.check(&self.url).await {
+                return self.failed(why);
+            }
+            let response = match self.send(client).await {
+                Ok(response) => response,
+                Err(why) => return self.failed(why),
+            };
+            let next = match self.redirect(&response) {
+                Ok(Some(next)) => next,
+                Ok(None) => return self.answered(response).await,
+                Err(why) => return self.failed(why),
+            };
+            if next.origin() != self.url.origin() {
+                self.headers.remove(AUTHORIZATION);
+                client = plain;
+            }
+            self.url = next;
+        }
+        self.failed(format!("there were more than {REDIRECTS} redirects"))
+    }
+
+    async fn send(&self, client: &Client) -> Result<Response, String> {
+        let mut request = client.request(self.method.clone(), self.url.clone());
+        request = request.headers(self.headers.clone());
+        if !self.body.is_empty()
+            || [Method::POST, Method::PUT, Method::PATCH].contains(&self.method)
+        {
+            request = request.body(self.body.clone());
+        }
+        // Addresses may hold secrets; errors must not.
+        request
+            .send()
+            .await
+            .map_err(|error| cause(&error.without_url()))
+    }
+
+    /// Where an answer sends us, if it does.
+    fn redirect(&self, response: &Response) -> Result<Option<Url>, String> {
+        let status = response.status();
+        let is_safe = [Method::GET, Method::HEAD].contains(&self.method);
+        let is_followed = match status.as_u16() {
+            301..=303 => is_safe,
+            307 | 308 => true,
+            _ => false,
+        };
+        let Some(place) = response.headers().get(LOCATION).filter(|_| is_followed) else {
+            return Ok(None);
+        };
+        let place = place
+            .to_str()
+            .ok()
+            .and_then(|place| self.url.join(place).ok());
+        let place = place.ok_or("the redirect leads nowhere")?;
+        if self.url.scheme() == "https" && place.scheme() != "https" {
+            return Err("the redirect leads from https to http".into());
+        }
+        if !["http", "https"].contains(&place.scheme()) {
+            return Err("the redirect leads to something that is not HTTP".into());
+        }
+        Ok(Some(place))
+    }
+
+    async fn answered(self, response: Response) -> Reply {
+        let status = response.status();
+        let headers = show_headers(response.headers());
+        let body = match read(response).await {
+            Ok(body) => body,
+            Err(why) => return self.failed(why),
+        };
+        let reason = status.canonical_reason().unwrap_or("Unknown");
+        let (name, host) = (self.name, self.url.host_str().unwrap_or_default());
+        let message = format!(
+            "{name} Action - Response from host '{host}': '{reason}' Response Headers: {headers} Body: {body}"
+        );
+        Reply {
+            status: Some(status),
+            outcome: Outcome {
+                is_success: status.is_success(),
+                message,
+            },
+        }
+    }
+
+    fn failed(&self, why: impl AsRef<str>) -> Reply {
+        let (name, host) = (self.name, self.url.host_str().unwrap_or_default());
+        let message = format!(
+            "{name} Action - Request to host '{host}' failed: {}",
+            why.as_ref()
+        );
+        Reply {
+            status: None,
+            outcome: Outcome {
+                is_success: false,
+                message,
+            },
+        }
+    }
+}
+
+/// Reads an answer to its end, and keeps its beginning.
+async fn read(response: Response) -> Result<String, String> {
+    let (mut kept, mut total) = (Vec::new(), 0);
+    let mut stream = response.bytes_stream();
+    while let Some(chunk) = stream.next().await {
+        let chunk = chunk.map_err(|error| cause(&error.without_url()))?;
+        total += chunk.len();
+        let room = KEPT_BYTES - kept.len();
+        kept.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        if total > READ_BYTES {
+            break;
+        }
+    }
+    let mut text = String::from_utf8_lossy(&kept).into_owned();
+    while text.len() > KEPT_BYTES {
+        // A byte that is no text becomes three.
+        text.pop();
+    }
+    Ok(text)
+}
+
+fn show_headers(headers: &HeaderMap) -> String {
+    let show = |(name, value): (&HeaderName, &HeaderValue)| {
+        let value = match name == SET_COOKIE {
+            true => "(redacted)",
+            false => value.to_str().unwrap_or("(not text)"),
+        };
+        format!("{name}: {value}")
+    };
+    let shown: Vec<_> = headers.iter().take(64).map(show).collect();
+    let mut shown = shown.join("; ");
+    while shown.len() > 2 * KEPT_BYTES {
+        shown.pop();
+    }
+    shown
+}
+
+/// What is at the bottom of an error, for people.
+pub(crate) fn cause(error: &reqwest::Error) -> String {
+    let mut deepest: &dyn std::error::Error = error;
+    while let Some(source) = deepest.source() {
+        deepest = source;
+    }
+    let kind = match error {
+        error if error.is_timeout() => "it took too long",
+        error if error.is_connect() => "no connection",
+        error if error.is_body() => "the answer broke off",
+        _ => "the request failed",
+    };
+    format!("{kind}: {deepest}")
+}

@@ -1,0 +1,14 @@
+//! Calls to the outside, with a guard on the way.
+
+mod bus;
+mod caller;
+mod deliver;
+mod guard;
+mod http;
+mod queue;
+mod stamp;
+mod token;
+
+pub use caller::Options;
+pub use deliver::Outbound;
+pub use guard::{Guard, Network};

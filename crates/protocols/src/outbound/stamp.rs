@@ -1,0 +1,72 @@
+//! What every attempt says about itself.
+
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use ring::digest::{SHA256, digest};
+use steadfast_core::clock::Timestamp;
+use steadfast_jobs::{Order, Phase, iso};
+use uuid::Uuid;
+
+use crate::scheduler::encode;
+
+/// The names of an attempt.
+pub(crate) struct Stamp {
+    /// Equal for all attempts at an occurrence, on every node and for ever.
+    pub(crate) key: String,
+    /// The same, as 32 hexadecimal digits.
+    pub(crate) tag: String,
+    /// New for every attempt.
+    pub(crate) request: String,
+    /// When the occurrence was due.
+    pub(crate) expected: String,
+    pub(crate) job: String,
+    pub(crate) collection: String,
+}
+
+impl Stamp {
+    pub(crate) fn of(order: &Order) -> Self {
+        let due = Timestamp(order.occurrence);
+        let home = &order.job.collection;
+        let names = [&home.subscription, &home.group, &home.name, &order.job.name];
+        let names = names.map(|name| encode(name)).join("/");
+        let key = format!("{names}/{}", iso::format_time(due));
+        let hash = digest(&SHA256, key.as_bytes());
+        let tag = hash.as_ref()[..16].iter().map(|byte| format!("{byte:02x}"));
+        Self {
+            tag: tag.collect(),
+            key,
+            request: Uuid::new_v4().to_string(),
+            expected: iso::format_seconds(due),
+            job: encode(&order.job.name),
+            collection: encode(&home.name),
+        }
+    }
+
+    /// The headers of an attempt. Nothing that a job says replaces them.
+    pub(crate) fn put(&self, order: &Order, region: &str, headers: &mut HeaderMap) {
+        let action = match order.phase {
+            Phase::Main => "main",
+            Phase::Error => "error",
+            Phase::DeadLetter => "dead-letter",
+        };
+        let attempt = order.attempt.to_string();
+        let epoch = order.epoch.to_string();
+        let stamps = [
+            ("x-ms-scheduler-jobid", self.job.as_str()),
+            ("x-ms-scheduler-jobcollectionid", &self.collection),
+            ("x-ms-execution-tag", &self.tag),
+            ("x-ms-client-request-id", &self.request),
+            ("x-ms-scheduler-expected-execution-time", &self.expected),
+            ("x-ms-scheduler-execution-region", region),
+            ("idempotency-key", &self.key),
+            ("x-steadfast-attempt", &attempt),
+            ("x-steadfast-action", action),
+            ("x-steadfast-epoch", &epoch),
+        ];
+        for (name, value) in stamps {
+            let value = HeaderValue::from_str(value);
+            // Names were encoded, so only a region could be no header.
+            let value = value.unwrap_or(HeaderValue::from_static("unknown"));
+            headers.insert(HeaderName::from_static(name), value);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Tokens for jobs that call as an application.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use reqwest::Client;
+use reqwest::header::CONTENT_TYPE;
+use serde_json::Value;
+use steadfast_core::clock::Clock;
+
+use super::caller::Options;
+use super::http::cause;
+use crate::scheduler::encode;
+
+/// Tokens that are kept.
+const TOKENS: usize = 1024;
+/// A token is not used in its last moments.
+const MARGIN: Duration = Duration::from_secs(60);
+
+/// Who asks for a token, and for what.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Applicant {
+    pub(crate) tenant: String,
+    pub(crate) audience: String,
+    pub(crate) client: String,
+    pub(crate) secret: String,
+}
+
+/// Gets tokens and keeps them while they count.
+pub(crate) struct Tokens {
+    options: Arc<Options>,
+    clock: Arc<dyn Clock>,
+    kept: Mutex<HashMap<Applicant, (String, Duration)>>,
+}
+
+impl Tokens {
+    pub(crate) fn new(options: Arc<Options>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            options,
+            clock,
+            kept: Mutex::default(),
+        }
+    }
+
+    /// A token, kept or new.
+    pub(crate) async fn get(
+        &self,
+        client: &Client,
+        applicant: &Applicant,
+    ) -> Result<String, String> {
+        let now = self.clock.monotonic();
+        let kept = self.kept.lock().get(applicant).cloned();
+        if let Some((token, _)) = kept.filter(|(_, until)| *until > now) {
+            return Ok(token);
+        }
+        let (token, lasts) = self.ask(client, applicant).await?;
+        let mut kept = self.kept.lock();
+        if kept.len() >= TOKENS {
+            kept.clear();
+        }
+        let until = now + lasts.saturating_sub(MARGIN);
+        kept.insert(applicant.clone(), (token.clone(), until));
+        Ok(token)
+    }
+
+    /// Forgets a token that was refused.
+    pub(crate) fn forget(&self, applicant: &Applicant) {
+        self.kept.lock().remove(applicant);
+    }
+
+    async fn ask(
+        &self,
+        client: &Client,
+        applicant: &Applicant,
+    ) -> Result<(String, Duration), String> {
+        let authority = self.options.authority.trim_end_matches('/');
+        let url = format!("{authority}/{}/oauth2/token", encode(&applicant.tenant));
+        let form = [
+            ("grant_type", "client_credentials"),
+            ("client_id", &applicant.client),
+            ("client_secret", &applicant.secret),
+            ("resource", &applicant.audience),
+        ];
+        let form = form
+            .map(|(name, value)| format!("{name}={}", encode(value)))
+            .join("&");
+        let request = client
+            .post(url)
+            .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+            .body(form);
+        let response = request.send().await;
+        let response =
+            response.map_err(|error| format!("no token: {}", cause(&error.without_url())))?;
+        let status = response.status();
+        if !status.is_success() {
+            return Err(format!("no token: the authority answered {status}"));
+        }
+        let answer: Value = response
+            .json()
+            .await
+            .map_err(|_| "no token: the answer cannot be read")?;
+        let token = answer["access_token"]
+            .as_str()
+            .ok_or("no token: the answer holds none")?;
+        let lasts = match &answer["expires_in"] {
+            Value::Number(seconds) => seconds.as_u64(),
+            Value::String(seconds) => seconds.parse().ok(),
+            _ => None,
+        };
+        Ok((token.to_string(), Duration::from_secs(lasts.unwrap_or(300))))
+    }
+}

@@ -1,0 +1,105 @@
+//! Where events are sent to.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Path, Request, State};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::routing::post;
+use steadfast_core::limits;
+
+use super::body;
+use super::headers;
+use super::refused::Refused;
+use crate::access::{Area, Denied, Reason, Right};
+use crate::amqp::{Context, verify};
+
+/// A JSON batch is longer than its events: texts are escaped.
+const BODY_BYTES: usize = 4 * limits::PUBLICATION_BYTES;
+
+type Hubs = State<Arc<Context>>;
+
+/// `POST /{hub}/messages`, to a partition, or as a publisher.
+pub fn routes(context: Arc<Context>) -> Router {
+    Router::new()
+        .route("/{hub}/messages", post(to_hub))
+        .route("/{hub}/partitions/{partition}/messages", post(to_partition))
+        .route("/{hub}/publishers/{publisher}/messages", post(as_publisher))
+        .with_state(context)
+}
+
+async fn to_hub(
+    State(context): Hubs,
+    Path(hub): Path<String>,
+    request: Request,
+) -> Result<StatusCode, Refused> {
+    publish(&context, &hub, None, None, request).await
+}
+
+async fn to_partition(
+    State(context): Hubs,
+    Path((hub, partition)): Path<(String, String)>,
+    request: Request,
+) -> Result<StatusCode, Refused> {
+    let Ok(number) = partition.parse() else {
+        return Err(Refused::malformed("a partition is a number"));
+    };
+    publish(&context, &hub, Some(number), None, request).await
+}
+
+async fn as_publisher(
+    State(context): Hubs,
+    Path((hub, publisher)): Path<(String, String)>,
+    request: Request,
+) -> Result<StatusCode, Refused> {
+    publish(&context, &hub, None, Some(&publisher), request).await
+}
+
+async fn publish(
+    context: &Context,
+    hub: &str,
+    partition: Option<u32>,
+    publisher: Option<&str>,
+    request: Request<Body>,
+) -> Result<StatusCode, Refused> {
+    let (parts, body) = request.into_parts();
+    allow(context, hub, &parts).await?;
+    let sender = context.hubs.sender(hub, partition).await?;
+    let body = to_bytes(body, BODY_BYTES)
+        .await
+        .map_err(|_| Refused::too_large())?;
+    let batch = body::publication(&parts.headers, &body, publisher)?;
+    sender.send(batch).await?;
+    Ok(StatusCode::CREATED)
+}
+
+/// Whether the request may send to the event hub.
+async fn allow(context: &Context, hub: &str, parts: &Parts) -> Result<(), Denied> {
+    let Some(access) = &context.access else {
+        return Ok(());
+    };
+    let header = headers::text(&parts.headers, "authorization");
+    let path = percent_decoded(parts.uri.path());
+    match header {
+        Some(token) if token.starts_with("SharedAccessSignature") => {
+            let permit = verify(context, "", token, &path).await?;
+            permit.allows(Right::Send, hub)
+        }
+        Some(_) => {
+            let pass = access.header(header, &path)?;
+            pass.allows(Right::Send, Area::Events, Some(hub))
+        }
+        None => Err(Denied::new(
+            Reason::Missing,
+            "no token was given: send 'Authorization: SharedAccessSignature ..'",
+        )),
+    }
+}
+
+fn percent_decoded(path: &str) -> String {
+    percent_encoding::percent_decode_str(path)
+        .decode_utf8_lossy()
+        .into_owned()
+}

@@ -1,0 +1,74 @@
+//! Backup, restore and a look inside.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::rejection::JsonRejection;
+use axum::http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::interface::{Interface, Operation, on, read};
+use super::operator::{BackupOrder, Operator, RestoreOrder};
+use crate::access::{Area, Right};
+use crate::http::Problem;
+
+/// Adds the routes that take care of what the node holds.
+pub fn care_routes(interface: Interface, operator: &Arc<dyn Operator>) -> Interface {
+    let own = Arc::clone(operator);
+    let back_up = async move |body: Result<Json<BackupOrder>, JsonRejection>| {
+        Ok::<_, Problem>(Json(own.back_up(read(body)?).await?))
+    };
+    let own = Arc::clone(operator);
+    let restore = async move |body: Result<Json<RestoreOrder>, JsonRejection>| {
+        let number = own.restore(read(body)?).await?;
+        Ok::<_, Problem>((StatusCode::ACCEPTED, Json(json!({"number": number}))))
+    };
+    let own = Arc::clone(operator);
+    let inspect = async move |body: Result<Json<Value>, JsonRejection>| {
+        Ok::<_, Problem>(Json(own.inspect(read(body)?).await?))
+    };
+    let operation = |path, summary, success, body| Operation {
+        method: Method::POST,
+        path,
+        summary,
+        right: Right::Manage,
+        area: Area::Node,
+        body: Some(body),
+        success,
+    };
+    interface
+        .with(
+            operation(
+                "/v1/backup",
+                "Back everything up into a folder of the server's machine",
+                (200, "What the backup holds"),
+                json!({"type": "object", "required": ["to"], "properties": {
+                    "to": {"type": "string"}, "incremental": {"type": "boolean"},
+                }}),
+            ),
+            on(&Method::POST, back_up),
+        )
+        .with(
+            operation(
+                "/v1/restore",
+                "Leave, bring a backup back, and start again",
+                (202, "The number under which the status tells how it went"),
+                json!({"type": "object", "required": ["from"], "properties": {
+                    "from": {"type": "string"}, "force": {"type": "boolean"},
+                }}),
+            ),
+            on(&Method::POST, restore),
+        )
+        .with(
+            operation(
+                "/v1/inspect",
+                "What collections hold, as JSON",
+                (200, "Rows of one kind"),
+                json!({"type": "object", "properties": {
+                    "what": {"type": "string"}, "key": {}, "limit": {"type": "integer"},
+                    "partition": {"type": "string"},
+                }}),
+            ),
+            on(&Method::POST, inspect),
+        )
+}

@@ -1,0 +1,278 @@
+//! The routes of collections.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{Path, Query};
+use axum::http::header::{ETAG, IF_MATCH, IF_NONE_MATCH};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::collections::{Collections, Condition, Found, Place, Range, SlotScheme, Step};
+use super::interface::{Interface, Operation, on, read};
+use crate::access::{Area, Pass, Right};
+use crate::http::Problem;
+
+/// Steps that one transaction may have.
+const STEPS: usize = 1000;
+
+#[derive(Deserialize)]
+struct Slot {
+    slot: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Create {
+    scheme: SlotScheme,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Batch {
+    slot: Option<String>,
+    steps: Vec<Step>,
+}
+
+type Key = Path<(String, String, String)>;
+
+const SERVICE: &str = "/v1/state/{service}";
+const COLLECTION: &str = "/v1/state/{service}/{collection}";
+const ENTRY: &str = "/v1/state/{service}/{collection}/{key}";
+
+/// Adds the routes of collections.
+pub fn state_routes(interface: Interface, collections: &Arc<dyn Collections>) -> Interface {
+    let interface = services(interface, collections);
+    let interface = batches(interface, collections);
+    entries(interface, collections)
+}
+
+fn services(interface: Interface, collections: &Arc<dyn Collections>) -> Interface {
+    let own = Arc::clone(collections);
+    let create = async move |Extension(pass): Extension<Pass>,
+                             Path(service): Path<String>,
+                             body: Result<Json<Create>, JsonRejection>| {
+        pass.allows(Right::Manage, Area::State, Some(&service))?;
+        own.create_service(&service, read(body)?.scheme).await?;
+        Ok::<_, Problem>(StatusCode::NO_CONTENT)
+    };
+    let body = json!({"type": "object", "required": ["scheme"], "properties": {"scheme": {
+        "description": "\"singleton\", {\"named\": [..]} or {\"range\": {\"low\", \"high\", \"count\"}}",
+    }}});
+    interface.with(
+        Operation {
+            method: Method::PUT,
+            path: SERVICE,
+            summary: "Make a service, or find it as it was made",
+            right: Right::Manage,
+            area: Area::State,
+            body: Some(body),
+            success: (204, "It is there"),
+        },
+        on(&Method::PUT, create),
+    )
+}
+
+fn batches(interface: Interface, collections: &Arc<dyn Collections>) -> Interface {
+    let own = Arc::clone(collections);
+    let transact = async move |Extension(pass): Extension<Pass>,
+                               Path(service): Path<String>,
+                               body: Result<Json<Batch>, JsonRejection>| {
+        let Batch { slot, steps } = read(body)?;
+        if steps.len() > STEPS {
+            return Err(Problem::bad_request(format!(
+                "a transaction has {STEPS} steps at most"
+            )));
+        }
+        for step in &steps {
+            let right = match step {
+                Step::Get { .. } => Right::Listen,
+                _ => Right::Send,
+            };
+            pass.allows(right, Area::State, Some(&service))?;
+        }
+        let results = own.transact(Place { service, slot }, steps).await?;
+        Ok::<_, Problem>(Json(json!({"results": results})))
+    };
+    let body = json!({"type": "object", "required": ["steps"], "properties": {
+        "slot": {"type": "string"},
+        "steps": {"type": "array", "maxItems": STEPS, "items": {"type": "object", "required": ["op", "collection"], "properties": {
+            "op": {"enum": ["get", "put", "delete", "enqueue", "dequeue"]},
+            "collection": {"type": "string"},
+            "key": {"type": "string"},
+            "value": {},
+            "if": {"description": "\"absent\", \"present\" or {\"etag\": \"..\"}"},
+        }}},
+    }});
+    let own = Arc::clone(collections);
+    let scan = async move |Extension(pass): Extension<Pass>,
+                           Path((service, collection)): Path<(String, String)>,
+                           Query(range): Query<Range>| {
+        pass.allows(Right::Listen, Area::State, Some(&service))?;
+        let place = Place {
+            service,
+            slot: range.slot.clone(),
+        };
+        Ok::<_, Problem>(Json(own.scan(place, &collection, range).await?))
+    };
+    interface
+        .with(
+            Operation {
+                method: Method::POST,
+                path: SERVICE,
+                summary: "Do several things in one transaction, or nothing",
+                right: Right::Send,
+                area: Area::State,
+                body: Some(body),
+                success: (200, "What each step has found"),
+            },
+            on(&Method::POST, transact),
+        )
+        .with(
+            Operation {
+                method: Method::GET,
+                path: COLLECTION,
+                summary: "Entries of a dictionary: ?from, ?prefix, ?limit, ?slot",
+                right: Right::Listen,
+                area: Area::State,
+                body: None,
+                success: (200, "A page of entries"),
+            },
+            on(&Method::GET, scan),
+        )
+}
+
+fn entries(interface: Interface, collections: &Arc<dyn Collections>) -> Interface {
+    let own = Arc::clone(collections);
+    let get = async move |Extension(pass): Extension<Pass>,
+                          Path((service, collection, key)): Key,
+                          Query(Slot { slot }): Query<Slot>| {
+        pass.allows(Right::Listen, Area::State, Some(&service))?;
+        let step = Step::Get {
+            collection,
+            key: key.clone(),
+        };
+        let found = one(&own, Place { service, slot }, step).await?;
+        match found.value.clone() {
+            Some(value) => Ok(tagged(StatusCode::OK, &found, Some(value))),
+            None => Err(Problem::not_found(format!("there is no key '{key}'"))),
+        }
+    };
+    let own = Arc::clone(collections);
+    let put = async move |Extension(pass): Extension<Pass>,
+                          Path((service, collection, key)): Key,
+                          Query(Slot { slot }): Query<Slot>,
+                          headers: HeaderMap,
+                          body: Result<Json<Value>, JsonRejection>| {
+        pass.allows(Right::Send, Area::State, Some(&service))?;
+        let step = Step::Put {
+            collection,
+            key,
+            value: read(body)?,
+            condition: condition(&headers)?,
+        };
+        let found = one(&own, Place { service, slot }, step).await?;
+        let status = match found.found {
+            true => StatusCode::NO_CONTENT,
+            false => StatusCode::CREATED,
+        };
+        Ok::<_, Problem>(tagged(status, &found, None))
+    };
+    let own = Arc::clone(collections);
+    let delete = async move |Extension(pass): Extension<Pass>,
+                             Path((service, collection, key)): Key,
+                             Query(Slot { slot }): Query<Slot>,
+                             headers: HeaderMap| {
+        pass.allows(Right::Send, Area::State, Some(&service))?;
+        let step = Step::Delete {
+            collection,
+            key: key.clone(),
+            condition: condition(&headers)?,
+        };
+        match one(&own, Place { service, slot }, step).await?.found {
+            true => Ok(StatusCode::NO_CONTENT),
+            false => Err(Problem::not_found(format!("there is no key '{key}'"))),
+        }
+    };
+    let operation = |method: Method, summary, right, success, body| Operation {
+        method,
+        path: ENTRY,
+        summary,
+        right,
+        area: Area::State,
+        body,
+        success,
+    };
+    interface
+        .with(
+            operation(
+                Method::GET,
+                "The value of a key",
+                Right::Listen,
+                (200, "The value, with its ETag"),
+                None,
+            ),
+            on(&Method::GET, get),
+        )
+        .with(
+            operation(
+                Method::PUT,
+                "Set a key; If-Match and If-None-Match: * make it conditional",
+                Right::Send,
+                (204, "It is set, or 201 if it is new"),
+                Some(json!({})),
+            ),
+            on(&Method::PUT, put),
+        )
+        .with(
+            operation(
+                Method::DELETE,
+                "Remove a key; If-Match makes it conditional",
+                Right::Send,
+                (204, "Removed"),
+                None,
+            ),
+            on(&Method::DELETE, delete),
+        )
+}
+
+async fn one(
+    collections: &Arc<dyn Collections>,
+    place: Place,
+    step: Step,
+) -> Result<Found, Problem> {
+    let mut found = collections.transact(place, vec![step]).await?;
+    Ok(found.pop().unwrap_or_default())
+}
+
+/// What the headers of a request demand.
+fn condition(headers: &HeaderMap) -> Result<Option<Condition>, Problem> {
+    let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str());
+    match (text(IF_MATCH), text(IF_NONE_MATCH)) {
+        (None, None) => Ok(None),
+        (Some(Ok("*")), None) => Ok(Some(Condition::Present)),
+        (Some(Ok(tag)), None) => Ok(Some(Condition::Etag(tag.trim_matches('"').to_owned()))),
+        (None, Some(Ok("*"))) => Ok(Some(Condition::Absent)),
+        _ => Err(Problem::bad_request(
+            "send If-Match with one tag or *, or If-None-Match: *",
+        )),
+    }
+}
+
+fn tagged(status: StatusCode, found: &Found, value: Option<Value>) -> Response {
+    let mut response = match value {
+        Some(value) => (status, Json(value)).into_response(),
+        None => status.into_response(),
+    };
+    let tag = found
+        .etag
+        .as_ref()
+        .map(|tag| HeaderValue::from_str(&format!("\"{tag}\"")));
+    if let Some(Ok(tag)) = tag {
+        response.headers_mut().insert(ETAG, tag);
+    }
+    response
+}

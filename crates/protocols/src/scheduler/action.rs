@@ -1,0 +1,426 @@
+//! Actions as JSON: what is called, how, and how often.
+//!
+//! Reading gives the action as it is stored: words in their own spelling, secrets
+//! sealed, read-only members gone. A secret that is left out is kept, if everything
+//! that says whose it is stays the same.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use steadfast_core::clock::Timestamp;
+use steadfast_jobs::{Action, Retry, Target, iso};
+
+use super::certificate::Pkcs12;
+use super::context::{Context, Settings};
+use super::fault::Fault;
+use super::seal::is_sealed;
+use super::value::Object;
+
+const TYPES: [(&str, &str); 6] = [
+    ("Http", "Http"),
+    ("Https", "Https"),
+    ("StorageQueue", "StorageQueue"),
+    ("ServiceBusQueue", "ServiceBusQueue"),
+    ("ServiceBusTopic", "ServiceBusTopic"),
+    ("Internal", "Internal"),
+];
+
+const METHODS: [&str; 7] = ["GET", "PUT", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS"];
+
+/// Headers that belong to the connection, so that no job can set them.
+const REFUSED: [&str; 10] = [
+    "host",
+    "content-length",
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+const MOST_URI: usize = 2048;
+const MOST_HEADERS: usize = 50;
+const MOST_HEADER_CHARS: usize = 4096;
+const MOST_BODY: usize = 8192;
+const MONTHS_18_MS: u64 = 548 * 24 * 3_600_000;
+
+/// Reads an action, with `known` as what is stored in its place.
+pub(crate) fn read(
+    context: &Context,
+    object: &Object<'_>,
+    known: Option<&Value>,
+) -> Result<Map<String, Value>, Fault> {
+    let kind = object
+        .word("type", &TYPES)?
+        .ok_or_else(|| object.wrong("type", "it is required"))?;
+    let mut out = Map::from_iter([("type".to_string(), Value::from(kind))]);
+    let (name, message) = match kind {
+        "Http" | "Https" => ("request", read_request(context, object, kind, known)?),
+        "StorageQueue" => ("queueMessage", read_queue(context, object, known)?),
+        "ServiceBusQueue" => {
+            let name = "serviceBusQueueMessage";
+            (name, read_bus(context, object, name, "queueName", known)?)
+        }
+        "ServiceBusTopic" => {
+            let name = "serviceBusTopicMessage";
+            (name, read_bus(context, object, name, "topicPath", known)?)
+        }
+        _ => ("internal", read_internal(context, object)?),
+    };
+    out.insert(name.into(), message);
+    if let Some(policy) = object.object("retryPolicy")? {
+        out.insert(
+            "retryPolicy".into(),
+            read_policy(&policy, &context.settings)?,
+        );
+    }
+    Ok(out)
+}
+
+fn part<'a>(object: &Object<'a>, name: &str) -> Result<Object<'a>, Fault> {
+    let found = object.object(name)?;
+    found.ok_or_else(|| object.wrong(name, "it is required for this type of action"))
+}
+
+fn read_request(
+    context: &Context,
+    object: &Object<'_>,
+    kind: &str,
+    known: Option<&Value>,
+) -> Result<Value, Fault> {
+    let request = part(object, "request")?;
+    let uri = request.required_text("uri")?;
+    if uri.chars().count() > MOST_URI {
+        return Err(request.wrong("uri", format!("it is longer than {MOST_URI} characters")));
+    }
+    let scheme = if kind == "Http" { "http" } else { "https" };
+    let parsed = reqwest::Url::parse(uri).ok().filter(|uri| uri.has_host());
+    match parsed {
+        Some(uri) if uri.scheme() == scheme => {}
+        Some(_) => {
+            let message = format!("an action of type {kind} needs an address with {scheme}://");
+            return Err(request.wrong("uri", message));
+        }
+        None => return Err(request.wrong("uri", "it is not an absolute address")),
+    }
+    let method = request
+        .text("method")?
+        .unwrap_or("GET")
+        .to_ascii_uppercase();
+    if !METHODS.contains(&method.as_str()) {
+        let message = format!("it must be one of {}", METHODS.join(", "));
+        return Err(Fault::verb(request.at("method"), message));
+    }
+    let mut out = Map::new();
+    out.insert("uri".into(), uri.into());
+    out.insert("method".into(), method.into());
+    if let Some(body) = request.text("body")? {
+        if body.chars().count() > MOST_BODY {
+            return Err(request.wrong("body", format!("it is longer than {MOST_BODY} characters")));
+        }
+        out.insert("body".into(), body.into());
+    }
+    if request.get("headers").is_some() {
+        out.insert("headers".into(), read_headers(&request)?);
+    }
+    if let Some(authentication) = request.object("authentication")? {
+        let known = known.map(|known| &known["request"]["authentication"]);
+        if let Some(value) = read_authentication(context, &authentication, known)? {
+            out.insert("authentication".into(), value);
+        }
+    }
+    Ok(out.into())
+}
+
+fn read_headers(request: &Object<'_>) -> Result<Value, Fault> {
+    let headers = request.texts("headers")?;
+    if headers.len() > MOST_HEADERS {
+        return Err(request.wrong("headers", format!("there are more than {MOST_HEADERS}")));
+    }
+    let chars = |(name, value): &(&str, String)| name.chars().count() + value.chars().count();
+    if headers.iter().map(chars).sum::<usize>() > MOST_HEADER_CHARS {
+        let message = format!("together they are longer than {MOST_HEADER_CHARS} characters");
+        return Err(request.wrong("headers", message));
+    }
+    let mut out = Map::new();
+    for (name, value) in headers {
+        let target = format!("headers.{name}");
+        let is_name = reqwest::header::HeaderName::from_bytes(name.as_bytes()).is_ok();
+        let is_value = reqwest::header::HeaderValue::from_str(&value).is_ok();
+        if !is_name || !is_value {
+            return Err(request.wrong(&target, "it is not a header"));
+        }
+        if REFUSED.contains(&name.to_ascii_lowercase().as_str()) {
+            return Err(request.wrong(&target, "this header belongs to the connection"));
+        }
+        out.insert(name.into(), value.into());
+    }
+    Ok(out.into())
+}
+
+/// A secret: as it was given, or as it is stored if it belongs to the same owner.
+fn secret(
+    context: &Context,
+    object: &Object<'_>,
+    name: &str,
+    kept: Option<&Value>,
+) -> Result<Value, Fault> {
+    match (object.get(name), kept) {
+        (Some(Value::String(text)), _) => Ok(context.key.seal(text)),
+        (Some(sealed), _) if is_sealed(sealed) => Ok(sealed.clone()),
+        (Some(_), _) => Err(object.wrong(name, "a text is expected")),
+        (None, Some(kept)) if is_sealed(kept) => Ok(kept.clone()),
+        (None, _) => Err(object.wrong(name, "it is required")),
+    }
+}
+
+/// What is stored, if all these members are the same.
+fn same<'v>(known: Option<&'v Value>, members: &[(&str, &str)]) -> Option<&'v Value> {
+    let known = known?;
+    let is_same = |(name, value): &(&str, &str)| {
+        known[name]
+            .as_str()
+            .is_some_and(|stored| stored.eq_ignore_ascii_case(value))
+    };
+    members.iter().all(is_same).then_some(known)
+}
+
+fn read_authentication(
+    context: &Context,
+    object: &Object<'_>,
+    known: Option<&Value>,
+) -> Result<Option<Value>, Fault> {
+    let types = [
+        ("NotSpecified", 0),
+        ("Basic", 1),
+        ("ClientCertificate", 2),
+        ("ActiveDirectoryOAuth", 3),
+    ];
+    let kind = object.word("type", &types)?;
+    let kind = kind.ok_or_else(|| object.wrong("type", "it is required"))?;
+    match kind {
+        0 => Ok(None),
+        1 => {
+            let username = object.required_text("username")?;
+            let kept = same(known, &[("type", "Basic"), ("username", username)]);
+            let kept = kept.map(|known| &known["password"]);
+            let password = secret(context, object, "password", kept)?;
+            Ok(Some(
+                json!({"type": "Basic", "username": username, "password": password}),
+            ))
+        }
+        2 => read_certificate(context, object, known).map(Some),
+        _ => {
+            let (tenant, audience) = (
+                object.required_text("tenant")?,
+                object.required_text("audience")?,
+            );
+            let client = object.required_text("clientId")?;
+            let owner = [("type", "ActiveDirectoryOAuth"), ("clientId", client)];
+            let kept = same(known, &owner).map(|known| &known["secret"]);
+            let secret = secret(context, object, "secret", kept)?;
+            Ok(Some(json!({
+                "type": "ActiveDirectoryOAuth",
+                "tenant": tenant,
+                "audience": audience,
+                "clientId": client,
+                "secret": secret,
+            })))
+        }
+    }
+}
+
+fn read_certificate(
+    context: &Context,
+    object: &Object<'_>,
+    known: Option<&Value>,
+) -> Result<Value, Fault> {
+    let thumbprint = object.text("certificateThumbprint")?.unwrap_or_default();
+    let owner = [
+        ("type", "ClientCertificate"),
+        ("certificateThumbprint", thumbprint),
+    ];
+    let is_new = object.text("pfx").is_ok_and(|pfx| pfx.is_some());
+    if let Some(known) = same(known, &owner).filter(|_| !is_new) {
+        return Ok(known.clone());
+    }
+    let Some(pfx) = object.text("pfx").ok().flatten() else {
+        return Err(object.wrong("pfx", "it is required"));
+    };
+    let password = object.text("password").ok().flatten().unwrap_or_default();
+    let identity = Pkcs12::read(pfx, password).map_err(|why| object.wrong("pfx", why))?;
+    let mut out = json!({
+        "type": "ClientCertificate",
+        "pfx": context.key.seal(pfx),
+        "password": context.key.seal(password),
+        "certificateThumbprint": identity.thumbprint,
+        "certificateSubjectName": identity.subject,
+    });
+    if let Some(expires) = identity.expires {
+        out["certificateExpirationDate"] = iso::format_time(expires).into();
+    }
+    Ok(out)
+}
+
+fn read_queue(
+    context: &Context,
+    object: &Object<'_>,
+    known: Option<&Value>,
+) -> Result<Value, Fault> {
+    let message = part(object, "queueMessage")?;
+    let account = message.required_text("storageAccount")?;
+    let queue = message.required_text("queueName")?;
+    let known = known.map(|known| &known["queueMessage"]);
+    let kept = same(known, &[("storageAccount", account), ("queueName", queue)]);
+    let token = secret(
+        context,
+        &message,
+        "sasToken",
+        kept.map(|known| &known["sasToken"]),
+    )?;
+    Ok(json!({
+        "storageAccount": account,
+        "queueName": queue,
+        "sasToken": token,
+        "message": message.text("message")?.unwrap_or_default(),
+    }))
+}
+
+fn read_bus(
+    context: &Context,
+    object: &Object<'_>,
+    name: &str,
+    place: &str,
+    known: Option<&Value>,
+) -> Result<Value, Fault> {
+    let message = part(object, name)?;
+    let namespace = message.required_text("namespace")?;
+    let queue = message.required_text(place)?;
+    let transport = [
+        ("NotSpecified", "NotSpecified"),
+        ("NetMessaging", "NetMessaging"),
+        ("AMQP", "AMQP"),
+    ];
+    let transport = message.word("transportType", &transport)?;
+    let mut out = json!({
+        "namespace": namespace,
+        place: queue,
+        "message": message.text("message")?.unwrap_or_default(),
+        "transportType": transport.unwrap_or("NotSpecified"),
+    });
+    if let Some(authentication) = message.object("authentication")? {
+        let types = [
+            ("NotSpecified", "NotSpecified"),
+            ("SharedAccessKey", "SharedAccessKey"),
+        ];
+        let kind = authentication
+            .word("type", &types)?
+            .unwrap_or("SharedAccessKey");
+        let key_name = authentication.required_text("sasKeyName")?;
+        let known = known.map(|known| &known[name]);
+        let stored = same(known, &[("namespace", namespace)]).map(|known| &known["authentication"]);
+        let kept = same(stored, &[("sasKeyName", key_name)]).map(|known| &known["sasKey"]);
+        out["authentication"] = json!({
+            "type": kind,
+            "sasKeyName": key_name,
+            "sasKey": secret(context, &authentication, "sasKey", kept)?,
+        });
+    }
+    if let Some(properties) = message.get("brokeredMessageProperties") {
+        Object::new(properties, message.at("brokeredMessageProperties"))?;
+        out["brokeredMessageProperties"] = properties.clone();
+    }
+    if message.get("customMessageProperties").is_some() {
+        let custom = message.texts("customMessageProperties")?;
+        let custom: Map<_, _> = custom
+            .into_iter()
+            .map(|(k, v)| (k.into(), v.into()))
+            .collect();
+        out["customMessageProperties"] = custom.into();
+    }
+    Ok(out)
+}
+
+fn read_internal(context: &Context, object: &Object<'_>) -> Result<Value, Fault> {
+    let internal = object.get("internal");
+    let internal = internal.ok_or_else(|| object.wrong("internal", "it is required"))?;
+    let resolved = context.internal.resolve(internal);
+    resolved.map_err(|why| object.wrong("internal", why))?;
+    Ok(internal.clone())
+}
+
+fn read_policy(object: &Object<'_>, settings: &Settings) -> Result<Value, Fault> {
+    let types = [("None", false), ("Fixed", true)];
+    let is_fixed = object.word("retryType", &types)?.unwrap_or(true);
+    if !is_fixed {
+        return Ok(json!({"retryType": "None"}));
+    }
+    let least_ms = settings.min_retry_interval.as_millis() as u64;
+    let interval = object.duration("retryInterval")?.unwrap_or(30_000);
+    if interval < least_ms || interval > MONTHS_18_MS {
+        let least = iso::format_duration(settings.min_retry_interval);
+        let message = format!("it must be {least} at least and 18 months at most");
+        return Err(object.wrong("retryInterval", message));
+    }
+    let count = object.number_in("retryCount", 1..=20)?.unwrap_or(4);
+    Ok(json!({
+        "retryType": "Fixed",
+        "retryInterval": iso::format_duration(Duration::from_millis(interval)),
+        "retryCount": count,
+    }))
+}
+
+/// The retry policy of a stored action.
+pub(crate) fn retry(action: &Value, backoff: Option<(f64, Option<u64>)>) -> Option<Retry> {
+    let policy = action.get("retryPolicy")?;
+    if policy["retryType"] == "None" {
+        return Some(Retry::NONE);
+    }
+    let interval = policy["retryInterval"]
+        .as_str()
+        .and_then(iso::parse_duration);
+    let mut retry = Retry::default();
+    if let Some(interval) = interval {
+        retry.interval_ms = interval.as_millis() as u64;
+    }
+    if let Some(count) = policy["retryCount"].as_u64() {
+        retry.count = count as u32;
+    }
+    Some(grown(retry, backoff))
+}
+
+/// A policy whose waits grow, if the job says so.
+pub(crate) fn grown(mut retry: Retry, backoff: Option<(f64, Option<u64>)>) -> Retry {
+    if let Some((factor, longest)) = backoff {
+        retry.factor = factor;
+        retry.longest_ms = longest;
+    }
+    retry
+}
+
+/// A stored action as the service knows it.
+pub(crate) fn action(context: &Context, stored: &Value, retry: Retry) -> Result<Action, Fault> {
+    let target = match stored["type"].as_str() {
+        Some("Internal") => {
+            let resolved = context.internal.resolve(&stored["internal"]);
+            resolved.map_err(|why| Fault::member("properties.action.internal", why))?
+        }
+        _ => {
+            let mut plain = stored.clone();
+            if let Some(map) = plain.as_object_mut() {
+                map.remove("retryPolicy");
+                map.remove("errorAction");
+            }
+            Target::Outside(plain.to_string())
+        }
+    };
+    Ok(Action { target, retry })
+}
+
+/// Eighteen months after a moment, the latest start of a job.
+pub(crate) fn latest_start(now: Timestamp) -> Timestamp {
+    now.plus(Duration::from_millis(MONTHS_18_MS))
+}

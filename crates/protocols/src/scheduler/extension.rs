@@ -1,0 +1,183 @@
+//! The `steadfast` object of a job: what the original did not have.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use steadfast_jobs::iso;
+use steadfast_jobs::recurrence::Gap;
+use steadfast_jobs::{Misfire, Overlap, Policy};
+
+use super::fault::Fault;
+use super::value::{Object, spell};
+
+const GAPS: [(&str, Gap); 2] = [("next", Gap::Next), ("skip", Gap::Skip)];
+const MISFIRES: [(&str, Misfire); 3] = [
+    ("catchUp", Misfire::CatchUp),
+    ("runOnce", Misfire::RunOnce),
+    ("skip", Misfire::Skip),
+];
+const OVERLAPS: [(&str, Overlap); 4] = [
+    ("BufferOne", Overlap::BufferOne),
+    ("Skip", Overlap::Skip),
+    ("AllowAll", Overlap::AllowAll),
+    ("CancelOther", Overlap::CancelOther),
+];
+
+/// Members that are understood; others are refused, since they would do nothing.
+const MEMBERS: [&str; 14] = [
+    "cron",
+    "timeZone",
+    "dstGap",
+    "frequency",
+    "jitter",
+    "misfirePolicy",
+    "catchUpWindow",
+    "overlapPolicy",
+    "retryBackoff",
+    "maxConsecutiveFaults",
+    "deadLetter",
+    "pause",
+    "labels",
+    "timeout",
+];
+
+/// Longest time that one attempt may be given.
+const LONGEST_ATTEMPT_MS: u64 = 60_000;
+const LONGEST_JITTER_MS: u64 = 24 * 3_600_000;
+
+/// What the object says, and the object as it is stored.
+#[derive(Default)]
+pub(crate) struct Extension {
+    pub(crate) cron: Option<String>,
+    pub(crate) zone: Option<String>,
+    pub(crate) gap: Gap,
+    pub(crate) is_every_second: bool,
+    pub(crate) jitter_ms: u64,
+    pub(crate) policy: Policy,
+    /// How waits grow, and how long they may become.
+    pub(crate) backoff: Option<(f64, Option<u64>)>,
+    /// Where hopeless occurrences go.
+    pub(crate) dead_letter: Option<Value>,
+    pub(crate) document: Map<String, Value>,
+}
+
+/// Reads the object.
+pub(crate) fn read(object: &Object<'_>, names: &Value) -> Result<Extension, Fault> {
+    let members = names.as_object().into_iter().flat_map(Map::keys);
+    // What we add when a job is shown is ignored when it comes back.
+    let shown = ["replication", "paused"];
+    for name in members {
+        if !MEMBERS.contains(&name.as_str()) && !shown.contains(&name.as_str()) {
+            let message = format!("it is not known; known are {}", MEMBERS.join(", "));
+            return Err(object.wrong(name, message));
+        }
+    }
+    let mut read = Extension {
+        cron: object.text("cron")?.map(Into::into),
+        zone: object.text("timeZone")?.map(Into::into),
+        gap: object.word("dstGap", &GAPS)?.unwrap_or_default(),
+        ..Extension::default()
+    };
+    let second = object.word("frequency", &[("Second", ())])?;
+    read.is_every_second = second.is_some();
+    read.jitter_ms = bounded(object, "jitter", LONGEST_JITTER_MS)?.unwrap_or(0);
+    read.policy = read_policy(object)?;
+    read.backoff = read_backoff(object)?;
+    read.dead_letter = object.get("deadLetter").cloned();
+    read.document = document(object, &read)?;
+    Ok(read)
+}
+
+fn bounded(object: &Object<'_>, name: &str, most_ms: u64) -> Result<Option<u64>, Fault> {
+    match object.duration(name)? {
+        Some(ms) if ms > most_ms => {
+            let most = iso::format_duration(Duration::from_millis(most_ms));
+            Err(object.wrong(name, format!("it must be {most} at most")))
+        }
+        ms => Ok(ms),
+    }
+}
+
+fn read_policy(object: &Object<'_>) -> Result<Policy, Fault> {
+    let usual = Policy::default();
+    let faults = object.number_in("maxConsecutiveFaults", 1..=1_000_000)?;
+    let timeout_ms = bounded(object, "timeout", LONGEST_ATTEMPT_MS)?;
+    if timeout_ms == Some(0) {
+        return Err(object.wrong("timeout", "it must be longer than nothing"));
+    }
+    Ok(Policy {
+        overlap: object
+            .word("overlapPolicy", &OVERLAPS)?
+            .unwrap_or(usual.overlap),
+        misfire: object
+            .word("misfirePolicy", &MISFIRES)?
+            .unwrap_or(usual.misfire),
+        catch_up_ms: object
+            .duration("catchUpWindow")?
+            .unwrap_or(usual.catch_up_ms),
+        faults: faults.map(|faults| faults as u32),
+        timeout_ms,
+    })
+}
+
+fn read_backoff(object: &Object<'_>) -> Result<Option<(f64, Option<u64>)>, Fault> {
+    let Some(backoff) = object.object("retryBackoff")? else {
+        return Ok(None);
+    };
+    let factor = backoff.get("factor").and_then(Value::as_f64);
+    match factor {
+        Some(factor) if (1.0..=100.0).contains(&factor) => {
+            Ok(Some((factor, backoff.duration("max")?)))
+        }
+        _ => Err(backoff.wrong("factor", "a number from 1 to 100 is expected")),
+    }
+}
+
+/// The object in the spelling that is stored and shown.
+fn document(object: &Object<'_>, read: &Extension) -> Result<Map<String, Value>, Fault> {
+    let mut out = Map::new();
+    let mut put = |name: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            out.insert(name.into(), value);
+        }
+    };
+    let span = |ms: u64| json!(iso::format_duration(Duration::from_millis(ms)));
+    put("cron", read.cron.clone().map(Value::from));
+    put("timeZone", read.zone.clone().map(Value::from));
+    put(
+        "dstGap",
+        object.get("dstGap").map(|_| spell(&GAPS, &read.gap).into()),
+    );
+    put("frequency", read.is_every_second.then(|| "Second".into()));
+    put("jitter", object.duration("jitter")?.map(span));
+    let misfire = spell(&MISFIRES, &read.policy.misfire);
+    put(
+        "misfirePolicy",
+        object.get("misfirePolicy").map(|_| misfire.into()),
+    );
+    put("catchUpWindow", object.duration("catchUpWindow")?.map(span));
+    let overlap = spell(&OVERLAPS, &read.policy.overlap);
+    put(
+        "overlapPolicy",
+        object.get("overlapPolicy").map(|_| overlap.into()),
+    );
+    put("maxConsecutiveFaults", read.policy.faults.map(Value::from));
+    put("timeout", read.policy.timeout_ms.map(span));
+    if let Some((factor, max)) = read.backoff {
+        let mut backoff = json!({"factor": factor});
+        if let Some(max) = max {
+            backoff["max"] = span(max);
+        }
+        put("retryBackoff", Some(backoff));
+    }
+    put("deadLetter", read.dead_letter.clone());
+    let labels = object.texts("labels")?;
+    if object.get("labels").is_some() {
+        let labels: Map<_, _> = labels
+            .into_iter()
+            .map(|(k, v)| (k.into(), v.into()))
+            .collect();
+        put("labels", Some(labels.into()));
+    }
+    Ok(out)
+}

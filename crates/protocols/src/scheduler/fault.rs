@@ -1,0 +1,130 @@
+//! Errors in the form that clients of the original read.
+//!
+//! `{"error": {"code", "message", "target"}}`. Here stands the one table from
+//! kinds of failure to statuses. No status but 429 and 503 makes a client try
+//! again, and no accepted run is answered with either.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::http::header::{HeaderValue, RETRY_AFTER};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+use steadfast_jobs::recurrence::Invalid;
+use steadfast_jobs::{Error, ErrorKind};
+
+/// Why a request was not done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) status: StatusCode,
+    pub(crate) code: &'static str,
+    pub(crate) message: String,
+    pub(crate) target: Option<String>,
+}
+
+impl Fault {
+    fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            code,
+            message: message.into(),
+            target: None,
+        }
+    }
+
+    /// The request is wrong.
+    pub(crate) fn bad(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
+    }
+
+    /// A member of the body is wrong.
+    pub(crate) fn member(target: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            target: Some(target.into()),
+            ..Self::bad(message)
+        }
+    }
+
+    /// A parameter of the query is missing or wrong.
+    pub(crate) fn query(name: &str, message: impl Into<String>) -> Self {
+        let code = "MissingOrInvalidRequiredQueryParameter";
+        Self {
+            target: Some(name.into()),
+            ..Self::new(StatusCode::BAD_REQUEST, code, message)
+        }
+    }
+
+    /// The method of a job's request is not one.
+    pub(crate) fn verb(target: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            target: Some(target.into()),
+            ..Self::new(StatusCode::BAD_REQUEST, "InvalidHttpVerb", message)
+        }
+    }
+
+    pub(crate) fn unauthenticated(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "AuthenticationFailed", message)
+    }
+
+    pub(crate) fn forbidden(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "AuthorizationFailed", message)
+    }
+
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "ResourceNotFound", message)
+    }
+
+    pub(crate) fn method(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "InvalidHttpVerb", message)
+    }
+
+    pub(crate) fn conflict(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, "ConflictError", message)
+    }
+
+    pub(crate) fn with_target(mut self, target: impl Into<String>) -> Self {
+        self.target = Some(target.into());
+        self
+    }
+}
+
+impl From<Invalid> for Fault {
+    fn from(invalid: Invalid) -> Self {
+        Self::member(format!("properties.{}", invalid.target), invalid.message)
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        let message = error.to_string();
+        match error.kind() {
+            ErrorKind::NoCollection | ErrorKind::NoJob => Self::not_found(message),
+            ErrorKind::Full | ErrorKind::Final | ErrorKind::Changed | ErrorKind::Leaving => {
+                Self::conflict(message)
+            }
+            ErrorKind::NeverRuns => Self::member("properties.recurrence", message),
+            ErrorKind::Crowded => {
+                Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
+            }
+            _ => Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServerBusy", message),
+        }
+    }
+}
+
+impl IntoResponse for Fault {
+    fn into_response(self) -> Response {
+        let mut error = json!({"code": self.code, "message": self.message});
+        if let Some(target) = self.target {
+            error["target"] = target.into();
+        }
+        let mut response = (self.status, Json(json!({"error": error}))).into_response();
+        let is_later = [
+            StatusCode::TOO_MANY_REQUESTS,
+            StatusCode::SERVICE_UNAVAILABLE,
+        ];
+        if is_later.contains(&self.status) {
+            let headers = response.headers_mut();
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}

@@ -1,0 +1,78 @@
+//! Takes over jobs that were exported from the original.
+//!
+//! One job, a list of them, an answer with `value`, or a template with
+//! `resources`. Each is put by itself, so one that cannot be taken over does not
+//! stop the others; what happened to each is told. Secrets are never exported, so
+//! a job that needs one says so.
+
+use serde_json::{Value, json};
+use steadfast_jobs::CollectionId;
+
+use super::answer::Answer;
+use super::fault::Fault;
+use super::operate::{Asked, Manner};
+
+impl Asked<'_> {
+    pub(crate) async fn import(&self, id: &CollectionId) -> Result<Answer, Fault> {
+        self.context.jobs.collection(id).await?;
+        let body = self.json()?;
+        let mut told = Vec::new();
+        for exported in exported(&body) {
+            let Some(name) = name(exported) else {
+                continue;
+            };
+            let result = match id.job(&name) {
+                Some(job) => self.keep(&job, &cleaned(exported), Manner::Put).await,
+                None => Err(Fault::member("name", "it is not a name of a job")),
+            };
+            told.push(match result {
+                Ok((_, true)) => json!({"name": name, "result": "created"}),
+                Ok((_, false)) => json!({"name": name, "result": "replaced"}),
+                Err(fault) => json!({
+                    "name": name,
+                    "result": "refused",
+                    "message": fault.message,
+                    "target": fault.target,
+                }),
+            });
+        }
+        match told.is_empty() {
+            true => Err(Fault::bad("the body holds no exported job")),
+            false => Ok(Answer::Shown(json!({"value": told}))),
+        }
+    }
+}
+
+/// Everything in a body that could be a job.
+fn exported(body: &Value) -> Vec<&Value> {
+    let lists = [body, &body["value"], &body["resources"]];
+    match lists.iter().find_map(|list| list.as_array()) {
+        Some(list) => list.iter().collect(),
+        None => vec![body],
+    }
+}
+
+/// The name of an exported job; `None` for what is none.
+fn name(exported: &Value) -> Option<String> {
+    let kind = exported["type"].as_str().unwrap_or("jobs").to_lowercase();
+    if !kind.ends_with("jobs") {
+        return None;
+    }
+    let name = exported["name"].as_str()?;
+    let name = name.rsplit_once('/').map_or(name, |(_, name)| name);
+    (!name.is_empty()).then(|| name.to_string())
+}
+
+/// A job without what only the original could know. One that had ended there is
+/// taken over disabled: it must not run by surprise.
+fn cleaned(exported: &Value) -> Value {
+    let mut properties = exported["properties"].clone();
+    if let Some(map) = properties.as_object_mut() {
+        map.remove("status");
+        let state = map.get("state").and_then(Value::as_str).unwrap_or_default();
+        if ["completed", "faulted"].contains(&state.to_lowercase().as_str()) {
+            map.insert("state".into(), "Disabled".into());
+        }
+    }
+    json!({"properties": properties})
+}

@@ -1,0 +1,337 @@
+//! Jobs as JSON: from a body to a draft, and from a job to an answer.
+
+use serde_json::{Map, Value, json};
+use steadfast_core::clock::Timestamp;
+use steadfast_jobs::recurrence::{Frequency, Plan, Recurrence, Timing};
+use steadfast_jobs::{Collection, Draft, Job, JobId, Phase, Retry, State, Target, Verdict, iso};
+
+use super::action;
+use super::collection::Quota;
+use super::context::Context;
+use super::extension::{self, Extension};
+use super::fault::Fault;
+use super::merge::merge;
+use super::recurrence;
+use super::seal::{SECRETS, strip};
+use super::value::{Object, spell};
+
+pub(crate) const STATES: [(&str, State); 4] = [
+    ("Enabled", State::Enabled),
+    ("Disabled", State::Disabled),
+    ("Faulted", State::Faulted),
+    ("Completed", State::Completed),
+];
+
+pub(crate) const VERDICTS: [(&str, Verdict); 3] = [
+    ("Completed", Verdict::Completed),
+    ("Failed", Verdict::Failed),
+    ("Postponed", Verdict::Postponed),
+];
+
+const MOST_BYTES: usize = 16 * 1024;
+/// How many occurrences are looked at to find the smallest distance.
+const LOOK_AHEAD: usize = 1500;
+
+/// What is stored of a job's properties.
+pub(crate) fn stored(job: &Job) -> Value {
+    serde_json::from_str(&job.definition.document).unwrap_or_else(|_| json!({}))
+}
+
+/// The properties that a PUT asks for.
+pub(crate) fn replaced(body: &Value, known: Option<&Value>) -> Result<Value, Fault> {
+    let mut wanted = properties(body)?.clone();
+    let extension = known.and_then(|known| known.get("steadfast"));
+    if let (Some(map), Some(extension)) = (wanted.as_object_mut(), extension)
+        && !map.contains_key("steadfast")
+    {
+        // Clients of the original do not send back what they do not know.
+        map.insert("steadfast".into(), extension.clone());
+    }
+    Ok(wanted)
+}
+
+/// The properties that a PATCH asks for.
+pub(crate) fn patched(body: &Value, known: &Value) -> Result<Value, Fault> {
+    let change = properties(body)?;
+    let mut wanted = known.clone();
+    merge(&mut wanted, change);
+    Ok(wanted)
+}
+
+fn properties(body: &Value) -> Result<&Value, Fault> {
+    let properties = body.get("properties").unwrap_or(&Value::Null);
+    if !properties.is_object() {
+        return Err(Fault::member("properties", "it is required"));
+    }
+    if properties.to_string().len() > MOST_BYTES {
+        let message = format!("the job is larger than {MOST_BYTES} bytes");
+        return Err(Fault::member("properties", message));
+    }
+    no_sealed(properties, "properties")?;
+    Ok(properties)
+}
+
+/// Nobody but us writes sealed secrets.
+fn no_sealed(value: &Value, path: &str) -> Result<(), Fault> {
+    match value {
+        Value::Object(map) => map.iter().try_for_each(|(name, value)| {
+            let path = format!("{path}.{name}");
+            if SECRETS.contains(&name.as_str()) && value.is_object() {
+                return Err(Fault::member(path, "a text is expected"));
+            }
+            no_sealed(value, &path)
+        }),
+        Value::Array(list) => list.iter().try_for_each(|value| no_sealed(value, path)),
+        _ => Ok(()),
+    }
+}
+
+/// Checks properties and makes a draft of them.
+pub(crate) fn draft(
+    context: &Context,
+    id: &JobId,
+    wanted: &Value,
+    known: Option<&Value>,
+    home: &Collection,
+) -> Result<Draft, Fault> {
+    let now = context.clock.now();
+    let object = Object::new(wanted, "properties")?;
+    let extension = read_extension(&object, context)?;
+    let start = object.time("startTime")?;
+    if start.is_some_and(|start| start > action::latest_start(now)) {
+        return Err(object.wrong("startTime", "it is more than 18 months ahead"));
+    }
+    let repeat = read_recurrence(context, &object, &extension, known, now)?;
+    let timing = Timing {
+        start: start.map(|start| start.0),
+        anchored: now.0,
+        recurrence: repeat,
+        cron: extension.cron.clone(),
+        zone: extension.zone.clone(),
+        gap: extension.gap,
+        jitter_ms: extension.jitter_ms,
+    };
+    check_timing(&timing, now, &Quota::of(context, home))?;
+    let (main, error) = read_actions(context, &object, known)?;
+    let dead_letter = dead_letter(context, &extension)?;
+    let mut document = Map::new();
+    if let Some(start) = start {
+        document.insert("startTime".into(), iso::format_time(start).into());
+    }
+    let mut shown = main.clone();
+    if let Some(error) = &error {
+        shown.insert("errorAction".into(), error.clone().into());
+    }
+    document.insert("action".into(), shown.into());
+    if let Some(recurrence) = &timing.recurrence {
+        document.insert("recurrence".into(), recurrence::show(recurrence));
+    }
+    if !extension.document.is_empty() {
+        document.insert("steadfast".into(), extension.document.clone().into());
+    }
+    let main: Value = main.into();
+    let usual = action::grown(Retry::default(), extension.backoff);
+    let main_retry = action::retry(&main, extension.backoff).unwrap_or(usual);
+    let error = error.map(Value::from).map(|error| {
+        // The policy of the main action serves both, unless there is another.
+        let retry = action::retry(&error, extension.backoff).unwrap_or(main_retry);
+        action::action(context, &error, retry)
+    });
+    Ok(Draft {
+        id: id.clone(),
+        document: Value::from(document).to_string(),
+        timing,
+        main: action::action(context, &main, main_retry)?,
+        error: error.transpose()?,
+        dead_letter,
+        policy: extension.policy,
+        state: read_state(&object)?,
+    })
+}
+
+fn read_extension(object: &Object<'_>, context: &Context) -> Result<Extension, Fault> {
+    let Some(found) = object.object("steadfast")? else {
+        return Ok(Extension::default());
+    };
+    let names = object.get("steadfast").unwrap_or(&Value::Null);
+    let read = extension::read(&found, names)?;
+    if read.is_every_second && !context.settings.allow_seconds {
+        let message = "this server allows no job that runs every second";
+        return Err(found.wrong("frequency", message));
+    }
+    Ok(read)
+}
+
+fn read_state(object: &Object<'_>) -> Result<Option<State>, Fault> {
+    match object.word("state", &STATES)? {
+        Some(state) if state.is_final() => {
+            Err(object.wrong("state", "it may be set to Enabled or Disabled only"))
+        }
+        state => Ok(state),
+    }
+}
+
+fn read_recurrence(
+    context: &Context,
+    object: &Object<'_>,
+    extension: &Extension,
+    known: Option<&Value>,
+    now: Timestamp,
+) -> Result<Option<Recurrence>, Fault> {
+    let Some(found) = object.object("recurrence")? else {
+        return Ok(None);
+    };
+    // What is stored already may have ended meanwhile.
+    let is_known = known.is_some_and(|known| known.get("recurrence") == object.get("recurrence"));
+    let after = (!is_known).then_some(now);
+    let mut repeat = recurrence::read(&found, after, context.settings.allow_seconds)?;
+    if extension.is_every_second {
+        repeat.frequency = Frequency::Second;
+    }
+    Ok(Some(repeat))
+}
+
+/// Checks that there is an occurrence, and not too often.
+fn check_timing(timing: &Timing, now: Timestamp, quota: &Quota) -> Result<(), Fault> {
+    let plan = Plan::new(timing)?;
+    if plan.first(now).is_none() {
+        let message = "no time within ten years fits the recurrence";
+        return Err(Fault::member("properties.recurrence", message));
+    }
+    let Some(least_ms) = quota.least_gap_ms.filter(|_| plan.is_recurring()) else {
+        return Ok(());
+    };
+    let smallest = plan.smallest_gap_ms(now, LOOK_AHEAD);
+    let step = timing
+        .recurrence
+        .as_ref()
+        .filter(|_| timing.cron.is_none())
+        .map(step_ms);
+    let is_often = |gap: i64| gap < least_ms;
+    if smallest.is_some_and(is_often) || step.is_some_and(is_often) {
+        let message = "the job runs more often than the collection's quota (maxRecurrence) allows";
+        return Err(Fault::conflict(message).with_target("properties.recurrence"));
+    }
+    Ok(())
+}
+
+fn step_ms(recurrence: &Recurrence) -> i64 {
+    let unit = match recurrence.frequency {
+        Frequency::Second => 1000,
+        Frequency::Minute => 60_000,
+        Frequency::Hour => 3_600_000,
+        Frequency::Day => 86_400_000,
+        Frequency::Week => 7 * 86_400_000,
+        Frequency::Month => 30 * 86_400_000,
+    };
+    unit * i64::from(recurrence.interval)
+}
+
+type ReadAction = Map<String, Value>;
+
+fn read_actions(
+    context: &Context,
+    object: &Object<'_>,
+    known: Option<&Value>,
+) -> Result<(ReadAction, Option<ReadAction>), Fault> {
+    let found = object.object("action")?;
+    let found = found.ok_or_else(|| object.wrong("action", "it is required"))?;
+    let known = known.map(|known| &known["action"]);
+    let main = action::read(context, &found, known)?;
+    let error = found.object("errorAction")?.map(|error| {
+        let known = known.map(|known| &known["errorAction"]);
+        action::read(context, &error, known)
+    });
+    Ok((main, error.transpose()?))
+}
+
+/// A dead letter is a POST to an address, or an instance of ours.
+fn dead_letter(context: &Context, extension: &Extension) -> Result<Option<Target>, Fault> {
+    let at = "properties.steadfast.deadLetter";
+    match &extension.dead_letter {
+        None => Ok(None),
+        Some(Value::String(uri)) => {
+            let kind = match reqwest::Url::parse(uri).ok().filter(|uri| uri.has_host()) {
+                Some(uri) if uri.scheme() == "http" => "Http",
+                Some(uri) if uri.scheme() == "https" => "Https",
+                _ => {
+                    return Err(Fault::member(
+                        at,
+                        "an address with http:// or https:// is expected",
+                    ));
+                }
+            };
+            let request = json!({"uri": uri, "method": "POST"});
+            let action = json!({"type": kind, "request": request});
+            Ok(Some(Target::Outside(action.to_string())))
+        }
+        Some(internal) => {
+            let target = context.internal.resolve(internal);
+            target.map(Some).map_err(|why| Fault::member(at, why))
+        }
+    }
+}
+
+/// A job as clients know it, in the caller's spelling of its id.
+pub(crate) fn show(id: &JobId, job: &Job) -> Value {
+    let mut properties = stored(job);
+    strip(&mut properties);
+    let status = &job.status;
+    properties["state"] = spell(&STATES, &status.state).into();
+    let mut shown = json!({
+        "executionCount": status.executions,
+        "failureCount": status.failures,
+        "faultedCount": status.faults,
+    });
+    let time = |ms: i64| Value::from(iso::format_time(Timestamp(ms)));
+    if let Some(last) = status.last_execution {
+        shown["lastExecutionTime"] = time(last);
+    }
+    if let Some(next) = status.next {
+        shown["nextExecutionTime"] = time(next);
+    }
+    properties["status"] = shown;
+    if let Some(reason) = &status.paused {
+        properties["steadfast"]["pause"] = json!({"reason": reason});
+    }
+    let name = format!("{}/{}", id.collection.name, id.name);
+    json!({
+        "id": super::path::job_id(id),
+        "type": "Microsoft.Scheduler/jobCollections/jobs",
+        "name": name,
+        "properties": properties,
+    })
+}
+
+/// .NET ticks at the end of time, from which history ids count down.
+const LAST_TICK: i64 = 3_155_378_975_999_999_999;
+/// .NET ticks at 1970.
+const TICKS_1970: i64 = 621_355_968_000_000_000;
+
+/// One item of a job's history.
+pub(crate) fn show_item(id: &JobId, item: &steadfast_jobs::Item) -> Value {
+    let ticks = TICKS_1970 + item.started.saturating_mul(10_000);
+    // Later items of one moment come first as well.
+    let rank = u64::MAX - item.number;
+    let own = format!("{:020}:{rank:020}", LAST_TICK - ticks);
+    let time = |ms: i64| iso::format_time(Timestamp(ms));
+    let action = match item.phase {
+        Phase::Main => "MainAction",
+        Phase::Error | Phase::DeadLetter => "ErrorAction",
+    };
+    json!({
+        "id": format!("{}/history/{own}", super::path::job_id(id)),
+        "type": "Microsoft.Scheduler/jobCollections/jobs/history",
+        "name": format!("{}/{}/{own}", id.collection.name, id.name),
+        "properties": {
+            "startTime": time(item.started),
+            "endTime": time(item.ended),
+            "expectedExecutionTime": time(item.expected),
+            "actionName": action,
+            "status": spell(&VERDICTS, &item.verdict),
+            "message": item.message,
+            "retryCount": item.retry,
+            "repeatCount": item.repeat,
+        },
+    })
+}

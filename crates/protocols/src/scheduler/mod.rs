@@ -1,0 +1,25 @@
+//! The REST interface of Azure Scheduler, and what we added.
+
+mod action;
+mod answer;
+mod certificate;
+mod collection;
+mod context;
+mod extension;
+mod fault;
+mod import;
+mod job;
+mod merge;
+mod operate;
+mod path;
+mod query;
+mod recurrence;
+mod routes;
+mod seal;
+mod value;
+
+pub(crate) use certificate::Pkcs12;
+pub use context::{Auth, Context, Internal, NoInternal, Settings};
+pub(crate) use path::encode;
+pub use routes::routes;
+pub use seal::SecretKey;

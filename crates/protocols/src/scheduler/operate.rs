@@ -1,0 +1,345 @@
+//! What each operation does.
+
+use serde_json::{Value, json};
+use steadfast_core::clock::Timestamp;
+use steadfast_jobs::recurrence::{Plan, Timing};
+use steadfast_jobs::{
+    Collection, CollectionId, ErrorKind, Expect, Job, JobId, SweepKind, Wanted, iso,
+};
+
+use super::answer::Answer;
+use super::context::Context;
+use super::extension;
+use super::fault::Fault;
+use super::job::{self, STATES, VERDICTS};
+use super::query::Parameters;
+use super::value::Object;
+use super::{collection, path, recurrence};
+
+/// How often a change is tried when others change the same thing.
+const TRIES: usize = 8;
+
+/// A request, apart from its place.
+pub(crate) struct Asked<'a> {
+    pub(crate) context: &'a Context,
+    pub(crate) query: &'a Parameters,
+    pub(crate) body: &'a [u8],
+    /// Scheme and host, for links.
+    pub(crate) base: String,
+    /// The version that the client has seen, if it says so.
+    pub(crate) if_match: Option<String>,
+    /// The client's name for this request.
+    pub(crate) request: Option<String>,
+}
+
+/// Whether a body replaces or changes what is there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manner {
+    Put,
+    Patch,
+}
+
+impl Asked<'_> {
+    pub(crate) fn json(&self) -> Result<Value, Fault> {
+        let wrong = |error: serde_json::Error| Fault::bad(format!("the body is not JSON: {error}"));
+        serde_json::from_slice(self.body).map_err(wrong)
+    }
+
+    /// Refuses a change of something that the client has not seen.
+    fn check_seen(&self, version: Option<u64>) -> Result<(), Fault> {
+        let Some(wanted) = self.if_match.as_deref().filter(|wanted| *wanted != "*") else {
+            return Ok(());
+        };
+        let own = version.map(|version| format!("\"{version}\""));
+        match own.as_deref() == Some(wanted) {
+            true => Ok(()),
+            false => Err(Fault::conflict(
+                "the ETag does not fit: somebody has changed it",
+            )),
+        }
+    }
+
+    pub(crate) async fn collections(
+        &self,
+        subscription: &str,
+        group: Option<&str>,
+    ) -> Result<Answer, Fault> {
+        let found = self.context.jobs.collections(subscription, group).await?;
+        let shown: Vec<_> = found
+            .iter()
+            .map(|found| collection::show(&found.id, found))
+            .collect();
+        Ok(Answer::Shown(json!({"value": shown, "nextLink": null})))
+    }
+
+    pub(crate) async fn get_collection(&self, id: &CollectionId) -> Result<Answer, Fault> {
+        let found = self.context.jobs.collection(id).await?;
+        Ok(kept_collection(id, &found, false))
+    }
+
+    pub(crate) async fn put_collection(
+        &self,
+        id: &CollectionId,
+        manner: Manner,
+    ) -> Result<Answer, Fault> {
+        let body = self.json()?;
+        for _ in 0..TRIES {
+            let found = match self.context.jobs.collection(id).await {
+                Ok(found) => Some(found),
+                Err(error) if error.kind() == ErrorKind::NoCollection && manner == Manner::Put => {
+                    None
+                }
+                Err(error) => return Err(error.into()),
+            };
+            self.check_seen(found.as_ref().map(|found| found.version))?;
+            let wanted = match (manner, &found) {
+                (Manner::Patch, Some(found)) => {
+                    collection::patched(&body, &collection::stored(found))
+                }
+                _ => body.clone(),
+            };
+            let draft = collection::draft(self.context, id, &wanted)?;
+            let expect = expect(found.as_ref().map(|found| found.version));
+            match self.context.jobs.put_collection(draft, expect).await {
+                Ok(kept) => return Ok(kept_collection(id, &kept, found.is_none())),
+                Err(error) if error.kind() == ErrorKind::Changed => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Fault::conflict(
+            "others change the job collection all the time; try again",
+        ))
+    }
+
+    pub(crate) async fn sweep(&self, id: &CollectionId, kind: SweepKind) -> Result<Answer, Fault> {
+        let jobs = &self.context.jobs;
+        let has_many = jobs.collection(id).await?.jobs > self.context.settings.synchronous_jobs;
+        let begun = jobs.sweep(id, kind).await?;
+        if !has_many && jobs.swept(id, begun).await? {
+            return Ok(Answer::Done);
+        }
+        let (path, version) = (path::collection_url(id), self.query.version());
+        let base = &self.base;
+        let place = format!("{base}{path}/operations/{begun}?api-version={version}");
+        Ok(Answer::Running(place))
+    }
+
+    pub(crate) async fn operation(&self, id: &CollectionId, number: u64) -> Result<Answer, Fault> {
+        match self.context.jobs.is_sweeping(id, number).await? {
+            false => Ok(Answer::Done),
+            true => {
+                let (path, version) = (path::collection_url(id), self.query.version());
+                let base = &self.base;
+                let place = format!("{base}{path}/operations/{number}?api-version={version}");
+                Ok(Answer::Running(place))
+            }
+        }
+    }
+
+    pub(crate) async fn get_job(&self, id: &JobId) -> Result<Answer, Fault> {
+        self.context.jobs.collection(&id.collection).await?;
+        let found = self.context.jobs.job(id).await?;
+        Ok(kept_job(id, &found, false))
+    }
+
+    pub(crate) async fn put_job(&self, id: &JobId, manner: Manner) -> Result<Answer, Fault> {
+        let body = self.json()?;
+        let (job, is_new) = self.keep(id, &body, manner).await?;
+        Ok(kept_job(id, &job, is_new))
+    }
+
+    /// Makes or changes a job; answers whether it is new.
+    pub(crate) async fn keep(
+        &self,
+        id: &JobId,
+        body: &Value,
+        manner: Manner,
+    ) -> Result<(Job, bool), Fault> {
+        let jobs = &self.context.jobs;
+        for _ in 0..TRIES {
+            let home = jobs.collection(&id.collection).await?;
+            let found = match jobs.job(id).await {
+                Ok(found) => Some(found),
+                Err(error) if error.kind() == ErrorKind::NoJob && manner == Manner::Put => None,
+                Err(error) => return Err(error.into()),
+            };
+            if found
+                .as_ref()
+                .is_some_and(|found| found.status.state.is_final())
+            {
+                let message = "the job has come to its end; delete it and make a new one";
+                return Err(Fault::conflict(message));
+            }
+            self.check_seen(found.as_ref().map(|found| found.definition.version))?;
+            let known = found.as_ref().map(job::stored);
+            let wanted = match (manner, &known) {
+                (Manner::Patch, Some(known)) => job::patched(body, known)?,
+                _ => job::replaced(body, known.as_ref())?,
+            };
+            let draft = job::draft(self.context, id, &wanted, known.as_ref(), &home)?;
+            let expect = expect(found.as_ref().map(|found| found.definition.version));
+            match jobs.put(draft, expect).await {
+                Ok(kept) => return Ok((kept, found.is_none())),
+                Err(error) if error.kind() == ErrorKind::Changed => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Fault::conflict(
+            "others change the job all the time; try again",
+        ))
+    }
+
+    pub(crate) async fn delete_job(&self, id: &JobId) -> Result<Answer, Fault> {
+        self.context.jobs.delete(id).await?;
+        Ok(Answer::Done)
+    }
+
+    pub(crate) async fn run(&self, id: &JobId) -> Result<Answer, Fault> {
+        self.context.jobs.run(id, self.request.clone()).await?;
+        Ok(Answer::Done)
+    }
+
+    pub(crate) async fn backfill(&self, id: &JobId) -> Result<Answer, Fault> {
+        let body = self.json()?;
+        let object = Object::new(&body, "")?;
+        let required = |name: &str| {
+            object
+                .time(name)?
+                .ok_or_else(|| object.wrong(name, "it is required"))
+        };
+        let (from, to) = (required("from")?, required("to")?);
+        self.context.jobs.backfill(id, from.0, to.0).await?;
+        Ok(Answer::Done)
+    }
+
+    pub(crate) async fn pause(&self, id: &JobId) -> Result<Answer, Fault> {
+        let body = match self.body.is_empty() {
+            true => json!({}),
+            false => self.json()?,
+        };
+        let object = Object::new(&body, "")?;
+        let reason = object.text("reason")?.unwrap_or_default();
+        self.context.jobs.pause(id, reason.into()).await?;
+        Ok(Answer::Done)
+    }
+
+    pub(crate) async fn resume(&self, id: &JobId) -> Result<Answer, Fault> {
+        self.context.jobs.resume(id).await?;
+        Ok(Answer::Done)
+    }
+
+    pub(crate) async fn list(&self, id: &CollectionId) -> Result<Answer, Fault> {
+        let wanted = Wanted {
+            filter: self.query.filter(&["state"], &STATES)?,
+            skip: self.query.skip()?,
+            limit: self.query.top()?.unwrap_or(self.context.settings.page),
+            behind: self.query.get("cursor").map(Into::into),
+        };
+        let page = self.context.jobs.list(id, &wanted).await?;
+        let show = |found: &Job| {
+            let own = id.job(&found.definition.id.name);
+            job::show(own.as_ref().unwrap_or(&found.definition.id), found)
+        };
+        let items: Vec<_> = page.items.iter().map(show).collect();
+        let path = format!("{}/jobs", path::collection_url(id));
+        self.page(items, &path, page.next)
+    }
+
+    pub(crate) async fn history(&self, id: &JobId) -> Result<Answer, Fault> {
+        let wanted = Wanted {
+            filter: self.query.filter(&["status", "state"], &VERDICTS)?,
+            skip: self.query.skip()?,
+            limit: self.query.top()?.unwrap_or(self.context.settings.page),
+            behind: self.query.get("cursor").map(Into::into),
+        };
+        let page = self.context.jobs.history(id, &wanted).await?;
+        let items: Vec<_> = page
+            .items
+            .iter()
+            .map(|item| job::show_item(id, item))
+            .collect();
+        let own = path::encode(&id.name);
+        let path = format!(
+            "{}/jobs/{own}/history",
+            path::collection_url(&id.collection)
+        );
+        self.page(items, &path, page.next)
+    }
+
+    /// One page. With `$top` there is no link to the next: the client would follow
+    /// it and get more than it asked for.
+    fn page(&self, items: Vec<Value>, path: &str, next: Option<String>) -> Result<Answer, Fault> {
+        let next = next.filter(|_| self.query.get("$top").is_none());
+        let link = next.map(|next| {
+            let (version, cursor) = (self.query.version(), path::encode(&next));
+            let filter = self.query.get("$filter");
+            let filter = filter.map(|filter| format!("&$filter={}", path::encode(filter)));
+            let (base, filter) = (&self.base, filter.unwrap_or_default());
+            format!("{base}{path}?api-version={version}&cursor={cursor}{filter}")
+        });
+        Ok(Answer::Shown(json!({"value": items, "nextLink": link})))
+    }
+
+    /// The next runs of a recurrence that need not be anybody's.
+    pub(crate) fn preview(&self) -> Result<Answer, Fault> {
+        let body = self.json()?;
+        let object = Object::new(&body, "")?;
+        let now = object
+            .time("now")?
+            .unwrap_or_else(|| self.context.clock.now());
+        let top = object.number_in("top", 1..=1000)?.unwrap_or(10) as usize;
+        let (timing, count) = preview_timing(&body, &object, now)?;
+        let plan = Plan::new(&timing)?;
+        let top = count.map_or(top, |count| top.min(count as usize));
+        let runs: Vec<_> = plan.preview(now).take(top).map(iso::format_time).collect();
+        Ok(Answer::Shown(json!({"value": runs})))
+    }
+}
+
+fn preview_timing(
+    body: &Value,
+    object: &Object<'_>,
+    now: Timestamp,
+) -> Result<(Timing, Option<u32>), Fault> {
+    let extended = object.object("steadfast")?;
+    let names = body.get("steadfast").unwrap_or(&Value::Null);
+    let extended = extended
+        .map(|found| extension::read(&found, names))
+        .transpose()?;
+    let extended = extended.unwrap_or_default();
+    let repeat = object.object("recurrence")?;
+    let repeat = repeat
+        .map(|repeat| recurrence::read(&repeat, Some(now), true))
+        .transpose()?;
+    let count = repeat.as_ref().and_then(|repeat| repeat.count);
+    let timing = Timing {
+        start: object.time("startTime")?.map(|start| start.0),
+        anchored: now.0,
+        recurrence: repeat,
+        cron: extended.cron,
+        zone: extended.zone,
+        gap: extended.gap,
+        jitter_ms: 0,
+    };
+    Ok((timing, count))
+}
+
+fn expect(version: Option<u64>) -> Expect {
+    version.map_or(Expect::Nothing, Expect::Version)
+}
+
+fn kept_collection(id: &CollectionId, found: &Collection, is_new: bool) -> Answer {
+    Answer::Kept {
+        is_new,
+        version: found.version,
+        body: collection::show(id, found),
+    }
+}
+
+fn kept_job(id: &JobId, found: &Job, is_new: bool) -> Answer {
+    Answer::Kept {
+        is_new,
+        version: found.definition.version,
+        body: job::show(id, found),
+    }
+}

@@ -1,0 +1,206 @@
+//! Clients that want too much, or nothing: bounded.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use steadfast_core::clock::SystemClock;
+use steadfast_core::limits;
+use steadfast_events::Definition;
+use steadfast_protocols::amqp::client::Reading;
+use steadfast_wire::amqp::delivery::Transfer;
+use steadfast_wire::amqp::link::Detach;
+use steadfast_wire::amqp::performative::Performative;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+mod amqp_setup;
+
+use amqp_setup::talk::{Heard, ask_to_read, connect, hear, open_sender, place, send};
+
+#[tokio::test]
+async fn ten_thousand_links_are_not_given() {
+    let (node, _folder) = amqp_setup::start().await;
+    node.hubs
+        .create(Definition::new("houses", 4))
+        .await
+        .unwrap();
+    let address = node.listen();
+    let mut peer = connect(address, "houses").await;
+    let (mut given, mut refused) = (0, 0);
+    // 40 sessions of 250 links each.
+    for channel in 10..50 {
+        peer.begin(channel).await.unwrap();
+        for handle in 0..250 {
+            peer.attach_sender(
+                channel,
+                handle,
+                &format!("{channel}-{handle}"),
+                "$management",
+            );
+        }
+        peer.flush().await.unwrap();
+        for _ in 0..250 {
+            assert!(hear(&mut peer).await.is_attach());
+            match hear(&mut peer).await {
+                Heard::Flow { .. } => given += 1,
+                heard => {
+                    assert_eq!(heard.condition(), "amqp:resource-limit-exceeded");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert_eq!(given + refused, 10_000);
+    // Two belong to the token.
+    assert_eq!(given, limits::AMQP_LINKS - 2);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_reader_that_grants_nothing_gets_nothing_and_disturbs_nobody() {
+    let (node, _folder) = amqp_setup::start().await;
+    node.hubs
+        .create(Definition::new("houses", 1))
+        .await
+        .unwrap();
+    let address = node.listen();
+    let mut mute = connect(address, "houses").await;
+    ask_to_read(&mut mute, 0, &place("houses", 0), &Reading::default()).await;
+    let mut peer = connect(address, "houses").await;
+    open_sender(&mut peer, 0, "houses/Partitions/0").await;
+    let bodies: Vec<&[u8]> = vec![&[7; 1024]; 500];
+    send(&mut peer, 0, 0, &bodies).await;
+    let heard = tokio::time::timeout(Duration::from_millis(100), hear(&mut mute)).await;
+    assert!(heard.is_err(), "{heard:?}");
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_reader_that_reads_nothing_from_its_socket_stops_being_written_to() {
+    let (node, _folder) = amqp_setup::start().await;
+    node.hubs
+        .create(Definition::new("houses", 1))
+        .await
+        .unwrap();
+    let address = node.listen();
+    let mut peer = connect(address, "houses").await;
+    open_sender(&mut peer, 0, "houses/Partitions/0").await;
+    let large = vec![7; 1_000_000];
+    let mut deaf = connect(address, "houses").await;
+    ask_to_read(&mut deaf, 0, &place("houses", 0), &Reading::default()).await;
+    deaf.grant(1, 0, 0, 100_000, 0);
+    deaf.flush().await.unwrap();
+    // Many times what sockets and buffers hold; all of it is taken in.
+    for delivery in 0..64 {
+        send(&mut peer, 0, delivery, &[&large]).await;
+    }
+    assert_eq!(
+        node.hubs
+            .partition("houses", 0)
+            .await
+            .unwrap()
+            .last_sequence,
+        63
+    );
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn one_byte_now_and_then_is_silence() {
+    let folder = tempfile::tempdir().unwrap();
+    let idle = Duration::from_millis(400);
+    let node = amqp_setup::open_with(folder.path(), Arc::new(SystemClock::new()), idle).await;
+    node.hubs
+        .create(Definition::new("houses", 1))
+        .await
+        .unwrap();
+    let address = node.listen();
+
+    // Before the open, and in the middle of a frame after it.
+    let mut early = TcpStream::connect(address).await.unwrap();
+    let mut peer = connect(address, "houses").await;
+    peer.put_bytes(&[0, 0, 0, 200, 2, 0, 0, 1]);
+    let mut closed = false;
+    for byte in 0..20u8 {
+        let _ = early
+            .write_all(&b"AMQP\x03\x01\x00\x00"[usize::from(byte).min(6)..][..1])
+            .await;
+        peer.put_bytes(&[0]);
+        if peer.flush().await.is_err() {
+            break;
+        }
+        let heard = tokio::time::timeout(Duration::from_millis(50), peer.next()).await;
+        if heard.is_ok() {
+            closed = true;
+            break;
+        }
+    }
+    assert!(closed, "the silent client is told to go");
+    let mut rest = Vec::new();
+    let ended = tokio::time::timeout(Duration::from_secs(2), early.read_to_end(&mut rest));
+    let _ = ended.await.expect("a client without an open is sent away");
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_quiet_client_gets_signs_of_life() {
+    let (node, _folder) = amqp_setup::start().await;
+    let address = node.listen();
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let mut peer = steadfast_protocols::amqp::client::Client::bare(&mut stream);
+    peer.open(Some(1000)).await.unwrap();
+    drop(peer);
+    let mut beat = [0; 8];
+    let read = tokio::time::timeout(Duration::from_secs(2), stream.read_exact(&mut beat));
+    read.await.expect("in time").unwrap();
+    assert_eq!(beat, [0, 0, 0, 8, 2, 0, 0, 0]);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn unfinished_messages_are_bounded_per_connection() {
+    let (node, _folder) = amqp_setup::start().await;
+    node.hubs
+        .create(Definition::new("houses", 1))
+        .await
+        .unwrap();
+    let address = node.listen();
+    let mut peer = connect(address, "houses").await;
+    let piece = vec![0; 60_000];
+    let mut closed = None;
+    'links: for handle in 0..60 {
+        open_sender(&mut peer, handle, "houses").await;
+        for _ in 0..16 {
+            let transfer = Transfer {
+                handle,
+                delivery: Some(handle),
+                tag: Some(b"t"),
+                more: true,
+                ..Transfer::default()
+            };
+            peer.put(1, &Performative::Transfer(transfer), &piece);
+        }
+        peer.flush().await.unwrap();
+        // An answer to something else shows that all of it was seen.
+        peer.attach_sender(1, 200, "probe", "$cbs");
+        let detach = Detach {
+            handle: 200,
+            closed: true,
+            problem: None,
+        };
+        peer.put(1, &Performative::Detach(detach), &[]);
+        peer.flush().await.unwrap();
+        loop {
+            match hear(&mut peer).await {
+                Heard::Close(condition) => {
+                    closed = Some(condition);
+                    break 'links;
+                }
+                Heard::Detach { .. } => break,
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(closed.as_deref(), Some("amqp:resource-limit-exceeded"));
+    node.stop().await;
+}

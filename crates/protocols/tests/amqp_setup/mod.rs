@@ -1,0 +1,158 @@
+//! A node with event hubs that is served over AMQP.
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use steadfast_core::clock::{Clock, SystemClock};
+use steadfast_core::id::Owner;
+use steadfast_core::limits;
+use steadfast_events::EventHubs;
+use steadfast_partition::{Alone, Idle, Options, Router, Runtime, Services, Space};
+use steadfast_protocols::access::{Access, Key, Ring, Secret};
+use steadfast_protocols::amqp::{self, Context};
+use steadfast_protocols::listen::{Bind, Listener};
+use steadfast_storage::local::{self, Local};
+use steadfast_storage::{Engine, Store};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// The key that may do everything.
+pub(crate) const KEY_NAME: &str = "RootManageSharedAccessKey";
+pub(crate) const KEY: &str = "SAS_KEY_VALUE";
+
+pub(crate) struct Node {
+    pub(crate) hubs: EventHubs,
+    pub(crate) runtime: Runtime,
+    pub(crate) store: Arc<Store>,
+    pub(crate) context: Arc<Context>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) stop: CancellationToken,
+    pub(crate) tasks: TaskTracker,
+}
+
+/// Opens a folder and its event hubs.
+pub(crate) async fn open(folder: &Path, clock: Arc<dyn Clock>) -> Node {
+    open_with(folder, clock, limits::AMQP_IDLE).await
+}
+
+/// As [`open`], for clients that may be silent for so long.
+pub(crate) async fn open_with(folder: &Path, clock: Arc<dyn Clock>, idle: Duration) -> Node {
+    let engine: Arc<dyn Engine> =
+        Arc::new(Local::open(folder, &local::Options::default()).expect("the folder opens"));
+    let owner = Owner {
+        node: 1,
+        incarnation: clock.now().0 as u128,
+    };
+    let mut options = steadfast_storage::Options::new(owner);
+    options.clock = Arc::clone(&clock);
+    let store = Arc::new(Store::start(Arc::clone(&engine), options));
+    let wanted = Space {
+        number: 0,
+        name: "main".into(),
+        partitions: 16,
+        incarnation: 1,
+    };
+    let space = Space::open(&*engine, wanted).await.expect("a space");
+    let options = Options {
+        services: steadfast_events::register(Services::new()),
+        performer: Arc::new(Idle),
+        router: Arc::new(Router::new(Arc::new(Alone))),
+        clock: Arc::clone(&clock),
+    };
+    let runtime = Runtime::new(Arc::clone(&store), space, options);
+    runtime
+        .serve_all()
+        .await
+        .expect("all partitions are served");
+    let hubs = EventHubs::new(&runtime);
+    let context = Context {
+        hubs: hubs.clone(),
+        access: Some(Arc::new(Access::new(ring(), Arc::clone(&clock)))),
+        clock: Arc::clone(&clock),
+        container: "steadfast-test".to_owned(),
+        idle,
+    };
+    Node {
+        hubs,
+        runtime,
+        store,
+        context: Arc::new(context),
+        clock,
+        stop: CancellationToken::new(),
+        tasks: TaskTracker::new(),
+    }
+}
+
+/// A node in a new folder, which is removed with it.
+pub(crate) async fn start() -> (Node, tempfile::TempDir) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let node = open(folder.path(), Arc::new(SystemClock::new())).await;
+    (node, folder)
+}
+
+fn ring() -> Ring {
+    let mut ring = Ring::new();
+    for (name, grant, secret) in [
+        (KEY_NAME, "manage *", KEY),
+        ("sender", "send events", "send secret"),
+        ("listener", "listen events", "listen secret"),
+    ] {
+        let grants = vec![grant.parse().expect("a grant")];
+        let primary = Secret::new(secret);
+        assert!(ring.add(Key {
+            name: name.to_owned(),
+            grants,
+            primary,
+            secondary: None,
+        }));
+    }
+    ring
+}
+
+impl Node {
+    /// Serves AMQP on a free port.
+    pub(crate) fn listen(&self) -> SocketAddr {
+        self.listen_at(Bind {
+            address: ([127, 0, 0, 1], 0).into(),
+            tls: None,
+            connections: 10_000,
+        })
+    }
+
+    pub(crate) fn listen_at(&self, bind: Bind) -> SocketAddr {
+        let listener = Listener::bind(bind).expect("a port");
+        let address = listener.address();
+        let (context, stop) = (Arc::clone(&self.context), self.stop.clone());
+        let serving = listener.run(self.stop.clone(), self.tasks.clone(), move |stream, _| {
+            amqp::serve(stream, Arc::clone(&context), stop.clone())
+        });
+        self.tasks.spawn(serving);
+        address
+    }
+
+    /// Ends the node cleanly.
+    pub(crate) async fn stop(self) {
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.runtime
+            .drain(Vec::new(), Duration::from_secs(10))
+            .await;
+        let Self {
+            hubs,
+            runtime,
+            store,
+            context,
+            ..
+        } = self;
+        drop((hubs, runtime, context));
+        if let Some(store) = Arc::into_inner(store) {
+            store.close().await;
+        }
+    }
+}
+
+pub(crate) mod talk;

@@ -1,0 +1,204 @@
+//! What collections hold, for tools.
+//!
+//! The same answer whether a folder or a running node is asked.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use steadfast_collections::{Entry, Error as CollectionError, Inspector, Summary};
+
+/// What to look at.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Question {
+    /// `collections` lists them all, a name shows what one holds; without it the
+    /// partitions are listed.
+    pub what: Option<String>,
+    /// Only the entry with this key.
+    pub key: Option<Value>,
+    /// How many entries at most.
+    pub limit: usize,
+}
+
+/// Rows of one kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sheet {
+    /// What the rows are.
+    pub name: String,
+    /// In the order in which people are shown them.
+    pub columns: Vec<String>,
+    /// The rows.
+    pub rows: Vec<Map<String, Value>>,
+    /// Whether the limit has left some out.
+    pub has_more: bool,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub enum Error {
+    /// There is no such thing.
+    NotFound(String),
+    /// A collection cannot be read.
+    Collection(CollectionError),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotFound(what) => f.write_str(what),
+            Self::Collection(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<CollectionError> for Error {
+    fn from(error: CollectionError) -> Self {
+        Self::Collection(error)
+    }
+}
+
+type Result<T> = std::result::Result<T, Error>;
+
+/// Answers a question about these partitions.
+pub async fn look(inspectors: &[Inspector], question: &Question) -> Result<Sheet> {
+    match (question.what.as_deref(), &question.key) {
+        (None, _) => list_partitions(inspectors).await,
+        (Some("collections"), None) => list_collections(inspectors).await,
+        (Some(name), Some(key)) => find_entry(inspectors, name, key).await,
+        (Some(name), None) => list_entries(inspectors, name, question.limit).await,
+    }
+}
+
+fn names(columns: &[&str]) -> Vec<String> {
+    columns.iter().map(|name| (*name).to_owned()).collect()
+}
+
+async fn list_partitions(inspectors: &[Inspector]) -> Result<Sheet> {
+    let mut rows = Vec::new();
+    for inspector in inspectors.iter().filter(|found| found.lsn().0 > 0) {
+        let collections = inspector.collections().await?;
+        let count = |of: fn(&Summary) -> u64| collections.iter().map(of).sum::<u64>();
+        rows.push(object([
+            ("partition", json!(inspector.partition().to_string())),
+            ("lsn", json!(inspector.lsn().0)),
+            ("collections", json!(collections.len())),
+            ("entries", json!(count(|found| found.count))),
+            ("bytes", json!(count(|found| found.bytes))),
+        ]));
+    }
+    Ok(Sheet {
+        name: "partitions".to_owned(),
+        columns: names(&["partition", "lsn", "collections", "entries", "bytes"]),
+        rows,
+        has_more: false,
+    })
+}
+
+async fn list_collections(inspectors: &[Inspector]) -> Result<Sheet> {
+    let mut rows = Vec::new();
+    for inspector in inspectors {
+        for found in inspector.collections().await? {
+            rows.push(object([
+                ("partition", json!(inspector.partition().to_string())),
+                ("scope", json!(found.scope)),
+                ("name", json!(found.name)),
+                ("shape", json!(found.what.shape.word())),
+                ("key type", json!(found.what.key_type)),
+                ("value type", json!(found.what.value_type)),
+                ("count", json!(found.count)),
+                ("bytes", json!(found.bytes)),
+            ]));
+        }
+    }
+    Ok(Sheet {
+        name: "collections".to_owned(),
+        columns: names(&[
+            "partition",
+            "scope",
+            "name",
+            "shape",
+            "key type",
+            "value type",
+            "count",
+            "bytes",
+        ]),
+        rows,
+        has_more: false,
+    })
+}
+
+async fn list_entries(inspectors: &[Inspector], name: &str, limit: usize) -> Result<Sheet> {
+    let mut is_known = false;
+    let mut rows = Vec::new();
+    for inspector in inspectors {
+        // One more than is shown tells whether there are more.
+        let wanted = limit.saturating_add(1) - rows.len();
+        if let Some(found) = inspector.entries(name, wanted).await? {
+            is_known = true;
+            rows.extend(found.into_iter().map(|entry| row(inspector, entry)));
+        }
+    }
+    if !is_known {
+        return unknown(name);
+    }
+    let has_more = rows.len() > limit;
+    rows.truncate(limit);
+    Ok(entries(rows, has_more))
+}
+
+async fn find_entry(inspectors: &[Inspector], name: &str, key: &Value) -> Result<Sheet> {
+    let mut is_known = false;
+    let mut rows = Vec::new();
+    for inspector in inspectors {
+        if let Some(found) = inspector.entry(name, key).await? {
+            is_known = true;
+            rows.extend(found.into_iter().map(|entry| row(inspector, entry)));
+        }
+    }
+    match (is_known, rows.is_empty()) {
+        (false, _) => unknown(name),
+        (true, true) => not_found(format!("collection {name} has no key {key}")),
+        (true, false) => Ok(entries(rows, false)),
+    }
+}
+
+fn unknown(name: &str) -> Result<Sheet> {
+    not_found(format!(
+        "there is no collection {name}; ask for `collections` to see what there is"
+    ))
+}
+
+fn not_found(what: String) -> Result<Sheet> {
+    Err(Error::NotFound(what))
+}
+
+fn row(inspector: &Inspector, entry: Entry) -> Map<String, Value> {
+    let mut row = object([
+        ("partition", json!(inspector.partition().to_string())),
+        ("scope", json!(entry.scope)),
+        ("key", entry.key),
+        ("value", entry.value),
+    ]);
+    if let Some(time) = entry.time {
+        row.insert("time_ms".to_owned(), json!(time.0));
+    }
+    row
+}
+
+fn entries(rows: Vec<Map<String, Value>>, has_more: bool) -> Sheet {
+    Sheet {
+        name: "entries".to_owned(),
+        columns: names(&["partition", "scope", "time_ms", "key", "value"]),
+        rows,
+        has_more,
+    }
+}
+
+fn object<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
+    let fields = fields.into_iter();
+    fields
+        .map(|(name, value)| (name.replace(' ', "_"), value))
+        .collect()
+}

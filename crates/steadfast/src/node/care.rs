@@ -1,0 +1,116 @@
+//! Backup, restore and a look inside, while the node runs.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use steadfast_collections::Inspector;
+use steadfast_core::error::Code;
+use steadfast_core::id::Partition;
+use steadfast_protocols::http::Problem;
+use steadfast_protocols::rest::{BackupOrder, RestoreOrder};
+use steadfast_storage::Error as StorageError;
+use steadfast_storage::backup::{
+    Chain, Extent, Manifest, Order, Policy, Progress, Restore, restore_folder, take,
+};
+use tokio::sync::watch;
+
+use super::inner::Inner;
+use crate::config::Engine;
+use crate::inspect::{Error as NotThere, Question, look};
+
+/// The engine of this node cannot do this.
+const UNSUPPORTED: Code = Code("STF-6031");
+
+/// Rows that an inspection answers at most.
+const ROWS: usize = 10_000;
+
+impl Inner {
+    pub(super) async fn take_backup(&self, order: BackupOrder) -> Result<Value, Problem> {
+        let extent = match order.incremental {
+            true => Extent::Incremental,
+            false => Extent::Full,
+        };
+        let (progress, _) = watch::channel(Progress::default());
+        let order = Order::new(order.to, extent);
+        let taken = take(&self.store, &order, &progress).await;
+        let taken = taken.map_err(|error| problem(&error))?;
+        tracing::info!(event = "node.backed_up", folder = %taken.folder.display());
+        Ok(saved(&taken.folder, &taken.manifest))
+    }
+
+    /// Checks that there is something to restore, before anybody leaves.
+    pub(super) async fn check_restore(&self, order: &RestoreOrder) -> Result<(), Problem> {
+        if self.config.engine != Engine::Local {
+            let message = "only a data folder is restored while its server runs: stop the server \
+                           and use `steadfast restore --data`";
+            return Err(Problem::new(UNSUPPORTED, message));
+        }
+        let from = order.from.clone();
+        let opened = tokio::task::spawn_blocking(move || Chain::open(&from)).await;
+        let opened = opened.expect("opening a chain does not panic");
+        opened.map(drop).map_err(|error| problem(&error))
+    }
+
+    pub(super) async fn look_inside(&self, question: Value) -> Result<Value, Problem> {
+        let only = question["partition"].as_str().map(str::to_owned);
+        let bad = |error: serde_json::Error| Problem::bad_request(error.to_string());
+        let mut question: Question = serde_json::from_value(question).map_err(bad)?;
+        question.limit = question.limit.clamp(1, ROWS);
+        let doors = self.runtime.router().doors();
+        let is_asked = |partition: Partition| {
+            let only = only.as_ref();
+            only.is_none_or(|only| *only == partition.to_string())
+        };
+        let inspectors: Vec<_> = doors
+            .iter()
+            .filter(|door| is_asked(door.partition()))
+            .map(|door| Inspector::new(door.ledger().clone()))
+            .collect();
+        if let (true, Some(only)) = (inspectors.is_empty(), &only) {
+            let message = format!("there is no partition {only}; list them first");
+            return Err(Problem::not_found(message));
+        }
+        match look(&inspectors, &question).await {
+            Ok(sheet) => Ok(json!(sheet)),
+            Err(NotThere::NotFound(what)) => Err(Problem::not_found(what)),
+            Err(NotThere::Collection(error)) => Err(Problem::new(error.code(), error.to_string())),
+        }
+    }
+}
+
+/// Brings a backup back into a folder that nobody has open.
+pub(super) async fn restore(data: &Path, order: RestoreOrder) -> Result<Value, String> {
+    let order = Restore {
+        from: order.from,
+        data: data.to_owned(),
+        policy: match order.force {
+            true => Policy::Force,
+            false => Policy::Safe,
+        },
+    };
+    let (progress, _) = watch::channel(Progress::default());
+    let restored = restore_folder(&order, &progress).await;
+    let restored = restored.map_err(|error| error.to_string())?;
+    Ok(json!({
+        "partitions": restored.partitions,
+        "rows": restored.rows,
+        "events": restored.events,
+        "bytes": restored.bytes,
+    }))
+}
+
+fn saved(folder: &Path, manifest: &Manifest) -> Value {
+    json!({
+        "backup": folder.display().to_string(),
+        "id": manifest.id,
+        "extent": manifest.extent,
+        "partitions": manifest.partitions.len(),
+        "rows": manifest.rows(),
+        "new_events": manifest.events,
+        "bytes": manifest.bytes(),
+    })
+}
+
+fn problem(error: &StorageError) -> Problem {
+    Problem::new(error.code(), error.to_string())
+}

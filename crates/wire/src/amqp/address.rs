@@ -1,0 +1,67 @@
+//! Addresses of nodes.
+
+/// What an address names. Names keep the case in which they came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Node<'a> {
+    Cbs,
+    Management,
+    Hub(&'a str),
+    Partition {
+        hub: &'a str,
+        partition: &'a str,
+    },
+    Publisher {
+        hub: &'a str,
+        name: &'a str,
+    },
+    Reader {
+        hub: &'a str,
+        group: &'a str,
+        partition: &'a str,
+    },
+}
+
+/// Reads an address; host and scheme may stand in front of it and mean nothing.
+pub fn parse(address: &str) -> Option<Node<'_>> {
+    let path = path(address);
+    let mut parts = [""; 6];
+    let mut count = 0;
+    for part in path.split('/') {
+        *parts.get_mut(count)? = part;
+        count += 1;
+    }
+    let is = |at: usize, word: &str| parts[at].eq_ignore_ascii_case(word);
+    let node = match count {
+        1 if is(0, "$cbs") => Node::Cbs,
+        1 if is(0, "$management") => Node::Management,
+        2 if is(1, "$management") => Node::Management,
+        1 => Node::Hub(parts[0]),
+        3 if is(1, "partitions") => Node::Partition {
+            hub: parts[0],
+            partition: parts[2],
+        },
+        3 if is(1, "publishers") => Node::Publisher {
+            hub: parts[0],
+            name: parts[2],
+        },
+        5 if is(1, "consumergroups") && is(3, "partitions") => Node::Reader {
+            hub: parts[0],
+            group: parts[2],
+            partition: parts[4],
+        },
+        _ => return None,
+    };
+    parts[..count]
+        .iter()
+        .all(|part| !part.is_empty())
+        .then_some(node)
+}
+
+/// The path of an address: no scheme, no host, no slash at either end.
+pub fn path(address: &str) -> &str {
+    let path = match address.split_once("://") {
+        Some((_, rest)) => rest.split_once('/').map_or("", |(_, path)| path),
+        None => address.strip_prefix('/').unwrap_or(address),
+    };
+    path.strip_suffix('/').unwrap_or(path)
+}

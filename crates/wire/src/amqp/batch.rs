@@ -1,0 +1,78 @@
+//! A publication: one event, or a batch of them.
+
+use super::delivery::{FORMAT_BATCH, FORMAT_EVENT};
+use super::error::{Malformed, Result};
+use super::event::Notes;
+use super::message::{Part, Section, Sections};
+
+/// Goes through the messages of a publication.
+#[derive(Clone, Debug)]
+pub struct Messages<'a> {
+    outer: &'a [u8],
+    notes: Notes<'a>,
+    source: Source<'a>,
+}
+
+#[derive(Clone, Debug)]
+enum Source<'a> {
+    Single(bool),
+    Batch(Sections<'a>, Option<Section<'a>>),
+}
+
+impl<'a> Messages<'a> {
+    /// A message of one of the two formats.
+    pub fn open(message: &'a [u8], format: u32) -> Result<Self> {
+        let mut sections = Sections::new(message);
+        let mut notes = Notes::default();
+        let first = loop {
+            match sections.next()? {
+                Some(section) if section.part == Part::MessageAnnotations => {
+                    notes = Notes::read(section.map()?)?;
+                }
+                Some(section) if section.part < Part::Data => {}
+                other => break other,
+            }
+        };
+        let source = match format {
+            FORMAT_EVENT => Source::Single(false),
+            FORMAT_BATCH => Source::Batch(sections, first),
+            _ => return Err(Malformed::new("an unknown message format")),
+        };
+        if message.is_empty() {
+            return Err(Malformed::new("an empty message"));
+        }
+        Ok(Self {
+            outer: message,
+            notes,
+            source,
+        })
+    }
+
+    /// What is said about the whole publication.
+    pub fn notes(&self) -> Notes<'a> {
+        self.notes
+    }
+
+    /// The next message, all its sections.
+    #[expect(clippy::should_implement_trait, reason = "a fallible iterator")]
+    pub fn next(&mut self) -> Result<Option<&'a [u8]>> {
+        match &mut self.source {
+            Source::Single(done) => {
+                let first = !std::mem::replace(done, true);
+                Ok(first.then_some(self.outer))
+            }
+            Source::Batch(sections, pending) => {
+                let section = match pending.take() {
+                    Some(section) => Some(section),
+                    None => sections.next()?,
+                };
+                match section {
+                    Some(section) if section.part == Part::Data => section.data().map(Some),
+                    Some(section) if section.part == Part::Footer => Ok(None),
+                    Some(_) => Err(Malformed::new("a batch of something else than data")),
+                    None => Ok(None),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Builds a message from what other protocols and programs say.
+
+use super::code::descriptor;
+use super::event::KEY;
+use super::write;
+
+/// A message in parts. What is empty is left out.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Parts<'a> {
+    pub key: Option<&'a str>,
+    pub content_type: Option<&'a str>,
+    pub message_id: Option<&'a str>,
+    pub body: &'a [u8],
+}
+
+/// The value of an application property.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Simple {
+    Bool(bool),
+    Long(i64),
+    Double(f64),
+    String(String),
+}
+
+/// Appends the message.
+pub fn compose<'a>(
+    out: &mut Vec<u8>,
+    parts: &Parts<'_>,
+    properties: impl ExactSizeIterator<Item = (&'a str, &'a Simple)>,
+) {
+    if let Some(key) = parts.key {
+        write::descriptor(out, descriptor::MESSAGE_ANNOTATIONS);
+        write::map(out, 1, |out| {
+            write::symbol(out, KEY);
+            write::string(out, key);
+        });
+    }
+    if parts.content_type.is_some() || parts.message_id.is_some() {
+        write::descriptor(out, descriptor::PROPERTIES);
+        write::list(out, 7, |out| {
+            write::optional(out, parts.message_id, write::string);
+            for _ in 0..5 {
+                write::null(out);
+            }
+            write::optional(out, parts.content_type, write::symbol);
+        });
+    }
+    if properties.len() > 0 {
+        write::descriptor(out, descriptor::APPLICATION_PROPERTIES);
+        write::map(out, properties.len() as u32, |out| {
+            for (name, value) in properties {
+                write::string(out, name);
+                match value {
+                    Simple::Bool(value) => write::boolean(out, *value),
+                    Simple::Long(value) => write::long(out, *value),
+                    Simple::Double(value) => write::double(out, value.to_bits()),
+                    Simple::String(text) => write::string(out, text),
+                }
+            }
+        });
+    }
+    write::descriptor(out, descriptor::DATA);
+    write::binary(out, parts.body);
+}

@@ -1,0 +1,80 @@
+//! Errors as they travel: a condition and a text.
+
+use super::code::descriptor;
+use super::error::{Malformed, Result};
+use super::scan::Raw;
+use super::value::{Items, Value};
+use super::write;
+
+pub const NOT_FOUND: &str = "amqp:not-found";
+pub const UNAUTHORIZED: &str = "amqp:unauthorized-access";
+pub const DECODE_ERROR: &str = "amqp:decode-error";
+pub const RESOURCE_LIMIT: &str = "amqp:resource-limit-exceeded";
+pub const NOT_ALLOWED: &str = "amqp:not-allowed";
+pub const INVALID_FIELD: &str = "amqp:invalid-field";
+pub const NOT_IMPLEMENTED: &str = "amqp:not-implemented";
+pub const INTERNAL: &str = "amqp:internal-error";
+pub const FORCED: &str = "amqp:connection:forced";
+pub const FRAMING: &str = "amqp:connection:framing-error";
+pub const WINDOW_VIOLATION: &str = "amqp:session:window-violation";
+pub const HANDLE_IN_USE: &str = "amqp:session:handle-in-use";
+pub const UNATTACHED: &str = "amqp:session:unattached-handle";
+pub const STOLEN: &str = "amqp:link:stolen";
+pub const DETACH_FORCED: &str = "amqp:link:detach-forced";
+pub const TRANSFER_LIMIT: &str = "amqp:link:transfer-limit-exceeded";
+pub const TOO_LARGE: &str = "amqp:link:message-size-exceeded";
+pub const SERVER_BUSY: &str = "com.microsoft:server-busy";
+pub const ARGUMENT: &str = "com.microsoft:argument-error";
+pub const TIMEOUT: &str = "com.microsoft:timeout";
+pub const ENTITY_DISABLED: &str = "com.microsoft:entity-disabled";
+pub const OUT_OF_ORDER: &str = "com.microsoft:out-of-order-sequence";
+pub const PRODUCER_STOLEN: &str = "com.microsoft:producer-epoch-stolen";
+
+/// Why a link, session or connection ends, or a message is rejected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Problem<'a> {
+    pub condition: &'a str,
+    pub description: &'a str,
+}
+
+impl<'a> Problem<'a> {
+    /// Reads the field of a performative; null is none.
+    pub(crate) fn read(value: Value<'a>) -> Result<Option<Self>> {
+        let Value::Described(kind, raw) = value else {
+            return match value {
+                Value::Null => Ok(None),
+                _ => Err(Malformed::new("an error")),
+            };
+        };
+        match (kind.number(), raw.value()?) {
+            (Some(descriptor::ERROR), Value::List(mut fields)) => Ok(Some(Self {
+                condition: fields.next_text()?.unwrap_or(""),
+                description: fields.next_text()?.unwrap_or(""),
+            })),
+            _ => Err(Malformed::new("an error")),
+        }
+    }
+
+    /// The only field of a list: detach keeps others in front of it.
+    pub(crate) fn read_last(fields: &mut Items<'a>) -> Result<Option<Self>> {
+        Self::read(fields.next()?)
+    }
+
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        write::descriptor(out, descriptor::ERROR);
+        write::list(out, 3, |out| {
+            write::symbol(out, self.condition);
+            write::string(out, self.description);
+            write::null(out);
+        });
+    }
+
+    pub(crate) fn write_optional(problem: Option<&Self>, out: &mut Vec<u8>) {
+        write::optional(out, problem, |out, problem| problem.write(out));
+    }
+}
+
+/// A field that is passed on as it came.
+pub(crate) fn put_raw(out: &mut Vec<u8>, raw: Raw<'_>) {
+    out.extend_from_slice(raw.bytes());
+}

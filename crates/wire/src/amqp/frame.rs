@@ -1,0 +1,127 @@
+//! Protocol headers and frames.
+
+use bytes::{Bytes, BytesMut};
+use steadfast_core::limits;
+
+use super::error::{Malformed, Result};
+
+/// The size of a protocol header, and of a frame's header without extension.
+pub const HEADER_BYTES: usize = 8;
+
+/// What a peer wants to speak next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Protocol {
+    Amqp,
+    Sasl,
+}
+
+impl Protocol {
+    /// The eight bytes that announce it.
+    pub const fn header(self) -> [u8; HEADER_BYTES] {
+        match self {
+            Self::Amqp => *b"AMQP\x00\x01\x00\x00",
+            Self::Sasl => *b"AMQP\x03\x01\x00\x00",
+        }
+    }
+}
+
+/// Takes a protocol header from the front, once it is all there. What cannot become
+/// one is refused at its first wrong byte.
+pub fn take_protocol(buffer: &mut BytesMut) -> Result<Option<Protocol>> {
+    let seen = buffer.len().min(HEADER_BYTES);
+    for protocol in [Protocol::Amqp, Protocol::Sasl] {
+        if buffer[..seen] == protocol.header()[..seen] {
+            if seen < HEADER_BYTES {
+                return Ok(None);
+            }
+            let _ = buffer.split_to(HEADER_BYTES);
+            return Ok(Some(protocol));
+        }
+    }
+    Err(Malformed::new(
+        "a protocol header of another protocol or version",
+    ))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    Amqp,
+    Sasl,
+}
+
+impl Kind {
+    const fn byte(self) -> u8 {
+        match self {
+            Self::Amqp => 0,
+            Self::Sasl => 1,
+        }
+    }
+}
+
+/// One frame, its body not looked at. An empty body is a sign of life.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Frame {
+    pub kind: Kind,
+    pub channel: u16,
+    pub body: Bytes,
+}
+
+/// Takes a frame from the front, once it is all there. A frame that is too large is
+/// refused when its size is read, before its bytes are waited for.
+pub fn take(buffer: &mut BytesMut) -> Result<Option<Frame>> {
+    let Some(head) = buffer.first_chunk::<HEADER_BYTES>() else {
+        return Ok(None);
+    };
+    let size = u32::from_be_bytes([head[0], head[1], head[2], head[3]]) as usize;
+    let data = usize::from(head[4]) * 4;
+    let kind = match head[5] {
+        0 => Kind::Amqp,
+        1 => Kind::Sasl,
+        _ => return Err(Malformed::new("a frame of an unknown type")),
+    };
+    let channel = u16::from_be_bytes([head[6], head[7]]);
+    if size > limits::AMQP_FRAME_BYTES as usize {
+        return Err(Malformed::new("a frame over the size that was announced"));
+    }
+    if data < HEADER_BYTES || size < data {
+        return Err(Malformed::new("a frame's size"));
+    }
+    if buffer.len() < size {
+        return Ok(None);
+    }
+    let mut whole = buffer.split_to(size).freeze();
+    Ok(Some(Frame {
+        kind,
+        channel,
+        body: whole.split_off(data),
+    }))
+}
+
+/// How many bytes are missing until the next frame is complete, as far as known.
+pub fn missing(buffer: &[u8]) -> usize {
+    match buffer.first_chunk::<4>() {
+        Some(size) => (u32::from_be_bytes(*size) as usize).saturating_sub(buffer.len()),
+        None => HEADER_BYTES - buffer.len(),
+    }
+}
+
+/// Appends a frame whose body `write` writes.
+pub fn put(out: &mut Vec<u8>, kind: Kind, channel: u16, write: impl FnOnce(&mut Vec<u8>)) {
+    let start = begin(out, kind, channel);
+    write(out);
+    finish(out, start);
+}
+
+/// Begins a frame; what is appended until [`finish`] is its body.
+pub fn begin(out: &mut Vec<u8>, kind: Kind, channel: u16) -> usize {
+    let start = out.len();
+    out.extend_from_slice(&[0, 0, 0, 0, 2, kind.byte()]);
+    out.extend_from_slice(&channel.to_be_bytes());
+    start
+}
+
+/// Ends the frame that was begun at `start`.
+pub fn finish(out: &mut [u8], start: usize) {
+    let size = (out.len() - start) as u32;
+    out[start..start + 4].copy_from_slice(&size.to_be_bytes());
+}

@@ -1,0 +1,221 @@
+//! Performatives of a link: attach and detach.
+
+use super::code::descriptor;
+use super::condition::{Problem, put_raw};
+use super::error::{Malformed, Result};
+use super::scan::Raw;
+use super::value::{Array, Items, Value};
+use super::write;
+
+/// Which end of a link the writer of a performative is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Role {
+    Sender,
+    Receiver,
+}
+
+impl Role {
+    pub(crate) fn read(fields: &mut Items<'_>) -> Result<Self> {
+        Ok(match fields.next_bool()? {
+            Some(true) => Self::Receiver,
+            Some(false) => Self::Sender,
+            None => return Err(Malformed::new("a role")),
+        })
+    }
+
+    pub(crate) fn write(self, out: &mut Vec<u8>) {
+        write::boolean(out, self == Self::Receiver);
+    }
+
+    /// The role of the other end.
+    pub fn other(self) -> Self {
+        match self {
+            Self::Sender => Self::Receiver,
+            Self::Receiver => Self::Sender,
+        }
+    }
+}
+
+/// Source, target and properties are kept as they came, to be echoed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Attach<'a> {
+    pub name: &'a str,
+    pub handle: u32,
+    pub role: Role,
+    pub snd_settle: Option<u8>,
+    pub rcv_settle: Option<u8>,
+    pub source: Raw<'a>,
+    pub target: Raw<'a>,
+    pub initial_count: Option<u32>,
+    pub max_message: Option<u64>,
+    pub offered: Raw<'a>,
+    pub desired: Raw<'a>,
+    pub properties: Raw<'a>,
+}
+
+impl<'a> Attach<'a> {
+    pub(crate) fn read(mut fields: Items<'a>) -> Result<Self> {
+        let name = fields.next_text()?.ok_or(Malformed::new("a link's name"))?;
+        let handle = fields.next_u32()?.ok_or(Malformed::new("a handle"))?;
+        let role = Role::read(&mut fields)?;
+        let snd_settle = settle_mode(&mut fields)?;
+        let rcv_settle = settle_mode(&mut fields)?;
+        let source = fields.next_raw()?;
+        let target = fields.next_raw()?;
+        // Unsettled deliveries are not resumed.
+        fields.next_raw()?;
+        fields.next_raw()?;
+        Ok(Self {
+            name,
+            handle,
+            role,
+            snd_settle,
+            rcv_settle,
+            source,
+            target,
+            initial_count: fields.next_u32()?,
+            max_message: fields.next_as(Value::as_u64)?,
+            offered: fields.next_raw()?,
+            desired: fields.next_raw()?,
+            properties: fields.next_raw()?,
+        })
+    }
+
+    pub fn write(&self, out: &mut Vec<u8>) {
+        write::descriptor(out, descriptor::ATTACH);
+        write::list(out, 14, |out| {
+            write::string(out, self.name);
+            write::uint(out, self.handle);
+            self.role.write(out);
+            write::optional(out, self.snd_settle, write::ubyte);
+            write::optional(out, self.rcv_settle, write::ubyte);
+            put_raw(out, self.source);
+            put_raw(out, self.target);
+            write::null(out);
+            write::null(out);
+            write::optional(out, self.initial_count, write::uint);
+            write::optional(out, self.max_message, write::ulong);
+            put_raw(out, self.offered);
+            put_raw(out, self.desired);
+            put_raw(out, self.properties);
+        });
+    }
+
+    /// Whether the peer would like this capability.
+    pub fn desires(&self, capability: &str) -> bool {
+        match self.desired.value() {
+            Ok(Value::Array(array)) => Array::has(array, capability),
+            Ok(value) => value.as_text() == Some(capability),
+            Err(_) => false,
+        }
+    }
+
+    /// A property of the link.
+    pub fn property(&self, name: &str) -> Result<Option<Value<'a>>> {
+        match self.properties.value()? {
+            Value::Map(items) => items.find(name),
+            Value::Null => Ok(None),
+            _ => Err(Malformed::new("a link's properties")),
+        }
+    }
+}
+
+fn settle_mode(fields: &mut Items<'_>) -> Result<Option<u8>> {
+    match fields.next_u32()? {
+        Some(mode @ 0..=2) => Ok(Some(mode as u8)),
+        Some(_) => Err(Malformed::new("a settle mode")),
+        None => Ok(None),
+    }
+}
+
+/// The address of a source or target, if it has one.
+pub fn address<'a>(terminus: Raw<'a>) -> Result<Option<&'a str>> {
+    match terminus_fields(terminus)? {
+        Some(mut fields) => match fields.next()? {
+            Value::Null => Ok(None),
+            value => match value.as_text() {
+                Some(text) => Ok(Some(text)),
+                None => Err(Malformed::new("an address")),
+            },
+        },
+        None => Ok(None),
+    }
+}
+
+/// The filter of a source: name and filter by turns.
+pub fn filter<'a>(source: Raw<'a>) -> Result<Items<'a>> {
+    let Some(mut fields) = terminus_fields(source)? else {
+        return Ok(Items::EMPTY);
+    };
+    for _ in 0..7 {
+        fields.next_raw()?;
+    }
+    match fields.next()? {
+        Value::Map(filter) => Ok(filter),
+        Value::Null => Ok(Items::EMPTY),
+        _ => Err(Malformed::new("a filter")),
+    }
+}
+
+fn terminus_fields<'a>(terminus: Raw<'a>) -> Result<Option<Items<'a>>> {
+    match terminus.value()? {
+        Value::Described(_, raw) => match raw.value()? {
+            Value::List(fields) => Ok(Some(fields)),
+            _ => Err(Malformed::new("a source or target")),
+        },
+        Value::Null => Ok(None),
+        _ => Err(Malformed::new("a source or target")),
+    }
+}
+
+/// Writes a source with all its fields; `filter` must be null or a map.
+pub fn write_source(out: &mut Vec<u8>, address: Option<&str>, filter: Raw<'_>) {
+    write::descriptor(out, descriptor::SOURCE);
+    write::list(out, 11, |out| {
+        write::optional(out, address, write::string);
+        for _ in 0..6 {
+            write::null(out);
+        }
+        put_raw(out, filter);
+        for _ in 0..3 {
+            write::null(out);
+        }
+    });
+}
+
+/// Writes a target with all its fields.
+pub fn write_target(out: &mut Vec<u8>, address: Option<&str>) {
+    write::descriptor(out, descriptor::TARGET);
+    write::list(out, 7, |out| {
+        write::optional(out, address, write::string);
+        for _ in 0..6 {
+            write::null(out);
+        }
+    });
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Detach<'a> {
+    pub handle: u32,
+    pub closed: bool,
+    pub problem: Option<Problem<'a>>,
+}
+
+impl<'a> Detach<'a> {
+    pub(crate) fn read(mut fields: Items<'a>) -> Result<Self> {
+        Ok(Self {
+            handle: fields.next_u32()?.ok_or(Malformed::new("a handle"))?,
+            closed: fields.next_bool()?.unwrap_or(false),
+            problem: Problem::read_last(&mut fields)?,
+        })
+    }
+
+    pub fn write(&self, out: &mut Vec<u8>) {
+        write::descriptor(out, descriptor::DETACH);
+        write::list(out, 3, |out| {
+            write::uint(out, self.handle);
+            write::boolean(out, self.closed);
+            Problem::write_optional(self.problem.as_ref(), out);
+        });
+    }
+}

@@ -1,0 +1,150 @@
+//! The sections of a message, found but not decoded.
+//!
+//! A body is never looked into. Sections must come in their order, each once, except
+//! that a body may consist of several of one kind.
+
+use super::code::{self, descriptor};
+use super::error::{Malformed, Result};
+use super::scan::{self, Raw};
+use super::value::{self, Items, Value};
+
+/// The kinds of sections, in their order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Part {
+    Header,
+    DeliveryAnnotations,
+    MessageAnnotations,
+    Properties,
+    ApplicationProperties,
+    Data,
+    Sequence,
+    Value,
+    Footer,
+}
+
+impl Part {
+    fn of(number: u64) -> Option<Self> {
+        Some(match number {
+            descriptor::HEADER => Self::Header,
+            descriptor::DELIVERY_ANNOTATIONS => Self::DeliveryAnnotations,
+            descriptor::MESSAGE_ANNOTATIONS => Self::MessageAnnotations,
+            descriptor::PROPERTIES => Self::Properties,
+            descriptor::APPLICATION_PROPERTIES => Self::ApplicationProperties,
+            descriptor::DATA => Self::Data,
+            descriptor::SEQUENCE => Self::Sequence,
+            descriptor::VALUE => Self::Value,
+            descriptor::FOOTER => Self::Footer,
+            _ => return None,
+        })
+    }
+
+    fn is_body(self) -> bool {
+        matches!(self, Self::Data | Self::Sequence | Self::Value)
+    }
+
+    /// Whether another section of kind `next` may follow.
+    fn may_precede(self, next: Self) -> bool {
+        match (self.is_body(), next.is_body()) {
+            (true, true) => self == next && self != Self::Value,
+            _ => self < next,
+        }
+    }
+}
+
+/// One section and where it stands.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Section<'a> {
+    pub part: Part,
+    pub start: usize,
+    pub end: usize,
+    pub value: Raw<'a>,
+}
+
+impl<'a> Section<'a> {
+    /// The pairs of a section that is a map.
+    pub fn map(&self) -> Result<Items<'a>> {
+        match self.value.value()? {
+            Value::Map(items) => Ok(items),
+            _ => Err(Malformed::new("a section that should be a map")),
+        }
+    }
+
+    /// The fields of a section that is a list.
+    pub fn list(&self) -> Result<Items<'a>> {
+        match self.value.value()? {
+            Value::List(items) => Ok(items),
+            _ => Err(Malformed::new("a section that should be a list")),
+        }
+    }
+
+    /// The bytes of a data section.
+    pub fn data(&self) -> Result<&'a [u8]> {
+        match self.value.value()? {
+            Value::Binary(bytes) => Ok(bytes),
+            _ => Err(Malformed::new("a data section that is not binary")),
+        }
+    }
+
+    /// Everything but a body is small and is read by all clients, so one that cannot
+    /// be read must not be stored: it would stop every reader behind it.
+    pub fn check(&self) -> Result<()> {
+        match self.part {
+            Part::Data => self.data().map(drop),
+            Part::Sequence | Part::Value => Ok(()),
+            Part::Header | Part::Properties => {
+                self.list()?;
+                value::check(self.value)
+            }
+            _ => {
+                self.map()?;
+                value::check(self.value)
+            }
+        }
+    }
+}
+
+/// Goes through the sections of a message.
+#[derive(Clone, Debug)]
+pub struct Sections<'a> {
+    message: &'a [u8],
+    at: usize,
+    last: Option<Part>,
+}
+
+impl<'a> Sections<'a> {
+    pub fn new(message: &'a [u8]) -> Self {
+        Self {
+            message,
+            at: 0,
+            last: None,
+        }
+    }
+
+    #[expect(clippy::should_implement_trait, reason = "a fallible iterator")]
+    pub fn next(&mut self) -> Result<Option<Section<'a>>> {
+        let mut rest = &self.message[self.at..];
+        if rest.is_empty() {
+            return Ok(None);
+        }
+        if scan::take_byte(&mut rest)? != code::DESCRIBED {
+            return Err(Malformed::new("a section without a descriptor"));
+        }
+        let number = scan::descriptor(&mut rest)?.number();
+        let part = number
+            .and_then(Part::of)
+            .ok_or(Malformed::new("an unknown section"))?;
+        if self.last.is_some_and(|last| !last.may_precede(part)) {
+            return Err(Malformed::new("sections out of order"));
+        }
+        let value = scan::skip(&mut rest)?;
+        let start = self.at;
+        self.at = self.message.len() - rest.len();
+        self.last = Some(part);
+        Ok(Some(Section {
+            part,
+            start,
+            end: self.at,
+            value,
+        }))
+    }
+}

@@ -1,0 +1,131 @@
+//! Finds where a value ends without looking into it.
+
+use steadfast_core::limits;
+
+use super::code;
+use super::error::{Malformed, Result};
+
+/// What a described value says it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Descriptor<'a> {
+    Code(u64),
+    Symbol(&'a str),
+}
+
+impl Descriptor<'_> {
+    /// The number, also where its well-known symbol was written.
+    pub fn number(self) -> Option<u64> {
+        match self {
+            Self::Code(number) => Some(number),
+            Self::Symbol(symbol) => code::descriptor::of_symbol(symbol),
+        }
+    }
+}
+
+/// The bytes of exactly one value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Raw<'a>(&'a [u8]);
+
+impl<'a> Raw<'a> {
+    /// The encoded null.
+    pub const NULL: Raw<'static> = Raw(&[code::NULL]);
+
+    /// Bytes that hold one value and nothing else.
+    pub fn new(bytes: &'a [u8]) -> Result<Self> {
+        let mut rest = bytes;
+        let raw = skip(&mut rest)?;
+        if !rest.is_empty() {
+            return Err(Malformed::new("bytes after a value"));
+        }
+        Ok(raw)
+    }
+
+    pub fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    pub fn is_null(self) -> bool {
+        self.0 == [code::NULL]
+    }
+}
+
+/// Takes one value from the front without looking into it.
+pub fn skip<'a>(bytes: &mut &'a [u8]) -> Result<Raw<'a>> {
+    let start = *bytes;
+    let mut constructor = take_byte(bytes)?;
+    let mut depth = 0;
+    while constructor == code::DESCRIBED {
+        depth += 1;
+        if depth > limits::AMQP_DEPTH {
+            return Err(Malformed::new("too deeply nested"));
+        }
+        descriptor(bytes)?;
+        constructor = take_byte(bytes)?;
+    }
+    payload(constructor, bytes)?;
+    Ok(Raw(&start[..start.len() - bytes.len()]))
+}
+
+/// A descriptor is a number or a symbol; nothing else is in use, and anything else
+/// could nest without end.
+pub(crate) fn descriptor<'a>(bytes: &mut &'a [u8]) -> Result<Descriptor<'a>> {
+    Ok(match take_byte(bytes)? {
+        code::ULONG_0 => Descriptor::Code(0),
+        code::ULONG_SMALL => Descriptor::Code(take_byte(bytes)?.into()),
+        code::ULONG => Descriptor::Code(u64::from_be_bytes(take_array(bytes)?)),
+        constructor @ (code::SYMBOL_8 | code::SYMBOL_32) => {
+            Descriptor::Symbol(text(payload(constructor, bytes)?)?)
+        }
+        _ => return Err(Malformed::new("a descriptor")),
+    })
+}
+
+/// Takes what follows a constructor: its width or its length says how much.
+pub(crate) fn payload<'a>(constructor: u8, bytes: &mut &'a [u8]) -> Result<&'a [u8]> {
+    let length = match constructor >> 4 {
+        0x4 => 0,
+        0x5 => 1,
+        0x6 => 2,
+        0x7 => 4,
+        0x8 => 8,
+        0x9 => 16,
+        0xa | 0xc | 0xe => take_byte(bytes)? as usize,
+        0xb | 0xd | 0xf => u32::from_be_bytes(take_array(bytes)?) as usize,
+        _ => return Err(Malformed::new("an unknown constructor")),
+    };
+    take(bytes, length)
+}
+
+pub(crate) fn text(bytes: &[u8]) -> Result<&str> {
+    std::str::from_utf8(bytes).map_err(|_| Malformed::new("text that is not UTF-8"))
+}
+
+pub(crate) fn take<'a>(bytes: &mut &'a [u8], length: usize) -> Result<&'a [u8]> {
+    match bytes.split_at_checked(length) {
+        Some((front, rest)) => {
+            *bytes = rest;
+            Ok(front)
+        }
+        None => Err(Malformed::new("a value that is cut short")),
+    }
+}
+
+pub(crate) fn take_byte(bytes: &mut &[u8]) -> Result<u8> {
+    match bytes.split_first() {
+        Some((&first, rest)) => {
+            *bytes = rest;
+            Ok(first)
+        }
+        None => Err(Malformed::new("a value that is cut short")),
+    }
+}
+
+pub(crate) fn take_array<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N]> {
+    match bytes.split_first_chunk::<N>() {
+        Some((front, rest)) => {
+            *bytes = rest;
+            Ok(*front)
+        }
+        None => Err(Malformed::new("a value that is cut short")),
+    }
+}

@@ -1,0 +1,90 @@
+//! Where a reader wants to start, as a filter says it.
+
+use super::code::descriptor;
+use super::error::{Malformed, Result};
+use super::value::{Items, Value};
+
+/// The name under which the filter is found.
+pub const NAME: &str = "apache.org:selector-filter:string";
+
+/// A position in a partition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Start {
+    Beginning,
+    /// What is enqueued from now on.
+    Latest,
+    Offset {
+        offset: i64,
+        inclusive: bool,
+    },
+    Sequence {
+        sequence: i64,
+        inclusive: bool,
+    },
+    Enqueued {
+        ms: i64,
+        inclusive: bool,
+    },
+}
+
+/// Finds the selector in a source's filter; without one a reader starts at the
+/// beginning.
+pub fn start(mut filter: Items<'_>) -> Result<Start> {
+    while let Some((name, raw)) = filter.next_pair()? {
+        let value = raw.value()?;
+        let (known, value) = match value {
+            Value::Described(kind, raw) => {
+                (kind.number() == Some(descriptor::SELECTOR), raw.value()?)
+            }
+            other => (false, other),
+        };
+        if known || name.as_text() == Some(NAME) {
+            let text = value.as_text().ok_or(Malformed::new("a selector"))?;
+            return parse(text);
+        }
+    }
+    Ok(Start::Beginning)
+}
+
+/// Parses `amqp.annotation.x-opt-offset > '42'` and its siblings. White space around
+/// the operator is optional, and so are the quotes.
+pub fn parse(text: &str) -> Result<Start> {
+    let (name, rest) = text
+        .split_once('>')
+        .ok_or(Malformed::new("a selector's operator"))?;
+    let (inclusive, rest) = match rest.strip_prefix('=') {
+        Some(rest) => (true, rest),
+        None => (false, rest),
+    };
+    let value = rest.trim();
+    let value = match value.strip_prefix('\'') {
+        Some(open) => open
+            .strip_suffix('\'')
+            .ok_or(Malformed::new("a selector's quotes"))?,
+        None => value,
+    };
+    if value == "@latest" {
+        return Ok(Start::Latest);
+    }
+    let number = value
+        .parse()
+        .map_err(|_| Malformed::new("a selector's value"));
+    match name.trim() {
+        "amqp.annotation.x-opt-offset" => Ok(match number? {
+            ..0 => Start::Beginning,
+            offset => Start::Offset { offset, inclusive },
+        }),
+        "amqp.annotation.x-opt-sequence-number" => Ok(match number? {
+            ..0 => Start::Beginning,
+            sequence => Start::Sequence {
+                sequence,
+                inclusive,
+            },
+        }),
+        "amqp.annotation.x-opt-enqueued-time" => Ok(Start::Enqueued {
+            ms: number?,
+            inclusive,
+        }),
+        _ => Err(Malformed::new("a selector of something unknown")),
+    }
+}

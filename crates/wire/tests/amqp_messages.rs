@@ -1,0 +1,349 @@
+//! Messages: what is stored, what is delivered, what is refused.
+
+use steadfast_wire::amqp::address::{self, Node};
+use steadfast_wire::amqp::batch::Messages;
+use steadfast_wire::amqp::code::descriptor;
+use steadfast_wire::amqp::delivery::{FORMAT_BATCH, FORMAT_EVENT};
+use steadfast_wire::amqp::event::{self, Stamp, Stored, Tail};
+use steadfast_wire::amqp::message::{Part, Sections};
+use steadfast_wire::amqp::request::{self, Request, Status};
+use steadfast_wire::amqp::scan::Raw;
+use steadfast_wire::amqp::selector::{self, Start};
+use steadfast_wire::amqp::value::Value;
+use steadfast_wire::amqp::write;
+
+const STAMP: Stamp = Stamp {
+    sequence: 41,
+    offset: 123_456,
+    enqueued_ms: 1_700_000_000_000,
+};
+
+fn annotations(pairs: &[(&str, &str)]) -> Vec<u8> {
+    let mut out = Vec::new();
+    write::descriptor(&mut out, descriptor::MESSAGE_ANNOTATIONS);
+    write::map(&mut out, pairs.len() as u32, |out| {
+        for (key, value) in pairs {
+            write::symbol(out, key);
+            write::string(out, value);
+        }
+    });
+    out
+}
+
+fn header() -> Vec<u8> {
+    let mut out = Vec::new();
+    write::descriptor(&mut out, descriptor::HEADER);
+    write::list(&mut out, 1, |out| write::boolean(out, true));
+    out
+}
+
+fn rest(body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    write::descriptor(&mut out, descriptor::APPLICATION_PROPERTIES);
+    write::map(&mut out, 1, |out| {
+        write::string(out, "n");
+        write::double(out, 1.5f64.to_bits());
+    });
+    data(&mut out, body);
+    out
+}
+
+fn data(out: &mut Vec<u8>, body: &[u8]) {
+    write::descriptor(out, descriptor::DATA);
+    write::binary(out, body);
+}
+
+fn stored(message: &[u8], key: Option<&str>) -> Vec<u8> {
+    match event::store(message, key).expect("a message").0 {
+        Stored::Range(range) => message[range].to_vec(),
+        Stored::Rewritten(bytes) => bytes,
+    }
+}
+
+#[test]
+fn header_is_dropped_and_the_rest_kept_byte_for_byte() {
+    let rest = rest(b"body");
+    let message = [header(), annotations(&[("mine", "1")]), rest.clone()].concat();
+    let (kept, notes) = event::store(&message, None).expect("a message");
+    assert_eq!(kept, Stored::Range(header().len()..message.len()));
+    assert_eq!(notes.key, None);
+
+    let mut delivered = Vec::new();
+    let stored = stored(&message, None);
+    event::deliver(&mut delivered, &stored, &STAMP, None).expect("a stored event");
+    assert!(delivered.ends_with(&rest));
+    assert_eq!(event::read_stamp(&delivered), Ok(Some(STAMP)));
+    assert!(delivered.len() <= stored.len() + event::STAMP_BYTES);
+}
+
+#[test]
+fn annotations_of_ours_are_replaced_and_those_of_the_sender_kept() {
+    let forged = annotations(&[
+        ("x-opt-offset", "9"),
+        ("mine", "1"),
+        ("x-opt-partition-key", "a"),
+    ]);
+    let message = [forged, rest(b"x")].concat();
+    let mut delivered = Vec::new();
+    event::deliver(&mut delivered, &stored(&message, Some("b")), &STAMP, None).expect("an event");
+    let section = Sections::new(&delivered)
+        .next()
+        .expect("a section")
+        .expect("one");
+    let map = section.map().expect("a map");
+    assert_eq!(map.count(), 10);
+    for (name, value) in [
+        ("x-opt-offset", "123456"),
+        ("mine", "1"),
+        ("x-opt-partition-key", "b"),
+    ] {
+        assert_eq!(map.find(name).expect("a map"), Some(Value::String(value)));
+    }
+}
+
+#[test]
+fn the_key_of_a_batch_is_given_to_events_without_one() {
+    let message = rest(b"x");
+    let kept = stored(&message, Some("house-42"));
+    assert!(kept.ends_with(&message));
+    let section = Sections::new(&kept)
+        .next()
+        .expect("a section")
+        .expect("one");
+    let key = section.map().expect("a map").find("x-opt-partition-key");
+    assert_eq!(key, Ok(Some(Value::String("house-42"))));
+}
+
+#[test]
+fn readers_that_ask_learn_of_the_end_of_the_partition() {
+    let tail = Tail {
+        last: STAMP,
+        retrieved_ms: 5,
+    };
+    let mut delivered = Vec::new();
+    event::deliver(&mut delivered, &rest(b"x"), &STAMP, Some(&tail)).expect("an event");
+    let section = Sections::new(&delivered)
+        .next()
+        .expect("a section")
+        .expect("one");
+    assert_eq!(section.part, Part::DeliveryAnnotations);
+    let last = section.map().expect("a map").find("last_enqueued_offset");
+    assert_eq!(last, Ok(Some(Value::String("123456"))));
+    assert_eq!(event::read_stamp(&delivered), Ok(Some(STAMP)));
+}
+
+#[test]
+fn events_12_a_single_event_and_a_batch_of_one_are_stored_alike() {
+    let inner = rest(b"same");
+    let mut batch = Vec::new();
+    data(&mut batch, &inner);
+    let mut single = Messages::open(&inner, FORMAT_EVENT).expect("an event");
+    let mut batched = Messages::open(&batch, FORMAT_BATCH).expect("a batch");
+    let (one, other) = (single.next(), batched.next());
+    assert_eq!(one, other);
+    assert_eq!(single.next(), Ok(None));
+    assert_eq!(batched.next(), Ok(None));
+}
+
+#[test]
+fn a_batch_is_split_with_its_key_behind_empty_sections() {
+    // As one of the clients writes it: empty header, properties and annotations.
+    let mut batch = header();
+    batch.extend_from_slice(&annotations(&[("x-opt-partition-key", "k")]));
+    write::descriptor(&mut batch, descriptor::PROPERTIES);
+    batch.push(0x45);
+    for body in [b"one", b"two"] {
+        data(&mut batch, &rest(body));
+    }
+    let mut messages = Messages::open(&batch, FORMAT_BATCH).expect("a batch");
+    assert_eq!(messages.notes().key, Some("k"));
+    assert_eq!(messages.next(), Ok(Some(&rest(b"one")[..])));
+    assert_eq!(messages.next(), Ok(Some(&rest(b"two")[..])));
+    assert_eq!(messages.next(), Ok(None));
+}
+
+#[test]
+fn malformed_messages_are_refused() {
+    let mut out_of_order = rest(b"x");
+    out_of_order.extend_from_slice(&annotations(&[]));
+    let mut number = Vec::new();
+    write::descriptor(&mut number, descriptor::APPLICATION_PROPERTIES);
+    write::int(&mut number, 7);
+    let broken = [0x00, 0x53, 0x74, 0xc1, 0x03, 0x02, 0xa1, 0xff];
+    for message in [&out_of_order[..], &number, &broken, b"not amqp", &[0x00]] {
+        assert!(event::store(message, None).is_err(), "{message:02x?}");
+    }
+    assert!(Messages::open(b"", FORMAT_EVENT).is_err());
+    assert!(Messages::open(&rest(b"x"), 77).is_err());
+    let mut value = Vec::new();
+    write::descriptor(&mut value, descriptor::VALUE);
+    write::string(&mut value, "x");
+    let mut messages = Messages::open(&value, FORMAT_BATCH).expect("sections");
+    assert!(messages.next().is_err());
+}
+
+#[test]
+fn events_21_selectors_are_read_with_and_without_blanks() {
+    let cases = [
+        ("amqp.annotation.x-opt-offset > '-1'", Start::Beginning),
+        ("amqp.annotation.x-opt-offset > '@latest'", Start::Latest),
+        (
+            "amqp.annotation.x-opt-offset>'12345'",
+            Start::Offset {
+                offset: 12345,
+                inclusive: false,
+            },
+        ),
+        (
+            "amqp.annotation.x-opt-offset >= '7'",
+            Start::Offset {
+                offset: 7,
+                inclusive: true,
+            },
+        ),
+        (
+            "amqp.annotation.x-opt-sequence-number >='3'",
+            Start::Sequence {
+                sequence: 3,
+                inclusive: true,
+            },
+        ),
+        (
+            "amqp.annotation.x-opt-enqueued-time > '1700000000000'",
+            Start::Enqueued {
+                ms: 1_700_000_000_000,
+                inclusive: false,
+            },
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(selector::parse(text), Ok(expected), "{text}");
+    }
+    for text in [
+        "",
+        "amqp.annotation.x-opt-offset = '1'",
+        "amqp.annotation.x-opt-offset > 'x'",
+        "amqp.annotation.x-opt-offset > '1",
+        "amqp.annotation.x-opt-colour > '1'",
+    ] {
+        assert!(selector::parse(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn filters_are_found_by_symbol_and_by_number() {
+    for number in [None, Some(descriptor::SELECTOR)] {
+        let mut out = Vec::new();
+        write::map(&mut out, 1, |out| {
+            write::symbol(out, selector::NAME);
+            match number {
+                Some(number) => write::descriptor(out, number),
+                None => {
+                    out.push(0x00);
+                    write::symbol(out, selector::NAME);
+                }
+            }
+            write::string(out, "amqp.annotation.x-opt-sequence-number > '5'");
+        });
+        let Ok(Value::Map(filter)) = Raw::new(&out).and_then(Raw::value) else {
+            panic!("a map");
+        };
+        let expected = Start::Sequence {
+            sequence: 5,
+            inclusive: false,
+        };
+        assert_eq!(selector::start(filter), Ok(expected));
+    }
+}
+
+#[test]
+fn addresses_of_every_client_are_read() {
+    let reader = Node::Reader {
+        hub: "Hub",
+        group: "$Default",
+        partition: "3",
+    };
+    let cases = [
+        ("$cbs", Some(Node::Cbs)),
+        ("$management", Some(Node::Management)),
+        ("hub/$management", Some(Node::Management)),
+        ("amqps://localhost/hub", Some(Node::Hub("hub"))),
+        ("sb://a:5672/hub/", Some(Node::Hub("hub"))),
+        (
+            "hub/Partitions/0",
+            Some(Node::Partition {
+                hub: "hub",
+                partition: "0",
+            }),
+        ),
+        (
+            "/hub/publishers/p-1",
+            Some(Node::Publisher {
+                hub: "hub",
+                name: "p-1",
+            }),
+        ),
+        (
+            "amqps://h/Hub/ConsumerGroups/$Default/Partitions/3",
+            Some(reader),
+        ),
+        ("Hub/consumergroups/$Default/partitions/3", Some(reader)),
+        ("amqps://h/", None),
+        ("", None),
+        ("hub//0", None),
+        ("a/b/c/d/e/f/g/h", None),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(address::parse(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn events_08_a_reply_repeats_the_id_with_its_type() {
+    let mut ids: Vec<Vec<u8>> = vec![Vec::new(), Vec::new(), Vec::new()];
+    write::uuid(&mut ids[0], &[7; 16]);
+    write::string(&mut ids[1], "id");
+    write::ulong(&mut ids[2], 1_000_000);
+    for id in ids {
+        let mut request = Vec::new();
+        write::descriptor(&mut request, descriptor::PROPERTIES);
+        write::list(&mut request, 5, |out| {
+            out.extend_from_slice(&id);
+            (0..3).for_each(|_| write::null(out));
+            write::string(out, "back");
+        });
+        write::descriptor(&mut request, descriptor::APPLICATION_PROPERTIES);
+        write::map(&mut request, 2, |out| {
+            write::string(out, "operation");
+            write::binary(out, b"put-token");
+            write::string(out, "name");
+            write::string(out, "sb://h/hub");
+        });
+        write::descriptor(&mut request, descriptor::VALUE);
+        write::string(&mut request, "the token");
+        let request = Request::read(&request).expect("a request");
+        assert_eq!(request.id.bytes(), id);
+        assert_eq!(request.reply_to, Some("back"));
+        assert_eq!(request.operation, Some("put-token"));
+        assert_eq!(request.body, Some("the token"));
+
+        let mut reply = Vec::new();
+        let status = Status {
+            code: 404,
+            description: "none",
+            condition: Some("amqp:not-found"),
+        };
+        request::write_reply(&mut reply, request.id, &status, write::null);
+        let mut sections = Sections::new(&reply);
+        let properties = sections.next().expect("a section").expect("one");
+        let mut fields = properties.list().expect("a list");
+        assert_eq!(fields.count(), 13);
+        (0..5).for_each(|_| drop(fields.next_raw()));
+        assert_eq!(fields.next_raw().expect("an id").bytes(), id);
+        let wishes = sections.next().expect("a section").expect("one").map();
+        assert_eq!(
+            wishes.expect("a map").find("status-code"),
+            Ok(Some(Value::Int(404)))
+        );
+    }
+}
