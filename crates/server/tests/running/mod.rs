@@ -182,7 +182,7 @@ impl Server {
             let status = answer.status();
             let text = answer.text().await.unwrap();
             let body = serde_json::from_str(&text);
-            (status, body.unwrap_or_else(|_| Value::String(text)))
+            (status, body.unwrap_or(Value::String(text)))
         })
     }
 
