@@ -32,6 +32,7 @@ pub(crate) const GROUPS: &[Group] = &[
     row("ownership", "balancing of a thousand members, its rules and the drain", ownership),
     row("collections", "conformance, models, crash and history tests of the collections", collections),
     row("partition", "the runtime, and a simulation of several nodes on 1,000 seeds", partition),
+    row("jobs", "recurrence against an oracle, runs, retries and downtimes of jobs", jobs),
     row("events", "event hubs, blobs and processors; kills", events),
     row("postgres", "conformance, failover, damage and migration tests of the engine on PostgreSQL", postgres),
     row("harness", "tests of the test harness", harness),
@@ -79,7 +80,14 @@ fn wire(workspace: &Workspace) -> Result<()> {
 }
 
 fn protocols(workspace: &Workspace) -> Result<()> {
-    integration(workspace, "steadfast-protocols")
+    // Clients of others belong to the group `interop`.
+    chosen(workspace, "steadfast-protocols", |test| {
+        test != "scheduler_clients"
+    })
+}
+
+fn jobs(workspace: &Workspace) -> Result<()> {
+    integration(workspace, "steadfast-jobs")
 }
 
 fn ownership(workspace: &Workspace) -> Result<()> {

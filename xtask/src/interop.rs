@@ -23,6 +23,10 @@ const CLIENTS: &[Client] = &[
         folder: "node",
         run: node,
     },
+    Client {
+        folder: "python-scheduler",
+        run: scheduler,
+    },
 ];
 
 /// Builds the server and runs every client.
@@ -62,4 +66,17 @@ fn node(workspace: &Workspace, folder: &Path, server: &Path) -> Result<()> {
     let scripts = tools::install_packages(workspace, "event-hubs", folder)?;
     let mut command = Command::new(node);
     process::run(command.arg(scripts.join("run.mjs")).arg(server))
+}
+
+/// These tests bring up a scheduler and a target by themselves, encrypted and not.
+fn scheduler(workspace: &Workspace, _: &Path, _: &Path) -> Result<()> {
+    let mut cargo = workspace.cargo();
+    let test = [
+        "test",
+        "--locked",
+        "--workspace",
+        "--test",
+        "scheduler_clients",
+    ];
+    process::run(cargo.args(test))
 }

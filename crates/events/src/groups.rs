@@ -25,7 +25,38 @@ pub enum Claimed {
     Conflict(u64),
 }
 
+/// How a group stands in a partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    pub partition: u32,
+    pub ownership: Option<Ownership>,
+    pub checkpoint: Option<Checkpoint>,
+    pub last_sequence: i64,
+    /// Events that are kept and that the group has not done with.
+    pub lag: i64,
+}
+
 impl EventHubs {
+    /// How a group stands, partition by partition.
+    pub async fn standings(&self, hub: &str, group: &str) -> Result<Vec<Standing>> {
+        let ownerships = self.ownerships(hub, group).await?;
+        let checkpoints = self.checkpoints(hub, group).await?;
+        let mut standings = Vec::with_capacity(checkpoints.len());
+        for (partition, checkpoint) in (0..).zip(checkpoints) {
+            let now = self.partition(hub, partition).await?;
+            let done = checkpoint.map_or(-1, |checkpoint| checkpoint.sequence);
+            let ownership = ownerships.iter().find(|one| one.partition == partition);
+            standings.push(Standing {
+                partition,
+                ownership: ownership.cloned(),
+                checkpoint,
+                last_sequence: now.last_sequence,
+                lag: (now.last_sequence - done.max(now.first_sequence - 1)).max(0),
+            });
+        }
+        Ok(standings)
+    }
+
     /// Writes who owns a partition of a group, if its record has version `expected`
     /// (0: there is none). An owner that changes cuts off whoever reads the
     /// partition for the group, before this answers.
@@ -128,12 +159,21 @@ impl EventHubs {
         partition: u32,
     ) -> Result<Option<Checkpoint>> {
         let known = self.known_group(hub, group).await?;
+        self.checkpoint_of(&known, group, partition).await
+    }
+
+    pub(crate) async fn checkpoint_of(
+        &self,
+        known: &Known,
+        group: &str,
+        partition: u32,
+    ) -> Result<Option<Checkpoint>> {
         known.check(partition)?;
         let command = SlotCommand::Checkpoint {
             hub: known.hub.id,
             group: folded(group),
         };
-        match self.tell(&known, partition, command).await? {
+        match self.tell(known, partition, command).await? {
             SlotReply::Checkpoint(found) => Ok(found),
             _ => Err(Error::damaged("a reply")),
         }
@@ -156,9 +196,19 @@ impl EventHubs {
         condition: Condition,
     ) -> Result<Checkpoint> {
         let known = self.known_group(hub, group).await?;
+        let command = advance(&known, group, to, condition);
+        self.advance_of(&known, partition, command).await
+    }
+
+    pub(crate) async fn advance_of(
+        &self,
+        known: &Known,
+        partition: u32,
+        advance: Advance,
+    ) -> Result<Checkpoint> {
         known.check(partition)?;
-        let command = SlotCommand::Advance(advance(&known, group, to, condition));
-        match self.tell(&known, partition, command).await? {
+        let command = SlotCommand::Advance(advance);
+        match self.tell(known, partition, command).await? {
             SlotReply::Checkpoint(Some(checkpoint)) => Ok(checkpoint),
             _ => Err(Error::damaged("a reply")),
         }

@@ -24,6 +24,7 @@ use crate::position::{self, Position};
 use crate::reader::{PartitionProperties, Reader};
 use crate::slot::{Slots, stream_of};
 use crate::slot_command::{SlotCommand, SlotReply};
+use crate::traffic::{Counter, Traffic};
 
 /// Adds the services of this crate to those of a node.
 pub fn register(services: Services) -> Services {
@@ -48,6 +49,7 @@ pub(crate) struct Inner {
     pub(crate) claims: Handle<Claims>,
     known: RwLock<HashMap<String, Arc<Known>>>,
     pub(crate) live: Arc<Live>,
+    pub(crate) traffic: Arc<Counter>,
 }
 
 /// What is known of an event hub.
@@ -85,6 +87,7 @@ impl EventHubs {
             claims: runtime.handle(),
             known: RwLock::new(HashMap::new()),
             live: Arc::default(),
+            traffic: Arc::default(),
         };
         Self {
             inner: Arc::new(inner),
@@ -174,7 +177,8 @@ impl EventHubs {
         let spot = self.spot(&known, group, partition);
         let seat = self.inner.live.attach(spot, &attach)?;
         let router = Arc::clone(&self.inner.router);
-        Reader::new(router, door, stream, seat, beginning)
+        let traffic = Arc::clone(&self.inner.traffic);
+        Reader::new(router, door, stream, seat, beginning, traffic)
     }
 
     /// How a partition stands.
@@ -210,6 +214,11 @@ impl EventHubs {
     /// What the readers of this node have been through.
     pub fn reader_counts(&self) -> ReaderCounts {
         self.inner.live.counts()
+    }
+
+    /// How much went in and out on this node.
+    pub fn traffic(&self) -> Traffic {
+        self.inner.traffic.read()
     }
 
     async fn ask(&self, command: CatalogCommand) -> Result<EventHub> {

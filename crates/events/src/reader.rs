@@ -16,6 +16,7 @@ use crate::batch::{Event, Publication};
 use crate::error::{Error, Kind, Result};
 use crate::live::Seat;
 use crate::position::Beginning;
+use crate::traffic::Counter;
 
 /// How a partition stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +43,7 @@ pub struct Reader {
     /// What was read ahead.
     ahead: VecDeque<Stored>,
     next: Beginning,
+    traffic: Arc<Counter>,
 }
 
 impl Reader {
@@ -51,6 +53,7 @@ impl Reader {
         stream: Stream,
         seat: Seat,
         next: Beginning,
+        traffic: Arc<Counter>,
     ) -> Result<Self> {
         Ok(Self {
             end: door.follow(stream)?,
@@ -60,6 +63,7 @@ impl Reader {
             seat,
             ahead: VecDeque::new(),
             next,
+            traffic,
         })
     }
 
@@ -88,7 +92,10 @@ impl Reader {
                 if stored.time < self.next.not_before {
                     continue;
                 }
-                return Publication::open(stored, from).map(Some);
+                let bytes = stored.bytes.len();
+                let publication = Publication::open(stored, from)?;
+                self.traffic.handed_out(publication.left(), bytes);
+                return Ok(Some(publication));
             }
             let from = Start::Sequence(Sequence(self.next.sequence));
             // What is durable by now need not be waited for.

@@ -57,14 +57,20 @@ pub(crate) fn note(marks: &mut Vec<Mark>, retention: Retention, mark: Mark) -> b
     true
 }
 
-/// Where to cut so that the bound in bytes is kept.
-pub(crate) fn cut_by_size(marks: &[Mark], retention: Retention, head: Head) -> Option<Cut> {
+/// Where to cut so that the bound in bytes is kept: at a mark, or at the newest
+/// publication if even the last mark is too far back.
+pub(crate) fn cut_by_size(
+    marks: &[Mark],
+    newest: Option<&Mark>,
+    retention: Retention,
+    head: Head,
+) -> Option<Cut> {
     let most = retention.bytes?;
     if head.end.0 - head.first_offset.0 <= most {
         return None;
     }
     let fits = |mark: &&Mark| head.end.0.saturating_sub(mark.offset) <= most;
-    let cut = marks.iter().find(fits).or(marks.last())?;
+    let cut = marks.iter().find(fits).or(newest).or(marks.last())?;
     (cut.first > head.first.0).then_some((Sequence(cut.first), Offset(cut.offset)))
 }
 
@@ -125,7 +131,7 @@ mod tests {
         /// stays too long is a thirty-second part at most.
         #[test]
         fn bounds_are_kept(
-            steps in proptest::collection::vec((0i64..50, 1u64..40), 1..300),
+            steps in proptest::collection::vec((0i64..50, 1u64..800), 1..300),
             age in proptest::option::of(100u64..2000), bytes in proptest::option::of(200u64..5000),
         ) {
             let retention = Retention { age: age.map(Duration::from_millis), bytes };
@@ -137,7 +143,7 @@ mod tests {
                 kept.push((mark.first, mark.offset, now));
                 (head.next.0, head.end.0, head.time) = (head.next.0 + 1, head.end.0 + size, now);
                 note(&mut marks, retention, mark);
-                let cuts = [cut_by_size(&marks, retention, head), cut_by_age(&marks, retention, head, now)];
+                let cuts = [cut_by_size(&marks, Some(&mark), retention, head), cut_by_age(&marks, retention, head, now)];
                 if let Some(cut) = cuts.into_iter().flatten().max() {
                     (head.first, head.first_offset) = cut;
                     forget(&mut marks, cut);

@@ -29,6 +29,7 @@ pub struct Submitted {
     hubs: EventHubs,
     known: Arc<Known>,
     answer: Answering,
+    bytes: usize,
 }
 
 enum Answering {
@@ -44,7 +45,11 @@ impl Submitted {
             Answering::Elsewhere(call) => call.await,
         };
         match answer.map_err(|error| self.hubs.judged(&self.known, error.into()))? {
-            SlotReply::Published(published) => Ok(published),
+            SlotReply::Published(published) => {
+                let traffic = &self.hubs.inner.traffic;
+                traffic.taken_in(published.count, self.bytes);
+                Ok(published)
+            }
             _ => Err(Error::damaged("a reply")),
         }
     }
@@ -92,6 +97,7 @@ impl Sender {
             (None, Some(key)) => partition_of(key, self.known.hub.partitions),
             (None, None) => self.known.next_partition(),
         };
+        let bytes = batch.event_bytes();
         let (blob, count) = batch.finish()?;
         let command = SlotCommand::Publish(Publish {
             terms: self.known.terms,
@@ -113,6 +119,7 @@ impl Sender {
             hubs: self.hubs.clone(),
             known: Arc::clone(&self.known),
             answer,
+            bytes,
         })
     }
 

@@ -118,11 +118,17 @@ impl Service for Slots {
             SlotCommand::Close { hub, groups } => close(turn, number, *hub, groups)?,
             SlotCommand::Expire(hub) => expire(turn, number, *hub)?,
             SlotCommand::Forget { hub, group } => forget_group(turn, number, *hub, group)?,
-            SlotCommand::Advance(advance) => move_checkpoint(turn, number, advance)?,
+            SlotCommand::Advance(advance) => {
+                check_open(turn, number, advance.hub)?;
+                move_checkpoint(turn, number, advance)?
+            }
             SlotCommand::Checkpoint { hub, group } => {
                 SlotReply::Checkpoint(checkpoint(turn, number, *hub, group)?)
             }
-            SlotCommand::Park { hub, group, parked } => park(turn, number, *hub, group, parked)?,
+            SlotCommand::Park { hub, group, parked } => {
+                check_open(turn, number, *hub)?;
+                park(turn, number, *hub, group, parked)?
+            }
             SlotCommand::Unpark {
                 hub,
                 group,
@@ -218,7 +224,9 @@ impl<'a, 't> Slot<'a, 't> {
             time: self.turn.time(),
         };
         self.is_changed |= retention::note(&mut self.row.marks, self.row.retention, mark);
-        if let Some(cut) = retention::cut_by_size(&self.row.marks, self.row.retention, head) {
+        if let Some(cut) =
+            retention::cut_by_size(&self.row.marks, Some(&mark), self.row.retention, head)
+        {
             self.trim(stream, cut);
         }
         if self.row.look.is_none() {
@@ -283,11 +291,25 @@ impl<'a, 't> Slot<'a, 't> {
         };
         let (retention, now) = (self.row.retention, self.turn.time());
         let by_age = retention::cut_by_age(&self.row.marks, retention, head, now);
-        let by_size = retention::cut_by_size(&self.row.marks, retention, head);
+        let by_size = retention::cut_by_size(&self.row.marks, None, retention, head);
         if let Some(cut) = by_age.max(by_size) {
             self.trim(stream, cut);
         }
         self.look_later();
+    }
+}
+
+/// Refuses to keep anything for an event hub that is gone.
+fn check_open(turn: &mut Turn<'_>, number: u32, hub: u64) -> Result<(), Halt> {
+    Slot::open(turn, number, &no_terms(hub)).map(drop)
+}
+
+/// For whoever knows an event hub's id only.
+fn no_terms(hub: u64) -> Terms {
+    Terms {
+        hub,
+        revision: 0,
+        retention: Retention::default(),
     }
 }
 
@@ -322,12 +344,7 @@ fn configure(turn: &mut Turn<'_>, number: u32, terms: &Terms) -> Result<SlotRepl
 }
 
 fn close(turn: &mut Turn<'_>, number: u32, hub: u64, groups: &[String]) -> Result<SlotReply, Halt> {
-    let terms = Terms {
-        hub,
-        revision: 0,
-        retention: Retention::default(),
-    };
-    let mut slot = Slot::find(turn, number, hub, || SlotRow::new(&terms))?;
+    let mut slot = Slot::find(turn, number, hub, || SlotRow::new(&no_terms(hub)))?;
     for opened in slot.row.producers.first..slot.row.producers.next {
         let key = slot.key.clone();
         producer::forget(slot.turn, &key, opened)?;
@@ -350,12 +367,7 @@ fn close(turn: &mut Turn<'_>, number: u32, hub: u64, groups: &[String]) -> Resul
 }
 
 fn expire(turn: &mut Turn<'_>, number: u32, hub: u64) -> Result<SlotReply, Halt> {
-    let terms = Terms {
-        hub,
-        revision: 0,
-        retention: Retention::default(),
-    };
-    let mut slot = Slot::find(turn, number, hub, || SlotRow::new(&terms))?;
+    let mut slot = Slot::find(turn, number, hub, || SlotRow::new(&no_terms(hub)))?;
     // This was the timer.
     slot.is_changed = slot.row.look.take().is_some();
     if !slot.row.is_closed {

@@ -9,7 +9,8 @@ use std::time::Duration;
 use setup::{Node, bodies, one, open, open_with, start};
 use steadfast_core::clock::{Clock, Timestamp, VirtualClock};
 use steadfast_events::{
-    Attach, Batch, Change, Condition, Definition, Kind, Parked, Policy, Position, Retention, Rights,
+    Attach, Batch, Change, Condition, Definition, Kind, Parked, Policy, Position, Retention,
+    Rights, Standing,
 };
 
 #[tokio::test]
@@ -295,11 +296,22 @@ async fn events_23_old_events_go_and_the_last_number_stays() {
     assert_eq!((empty.first_sequence, empty.last_sequence), (60, 59));
     assert!(empty.last_offset > 0);
     node.stop().await;
-    let clock: Arc<dyn Clock> = Arc::new(clock);
-    let node = open_with(folder.path(), clock).await;
+    let shared: Arc<dyn Clock> = Arc::new(clock.clone());
+    let node = open_with(folder.path(), Arc::clone(&shared)).await;
     assert_eq!(node.hubs.partition("a", 0).await.unwrap(), empty);
     node.send("a", 0, &["y"]).await;
     assert_eq!(node.all("a", 0).await[0].sequence, 60);
+    // The timer outlives its node.
+    node.stop().await;
+    let node = open_with(folder.path(), shared).await;
+    let trimmed = async {
+        while !node.hubs.partition("a", 0).await.unwrap().is_empty {
+            pass(&node, &clock, 3700).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(5), trimmed)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -376,4 +388,38 @@ async fn a_group_that_is_made_again_begins_anew() {
     tokio::time::timeout(Duration::from_secs(5), gone)
         .await
         .unwrap();
+}
+
+#[tokio::test]
+async fn a_group_shows_its_lag() {
+    let node = start().await;
+    node.hubs.create(Definition::new("a", 2)).await.unwrap();
+    node.send("a", 1, &["1", "2", "3"]).await;
+    let standings = || async { node.hubs.standings("a", "$Default").await.unwrap() };
+    let lags = |all: &[Standing]| all.iter().map(|one| one.lag).collect::<Vec<_>>();
+    assert_eq!(lags(&standings().await), [0, 3]);
+    node.hubs
+        .claim("a", "$Default", 1, 0, "somebody")
+        .await
+        .unwrap();
+    node.hubs
+        .advance("a", "$Default", 1, (1, 9), Condition::Forward)
+        .await
+        .unwrap();
+    let all = standings().await;
+    assert_eq!(lags(&all), [0, 1]);
+    let one = &all[1];
+    assert_eq!(
+        (
+            one.last_sequence,
+            one.ownership.as_ref().unwrap().owner.as_str()
+        ),
+        (2, "somebody")
+    );
+    assert_eq!(node.all("a", 1).await.len(), 3);
+    let traffic = node.hubs.traffic();
+    assert_eq!(
+        (traffic.events_in, traffic.bytes_in, traffic.events_out),
+        (3, 3, 3)
+    );
 }

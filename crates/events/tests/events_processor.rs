@@ -12,6 +12,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use setup::{Node, start};
 use steadfast_collections::Dictionary;
+use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_events::{
     CloseReason, Condition, Context, Definition, Every, Guarantee, Handled, Handler, Opening,
     Position, Processor, ProcessorOptions, Received, Trouble,
@@ -226,30 +227,67 @@ async fn until_balanced(processors: &[Processor], partitions: usize) {
     .await;
 }
 
+/// What a busy machine may add to any time.
+const SLACK: Duration = Duration::from_secs(2);
+
+/// Processors of one strategy come, are killed and leave; answers how long each
+/// change took until the partitions were shared evenly again, and how long some
+/// were without an owner after the kill.
+async fn come_and_go(node: &Node, strategy: Strategy) -> (Vec<Duration>, Duration) {
+    let clock = SystemClock::new();
+    let notes = Arc::new(Notes::default());
+    let options = || ProcessorOptions {
+        strategy,
+        ..options()
+    };
+    let (mut processors, mut took) = (Vec::new(), Vec::new());
+    let mut begun = clock.monotonic();
+    let mut lap = || {
+        let now = clock.monotonic();
+        std::mem::replace(&mut begun, now).abs_diff(now)
+    };
+    for count in [1, 2, 4] {
+        lap();
+        while processors.len() < count {
+            processors.push(process(node, options(), &notes).await);
+        }
+        until_balanced(&processors, 16).await;
+        took.push(lap());
+    }
+    // One is killed, the others leave.
+    drop(processors.pop());
+    until("owners", || async {
+        processors
+            .iter()
+            .map(|one| one.owned().len())
+            .sum::<usize>()
+            == 16
+    })
+    .await;
+    let orphaned = lap();
+    until_balanced(&processors, 16).await;
+    took.push(orphaned + lap());
+    while processors.len() > 1 {
+        processors.pop().unwrap().stop().await;
+    }
+    lap();
+    until_balanced(&processors, 16).await;
+    took.push(lap());
+    processors.pop().unwrap().stop().await;
+    (took, orphaned)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_39_processors_come_and_go_and_share_sixteen_partitions() {
     let node = node(16).await;
-    for strategy in [Strategy::GREEDY, Strategy::BALANCED, Strategy::SHARE] {
-        let notes = Arc::new(Notes::default());
-        let options = || ProcessorOptions {
-            strategy,
-            ..options()
-        };
-        let mut processors = Vec::new();
-        for count in [1, 2, 4] {
-            while processors.len() < count {
-                processors.push(process(&node, options(), &notes).await);
-            }
-            until_balanced(&processors, 16).await;
+    for strategy in [Strategy::GREEDY, Strategy::SHARE, Strategy::BALANCED] {
+        let (took, orphaned) = come_and_go(&node, strategy).await;
+        // Who takes one partition per interval needs as many intervals.
+        if strategy == Strategy::GREEDY {
+            let limit = 2 * INTERVAL + EXPIRATION + SLACK;
+            assert!(took.iter().all(|took| *took <= limit), "{took:?}");
+            assert!(orphaned <= EXPIRATION + INTERVAL + SLACK, "{orphaned:?}");
         }
-        // One is killed, the others leave.
-        drop(processors.pop());
-        until_balanced(&processors, 16).await;
-        while processors.len() > 1 {
-            processors.pop().unwrap().stop().await;
-        }
-        until_balanced(&processors, 16).await;
-        processors.pop().unwrap().stop().await;
     }
     assert_eq!(node.hubs.reader_counts().overlaps, 0);
 }
@@ -412,6 +450,55 @@ async fn a_failed_event_comes_again_and_others_go_on() {
             .any(|trouble| trouble.message.contains("panicked"))
     );
     assert!(troubles.iter().all(|trouble| trouble.partition == Some(0)));
+}
+
+#[tokio::test]
+async fn a_processor_ends_with_its_event_hub() {
+    let node = node(2).await;
+    let notes = Arc::new(Notes::default());
+    let processor = process(&node, options(), &notes).await;
+    node.send("a", 0, &["1"]).await;
+    until_seen(&notes, 1).await;
+    node.hubs.delete("a").await.unwrap();
+    node.hubs.create(Definition::new("a", 2)).await.unwrap();
+    node.send("a", 0, &["2"]).await;
+    until("the end", || async { notes.closed.lock().len() == 2 }).await;
+    processor.stop().await;
+    // The new event hub is none of its business.
+    assert_eq!(notes.bodies(), ["1"]);
+    assert_eq!(checkpoint(&node, 0).await, -1);
+}
+
+/// Fails, also at reporting failures.
+struct Hopeless;
+
+impl Handler for Hopeless {
+    async fn handle(&self, events: &[Received], _: &mut Context<'_>) -> Handled {
+        panic!("{} events", events.len());
+    }
+
+    async fn error(&self, _: &Trouble) {
+        panic!("not even that");
+    }
+}
+
+#[tokio::test]
+async fn an_error_handler_that_fails_stops_nothing() {
+    let node = node(1).await;
+    let parking = ProcessorOptions {
+        attempts: Some(2),
+        ..options()
+    };
+    let _processor = node
+        .hubs
+        .process("a", "$Default", parking, Arc::new(Hopeless))
+        .await
+        .unwrap();
+    node.send("a", 0, &["1", "2"]).await;
+    until("parked events", || async {
+        node.hubs.parked("a", "$Default", 0, 0).await.unwrap().len() == 2
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -150,7 +150,8 @@ async fn events_22_what_is_sent_after_the_attach_reaches_a_reader_at_the_end() {
         let mut reader = node.read("letters", 0, Position::Latest).await;
         let body = round.to_string();
         node.send("letters", 0, &[&body]).await;
-        let mut publication = reader.next().await.unwrap();
+        let next = tokio::time::timeout(Duration::from_secs(10), reader.next());
+        let mut publication = next.await.expect("it never came").unwrap();
         let event = publication.next_event().unwrap().unwrap();
         assert_eq!(event.body, body);
     }

@@ -94,10 +94,21 @@ impl Telemetry {
     }
 }
 
+/// Whether this says how much is logged.
+pub fn check_level(level: &str) -> Result<(), String> {
+    targets(level).map(drop)
+}
+
 fn targets(level: &str) -> Result<Targets, String> {
-    level.parse().map_err(|error| {
-        format!("'{level}' is not a log level, such as 'info' or 'info,steadfast_storage=debug': {error}")
-    })
+    let bad = || {
+        format!("'{level}' is not a log level, such as 'info' or 'info,steadfast_storage=debug'")
+    };
+    // A word alone is a level: as the name of a module it would be a mistake.
+    let mut words = level.split(',').filter(|part| !part.contains('='));
+    if words.any(|word| word.trim().parse::<LevelFilter>().is_err()) {
+        return Err(bad());
+    }
+    level.parse().map_err(|_| bad())
 }
 
 fn exporter() -> Result<Option<SdkTracerProvider>, String> {

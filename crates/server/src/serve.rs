@@ -103,7 +103,6 @@ async fn serve(
         // After a restore it listens where it did before.
         config.http_port = node.http_port().unwrap_or(config.http_port);
         let sheet = live(&node, limit, telemetry, &mut signals, mode, output).await?;
-        node.stop(LAST_WORDS).await;
         restored = node.restore().await;
         let Some(done) = &restored else {
             return print(&facts(&sheet), output);
@@ -136,15 +135,20 @@ async fn live(
         }
     }
     tell_systemd(&[NotifyState::Stopping]);
+    let leaving = async {
+        let sheet = node.drain(limit).await;
+        node.stop(LAST_WORDS).await;
+        sheet
+    };
     tokio::select! {
-        sheet = node.drain(limit) => return Ok(sheet),
+        sheet = leaving => Ok(sheet),
         // The second signal means: now.
         () = signals.ends.next() => bail!("ended by a second signal, {NOT_LOST}"),
         // Somebody else may have begun to drain it, with more patience.
-        () = tokio::time::sleep(limit + LAST_WORDS) => {
+        () = tokio::time::sleep(limit + 2 * LAST_WORDS) => {
             let seconds = limit.as_secs();
             let message = format!("ended after {seconds} s, {NOT_LOST}");
-            return Err(Failure::TimedOut(message).into());
+            Err(Failure::TimedOut(message).into())
         }
     }
 }

@@ -43,6 +43,8 @@ pub use bytes::Bytes;
 pub use node::{Address, Builder, Error, Node, Result, Slot, StatefulService};
 pub use steadfast_collections as collections;
 pub use steadfast_core::{clock, error, id};
+pub use steadfast_events as events;
+pub use steadfast_jobs as jobs;
 pub use steadfast_macros::{Key, Record};
 pub use steadfast_ownership as ownership;
 pub use steadfast_partition as partition;

@@ -40,6 +40,10 @@ const AREAS: &[Area] = &[
         packages: &["steadfast-events", "steadfast-wire", "steadfast-protocols"],
     },
     Area {
+        name: "jobs",
+        packages: &["steadfast-jobs", "steadfast-protocols"],
+    },
+    Area {
         name: "postgres",
         packages: &["steadfast-storage"],
     },

@@ -9,6 +9,7 @@ use steadfast_partition::Envelope;
 
 use crate::checkpoint::Condition;
 use crate::error::{Error, Kind, Result};
+use crate::groups::advance;
 use crate::parked::Parked;
 use crate::processor::handler::{Context, Handler, Received, caught};
 use crate::processor::options::Guarantee;
@@ -177,9 +178,11 @@ impl<H: Handler> Pump<H> {
     pub(crate) async fn checkpoint(&mut self, to: (i64, i64)) -> Result<()> {
         let work = &self.work;
         let condition = Condition::At(self.progress.checkpoint);
-        let (hub, group) = (&work.known.hub.name, &work.group);
-        let written = work.hubs.advance(hub, group, self.partition, to, condition);
-        written.await?;
+        // By what is known, not by name: another event hub may have the name by now.
+        let command = advance(&work.known, &work.group, to, condition);
+        work.hubs
+            .advance_of(&work.known, self.partition, command)
+            .await?;
         self.progress.written(to.0);
         Ok(())
     }

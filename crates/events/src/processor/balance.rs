@@ -18,7 +18,7 @@ use steadfast_ownership::record::{OwnerId, PartitionIndex, Version};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::error::Result;
+use crate::error::{Kind, Result};
 use crate::groups::Claimed;
 use crate::hubs::EventHubs;
 use crate::processor::handler::{CloseReason, Handler, Trouble};
@@ -131,7 +131,9 @@ impl<H: Handler> Balance<H> {
     async fn run(mut self, mut stopped: watch::Receiver<bool>) {
         while !*stopped.borrow() {
             let begun = self.work.options.clock.monotonic();
-            let pause = self.cycle().await;
+            let Some(pause) = self.cycle().await else {
+                break;
+            };
             let taken = self.work.options.clock.monotonic().saturating_sub(begun);
             tokio::select! {
                 _ = stopped.wait_for(|stopped| *stopped) => break,
@@ -141,8 +143,9 @@ impl<H: Handler> Balance<H> {
         self.leave().await;
     }
 
-    /// One cycle; answers how long after its beginning the next one follows.
-    async fn cycle(&mut self) -> Duration {
+    /// One cycle; answers how long after its beginning the next one follows, or
+    /// nothing if there is nothing left to share.
+    async fn cycle(&mut self) -> Option<Duration> {
         for lapsed in self.member.lapse(self.now()) {
             self.end(lapsed.0, CloseReason::OwnershipLost);
         }
@@ -154,7 +157,8 @@ impl<H: Handler> Balance<H> {
             Err(error) => {
                 // What is ours goes on; the next cycle tries again.
                 self.report("list ownerships", error.to_string()).await;
-                return self.work.options.timing.interval / 2;
+                let is_gone = matches!(error.kind(), Kind::HubNotFound | Kind::GroupNotFound);
+                return (!is_gone).then_some(self.work.options.timing.interval / 2);
             }
         };
         let census = Census::take(listing, asked, &self.work.options.timing);
@@ -167,17 +171,18 @@ impl<H: Handler> Balance<H> {
         let actions = std::mem::take(&mut plan.actions);
         let has_won = self.write(actions).await;
         let pause = self.member.wait(&plan, &mut random);
-        match (pause.is_zero() && !has_won, is_moot) {
+        Some(match (pause.is_zero() && !has_won, is_moot) {
             (false, _) => pause,
             // A rival was faster each time: let it finish.
             (true, false) => Duration::from_millis(u64::from(fastrand::u8(1..20))),
             // There is nothing to take, though there should be: others are at it.
             (true, true) => self.work.options.timing.interval / 8,
-        }
+        })
     }
 
     async fn list(&self) -> Result<Listing> {
         let work = &self.work;
+        work.check().await?;
         let found = work
             .hubs
             .ownerships(&work.known.hub.name, &work.group)
@@ -291,6 +296,6 @@ impl<H: Handler> Balance<H> {
             message,
             attempts: 0,
         };
-        self.work.handler.error(&trouble).await;
+        self.work.tell(&trouble).await;
     }
 }

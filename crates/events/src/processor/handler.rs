@@ -18,7 +18,8 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// What a handler answers.
 pub type Handled = std::result::Result<(), Failure>;
 
-/// Handles the events of a group. One handler serves all partitions of a processor:
+/// Handles the events of a group. What a processor can do, with an example, is told
+/// in `docs/guides/events.md`. One handler serves all partitions of a processor:
 /// within a partition its calls come one after the other, across partitions at the
 /// same time.
 pub trait Handler: Send + Sync + 'static {

@@ -137,8 +137,10 @@ impl<H: Handler> Pump<H> {
     /// Where the checkpoint is.
     async fn look_up(&mut self) -> Result<Option<i64>> {
         let work = &self.work;
-        let (hub, group) = (&work.known.hub.name, &work.group);
-        let found = work.hubs.checkpoint(hub, group, self.partition).await?;
+        let found = work
+            .hubs
+            .checkpoint_of(&work.known, &work.group, self.partition);
+        let found = found.await?;
         let sequence = found.map(|checkpoint| checkpoint.sequence);
         self.progress = Progress::new(work.options.checkpoint, sequence.unwrap_or(-1));
         Ok(sequence)
@@ -149,8 +151,12 @@ impl<H: Handler> Pump<H> {
         let owner = &self.work.options.owner;
         let attach = Attach::at(position).epoch(0).named(owner).owned_by(owner);
         let (hub, group) = (&self.work.known.hub.name, &self.work.group);
-        let reader = self.work.hubs.reader(hub, group, self.partition, attach);
-        let error = match reader.await {
+        let attached = async {
+            self.work.check().await?;
+            let reader = self.work.hubs.reader(hub, group, self.partition, attach);
+            reader.await
+        };
+        let error = match attached.await {
             Ok(mut reader) => {
                 self.next = Some(reader.position());
                 match self.follow(&mut reader).await {
@@ -174,6 +180,10 @@ impl<H: Handler> Pump<H> {
         }
         match error.kind() {
             Kind::CheckpointMoved => return Next::FromCheckpoint,
+            // The next cycle ends the whole processor.
+            Kind::HubNotFound | Kind::GroupNotFound => {
+                return Next::Over(CloseReason::OwnershipLost);
+            }
             Kind::Displaced if !self.is_owner().await => {
                 return Next::Over(CloseReason::OwnershipLost);
             }

@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use steadfast_core::id::Partition;
 use steadfast_partition::{Envelope, Message};
 
 use crate::checkpoint::Condition;
+use crate::error::{Error, Result};
 use crate::groups::advance;
 use crate::hubs::{EventHubs, Known};
 use crate::parked::Parked;
 use crate::place::{self, folded};
-use crate::processor::handler::{Handler, Received, Trouble};
+use crate::processor::handler::{Handler, Received, Trouble, caught};
 use crate::processor::options::ProcessorOptions;
 use crate::slot_command::SlotCommand;
 
@@ -92,7 +94,26 @@ impl<H: Handler> Work<H> {
             message,
             attempts,
         };
-        self.handler.error(&trouble).await;
+        self.tell(&trouble).await;
+    }
+
+    /// Tells the error handler. One that panics stops nothing.
+    pub(crate) async fn tell(&self, trouble: &Trouble) {
+        let told = self.handler.error(trouble).map(|()| Ok(()));
+        if let Err(failure) = caught(told).await {
+            tracing::error!(%failure, ?trouble, "an error handler failed");
+        }
+    }
+
+    /// Whether the event hub and the group are still those that the processor was
+    /// made for: another event hub of the same name is another matter.
+    pub(crate) async fn check(&self) -> Result<()> {
+        let name = &self.known.hub.name;
+        let now = self.hubs.known_group(name, &self.group).await?;
+        match now.hub.id == self.known.hub.id {
+            true => Ok(()),
+            false => Err(Error::hub(name)),
+        }
     }
 }
 

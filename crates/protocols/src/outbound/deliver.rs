@@ -28,7 +28,8 @@ pub struct Outbound {
 
 impl Outbound {
     /// Ready to call. It fails if roots or proxy cannot be used.
-    pub fn new(options: Options, clock: Arc<dyn Clock>) -> Result<Self, String> {
+    pub fn new(mut options: Options, clock: Arc<dyn Clock>) -> Result<Self, String> {
+        options.guard.is_proxied |= options.proxy.is_some();
         let options = Arc::new(options);
         Ok(Self {
             caller: Caller::new(Arc::clone(&options))?,

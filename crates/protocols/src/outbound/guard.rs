@@ -69,6 +69,9 @@ pub struct Guard {
     pub allow_own: bool,
     /// Our own ports; they become known when they are open.
     pub own: Arc<RwLock<Vec<SocketAddr>>>,
+    /// A proxy resolves names, maybe such as we cannot; only bare addresses are
+    /// checked here then.
+    pub is_proxied: bool,
 }
 
 /// Metadata services that are not at a link-local address.
@@ -81,6 +84,9 @@ impl Guard {
         let host = url.host_str().unwrap_or_default();
         let port = url.port_or_known_default().unwrap_or(0);
         let host = host.trim_start_matches('[').trim_end_matches(']');
+        if self.is_proxied && host.parse::<IpAddr>().is_err() {
+            return Ok(());
+        }
         let found = tokio::net::lookup_host((host, port)).await;
         let found = found.map_err(|_| format!("the name '{host}' cannot be resolved"))?;
         let mut is_any = false;

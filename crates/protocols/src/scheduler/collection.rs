@@ -139,10 +139,14 @@ fn read_quota(
         60 => ("Hour", 1),
         minutes => ("Minute", minutes),
     };
-    let mut shown = json!({
-        "maxJobCount": most,
-        "maxRecurrence": {"frequency": frequency, "interval": interval},
-    });
+    // Without bounds only what somebody asked for is shown.
+    let mut shown = match is_bound {
+        false => json!({}),
+        true => json!({
+            "maxJobCount": most,
+            "maxRecurrence": {"frequency": frequency, "interval": interval},
+        }),
+    };
     let Some(quota) = properties.object("quota")? else {
         return Ok((shown, is_bound.then_some(most)));
     };

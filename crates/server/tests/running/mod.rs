@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use reqwest::{Client, Method, StatusCode};
@@ -54,11 +54,31 @@ pub(crate) fn steadfast(folder: &Path) -> Command {
 
 /// Runs a command in a folder until it ends.
 pub(crate) fn run(folder: &Path, arguments: &[&str]) -> Output {
-    steadfast(folder)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
+    let mut command = steadfast(folder);
+    command.args(arguments);
+    finish(command)
+}
+
+/// Runs a command until it ends; one that does not is killed.
+pub(crate) fn finish(mut command: Command) -> Output {
+    let stderr = tempfile::NamedTempFile::new().unwrap();
+    command.stderr(stderr.reopen().unwrap());
+    let mut process = Process::spawn(command).unwrap();
+    let status = process.wait(PATIENCE);
+    let mut stdout = Vec::new();
+    while let Ok(line) = process.next_line(Duration::from_secs(5)) {
+        stdout.extend(line.into_bytes());
+        stdout.push(b'\n');
+    }
+    let stderr = fs::read(stderr.path()).unwrap();
+    match status {
+        Ok(status) => Output {
+            status,
+            stdout,
+            stderr,
+        },
+        Err(error) => panic!("{error}: {}", String::from_utf8_lossy(&stderr)),
+    }
 }
 
 /// What a command wrote, and its exit code.
@@ -175,7 +195,7 @@ impl Server {
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         let mut command = steadfast(self.folder.path());
         command.env("STEADFAST_URL", &self.url).args(arguments);
-        command.stdin(Stdio::null()).output().unwrap()
+        finish(command)
     }
 
     pub(crate) fn port(&self) -> u16 {

@@ -17,4 +17,4 @@ pub use error::{Error, Kind};
 pub use layers::{Layer, Layers};
 pub use setting::{SETTINGS, Setting, reference, template};
 pub use typed::{Config, Engine, LogFormat};
-pub use value::Form;
+pub use value::{Form, duration, size};

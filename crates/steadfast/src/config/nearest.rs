@@ -4,7 +4,9 @@
 pub(super) fn nearest(key: &str, known: impl Iterator<Item = &'static str>) -> Option<String> {
     let likeness = |name: &&str| strsim::jaro_winkler(name, key);
     let best = known.max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
-    (likeness(&best) > 0.75).then(|| best.to_owned())
+    // Short names are never alike by that measure: one slip of the keys is enough.
+    let is_slip = strsim::damerau_levenshtein(best, key) <= 1;
+    (is_slip || likeness(&best) > 0.75).then(|| best.to_owned())
 }
 
 #[cfg(test)]

@@ -65,6 +65,26 @@ pub struct Config {
     pub cors_origins: Vec<String>,
     /// Proxies that are believed.
     pub trusted_proxies: Vec<String>,
+    /// The port of event hubs, not encrypted.
+    pub amqp_port: u16,
+    /// The port of event hubs, encrypted.
+    pub amqps_port: u16,
+    /// Partitions of an event hub whose declaration does not say.
+    pub events_partitions: u32,
+    /// The file of the key that encrypts secrets of jobs.
+    pub jobs_secret_key: Option<PathBuf>,
+    /// Networks that jobs may call although they are closed.
+    pub jobs_allow: Vec<String>,
+    /// A proxy for calls of jobs.
+    pub jobs_proxy: Option<String>,
+    /// Authorities that calls of jobs trust.
+    pub jobs_ca: Option<PathBuf>,
+    /// Where tokens of jobs come from.
+    pub jobs_token_authority: Option<String>,
+    /// Whether plans bound collections of jobs.
+    pub jobs_quotas: bool,
+    /// Whether jobs may run every second.
+    pub jobs_allow_seconds: bool,
     /// Certificate and key.
     pub tls: Option<(PathBuf, PathBuf)>,
     /// No TLS beyond loopback.
@@ -124,8 +144,18 @@ impl Config {
             connections: number(layers, "http.connections") as usize,
             cors_origins: texts("http.cors_origins"),
             trusted_proxies: texts("http.trusted_proxies"),
+            amqp_port: number(layers, "events.amqp_port") as u16,
+            amqps_port: number(layers, "events.amqps_port") as u16,
+            events_partitions: number(layers, "events.partitions") as u32,
+            jobs_secret_key: text(layers, "jobs.secret_key").map(PathBuf::from),
+            jobs_allow: texts("jobs.allow"),
+            jobs_proxy: text(layers, "jobs.proxy"),
+            jobs_ca: text(layers, "jobs.ca").map(PathBuf::from),
+            jobs_token_authority: text(layers, "jobs.token_authority"),
+            jobs_quotas: flag(layers, "jobs.quotas"),
+            jobs_allow_seconds: flag(layers, "jobs.allow_seconds"),
             tls: tls(layers)?,
-            allow_plain: layers.value("tls.allow_plain").and_then(Value::as_bool) == Some(true),
+            allow_plain: flag(layers, "tls.allow_plain"),
             keys_file: keys_file.unwrap_or_else(|| data.join("keys.toml")),
             drain_limit: time(layers, "drain.limit"),
             log_level: text(layers, "log.level").unwrap_or_default(),
@@ -151,7 +181,11 @@ impl Config {
 
     /// All ports, by what is spoken there.
     pub fn ports(&self) -> Vec<(&'static str, u16)> {
-        vec![("http", self.http_port)]
+        let mut ports = vec![("http", self.http_port), ("amqp", self.amqp_port)];
+        if self.tls.is_some() {
+            ports.push(("amqps", self.amqps_port));
+        }
+        ports
     }
 
     /// The keys that the file declares.
@@ -177,6 +211,9 @@ impl Config {
                 "storage.log_limit",
                 "it is below storage.log_target".to_owned(),
             );
+        }
+        if let Err(why) = steadfast_protocols::telemetry::check_level(&self.log_level) {
+            return wrong("log.level", why);
         }
         if self.drain_limit > limits::DRAIN_TIME {
             return wrong("drain.limit", "it is a day at most".to_owned());
@@ -241,6 +278,13 @@ fn number(layers: &Layers, key: &str) -> i64 {
         .unwrap_or_default()
 }
 
+fn flag(layers: &Layers, key: &str) -> bool {
+    layers
+        .value(key)
+        .and_then(Value::as_bool)
+        .unwrap_or_default()
+}
+
 fn bytes(layers: &Layers, key: &str) -> u64 {
     text(layers, key)
         .and_then(|text| size(&text))
@@ -300,6 +344,9 @@ mod tests {
             &["http.cors_origins=example.com"],
             &["http.cors_origins=https://example.com/app"],
             &["drain.limit=25h"],
+            &["log.level=loud"],
+            &["log.level=info,loud"],
+            &["log.level=steadfast=loud"],
         ] {
             let layers = flags
                 .iter()

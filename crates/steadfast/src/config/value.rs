@@ -103,7 +103,7 @@ const UNITS: [(&str, u64); 4] = [
 ];
 
 /// Bytes of `64MiB`.
-pub(super) fn size(text: &str) -> Option<u64> {
+pub fn size(text: &str) -> Option<u64> {
     let (unit, factor) = UNITS.iter().find(|(unit, _)| text.ends_with(unit))?;
     let number: u64 = text.strip_suffix(unit)?.trim().parse().ok()?;
     number.checked_mul(*factor)
@@ -118,7 +118,7 @@ const TIMES: [(&str, u64); 5] = [
 ];
 
 /// The time of `30s`.
-pub(super) fn duration(text: &str) -> Option<Duration> {
+pub fn duration(text: &str) -> Option<Duration> {
     let digits = text.find(|letter: char| !letter.is_ascii_digit())?;
     let (number, unit) = text.split_at(digits);
     let (_, factor) = TIMES.iter().find(|(known, _)| *known == unit.trim())?;

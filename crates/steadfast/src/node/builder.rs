@@ -24,7 +24,7 @@ use super::inner::{Inner, Source, ring};
 use super::keys::KeyFile;
 use super::performers::{Maker, Performers};
 use super::running::Node;
-use super::{exposure, open, web};
+use super::{amqp, exposure, open, own, web};
 use crate::config::{Config, Engine};
 
 /// The space that holds everything durable.
@@ -245,7 +245,17 @@ impl Builder {
             true => Some(web::bind(&config, certificate.as_ref())?),
             false => None,
         };
-        let (store, runtime) = runtime(&config, &clock, self.services, self.makers).await?;
+        let amqp_ports = match self.is_serving {
+            true => amqp::bind(&config, certificate.as_ref())?,
+            false => Vec::new(),
+        };
+        let engine = open::engine(&config, &clock).await?;
+        let mut makers = self.makers;
+        let prepared = own::prepare(&config, &clock, &mut makers)?;
+        let services = own::services(self.services);
+        let (store, runtime) = runtime(&config, engine, &clock, services, makers).await?;
+        let own = own::open(prepared, &runtime, &clock);
+        own::declare(&config, &own).await?;
         let inner = Arc::new_cyclic(|weak: &std::sync::Weak<Inner>| {
             let me = weak.clone();
             let checks = move || me.upgrade().map(|inner| inner.checks()).unwrap_or_default();
@@ -258,7 +268,7 @@ impl Builder {
                 began,
                 store,
                 runtime,
-                replicas: super::replicas::Replicas::default(),
+                own,
                 keys,
                 changing: Mutex::new(()),
                 certificate,
@@ -268,6 +278,7 @@ impl Builder {
                 source: self.source,
                 reloads: Mutex::new(Vec::new()),
                 hooks: Mutex::new(Vec::new()),
+                leaving: CancellationToken::new(),
                 stop: CancellationToken::new(),
                 tasks: TaskTracker::new(),
                 restores: self.restored.as_ref().map_or(0, |restored| restored.number),
@@ -279,7 +290,9 @@ impl Builder {
             }
         });
         if let Some(port) = port {
-            web::start(&inner, port, &web::frame(&inner));
+            let context = amqp::context(&inner);
+            web::start(&inner, port, &web::frame(&inner), &context);
+            amqp::start(&inner, amqp_ports, &context);
         }
         inner.health.set(State::Ready);
         Ok(Node::new(inner))
@@ -331,11 +344,11 @@ struct Checked {
 
 async fn runtime(
     config: &Config,
+    engine: Arc<dyn steadfast_storage::Engine>,
     clock: &Arc<dyn Clock>,
     services: Services,
     makers: BTreeMap<Kind, Maker>,
 ) -> Result<(Arc<steadfast_storage::Store>, Runtime)> {
-    let engine = open::engine(config, clock).await?;
     let wanted = Space {
         number: 0,
         name: MAIN.to_owned(),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use steadfast_collections::Error as CollectionError;
 use steadfast_core::error::Code;
+use steadfast_events::Error as EventsError;
 use steadfast_partition::Error as PartitionError;
 use steadfast_protocols::listen::Error as ListenError;
 use steadfast_storage::Error as StorageError;
@@ -29,6 +30,8 @@ pub enum Error {
     Partition(PartitionError),
     /// A collection said no.
     Collection(CollectionError),
+    /// Event hubs said no.
+    Events(EventsError),
     /// The file of keys cannot be used.
     Keys {
         /// Which file.
@@ -47,6 +50,7 @@ impl Error {
             Self::Storage(error) => error.code(),
             Self::Partition(error) => error.code(),
             Self::Collection(error) => error.code(),
+            Self::Events(error) => error.code(),
             Self::Keys { .. } => Code("STF-7005"),
         }
     }
@@ -60,6 +64,7 @@ impl fmt::Display for Error {
             Self::Storage(error) => error.fmt(f),
             Self::Partition(error) => error.fmt(f),
             Self::Collection(error) => error.fmt(f),
+            Self::Events(error) => error.fmt(f),
             Self::Keys { file, why } => {
                 let code = self.code();
                 write!(f, "{code}: the file of keys {}: {why}", file.display())
@@ -76,6 +81,7 @@ impl StdError for Error {
             Self::Storage(error) => error.source(),
             Self::Partition(error) => error.source(),
             Self::Collection(error) => error.source(),
+            Self::Events(error) => error.source(),
             Self::Keys { .. } => None,
         }
     }
@@ -108,5 +114,11 @@ impl From<PartitionError> for Error {
 impl From<CollectionError> for Error {
     fn from(error: CollectionError) -> Self {
         Self::Collection(error)
+    }
+}
+
+impl From<EventsError> for Error {
+    fn from(error: EventsError) -> Self {
+        Self::Events(error)
     }
 }

@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 use super::address::Address;
 use super::error::Result;
 use super::keys::{KeyFile, development_ring};
-use super::replicas::Replicas;
+use super::own::Own;
 use crate::config::Config;
 
 /// A node's parts.
@@ -32,7 +32,7 @@ pub(super) struct Inner {
     pub(super) began: Duration,
     pub(super) store: Arc<Store>,
     pub(super) runtime: Runtime,
-    pub(super) replicas: Replicas,
+    pub(super) own: Own,
     pub(super) access: Arc<Access>,
     pub(super) keys: KeyFile,
     /// Held by whoever changes or reads the file of keys, until everybody uses it.
@@ -48,6 +48,8 @@ pub(super) struct Inner {
     pub(super) reloads: Mutex<Vec<Reload>>,
     /// What to do before the partitions are handed over.
     pub(super) hooks: Mutex<Vec<Hook>>,
+    /// No more event hubs; their connections say goodbye.
+    pub(super) leaving: CancellationToken,
     /// No more connections; those that are there end.
     pub(super) stop: CancellationToken,
     pub(super) tasks: TaskTracker,

@@ -1,6 +1,7 @@
 //! A node: everything that runs in one process.
 
 mod address;
+mod amqp;
 mod builder;
 mod care;
 mod collections;
@@ -10,10 +11,11 @@ mod inner;
 mod keys;
 mod open;
 mod operate;
+mod own;
 mod performers;
 mod readings;
-mod replicas;
 mod running;
+mod secret;
 mod stateful;
 mod web;
 

@@ -5,7 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use steadfast_collections::{Replica, Scheme};
-use steadfast_partition::{Handle, Runtime, Service, Sheet};
+use steadfast_events::{Blobs, EventHubs};
+use steadfast_jobs::Jobs;
+use steadfast_partition::{Handle, Replicas, Runtime, Service, Sheet};
 use steadfast_protocols::access::Ring;
 use steadfast_protocols::http::State;
 use steadfast_protocols::rest::{DrainSheet, Operator, RestoreOutcome, Status};
@@ -69,16 +71,33 @@ impl Node {
 
     /// The collections of one partition, below all services.
     pub async fn replica(&self, partition: u16) -> Result<Replica> {
-        let inner = &self.inner;
-        inner
-            .replicas
-            .get(&inner.runtime, &inner.clock, partition)
-            .await
+        self.inner.replica(partition).await
     }
 
     /// The runtime underneath.
     pub fn runtime(&self) -> &Runtime {
         &self.inner.runtime
+    }
+
+    /// Event hubs: make them, send, read, process.
+    pub fn event_hubs(&self) -> &EventHubs {
+        &self.inner.own.hubs
+    }
+
+    /// Small blobs, such as the checkpoints of event processors.
+    pub fn blobs(&self) -> &Blobs {
+        &self.inner.own.blobs
+    }
+
+    /// Jobs: make them, run them, look at their history.
+    pub fn jobs(&self) -> &Jobs {
+        &self.inner.own.jobs
+    }
+
+    /// The collections of all partitions here, for whoever commits them together
+    /// with commands to instances.
+    pub fn replicas(&self) -> &Arc<Replicas> {
+        &self.inner.own.replicas
     }
 
     /// Where it listens.
@@ -93,7 +112,26 @@ impl Node {
             return Vec::new();
         };
         let secret = key.primary.reveal();
-        vec![("rest", format!("Authorization: Bearer {secret}"))]
+        let mut all = vec![("rest", format!("Authorization: Bearer {secret}"))];
+        let addresses = self.inner.addresses.lock();
+        let amqp = addresses.iter().find(|address| address.name == "amqp");
+        if let Some(port) = amqp.and_then(|amqp| amqp.url.rsplit(':').next()) {
+            // The SDKs know the usual port themselves.
+            let port = if port == "5672" {
+                String::new()
+            } else {
+                format!(":{port}")
+            };
+            let name = &key.name;
+            all.push((
+                "events",
+                format!(
+                    "Endpoint=sb://localhost{port};SharedAccessKeyName={name};\
+                     SharedAccessKey={secret};UseDevelopmentEmulator=true;"
+                ),
+            ));
+        }
+        all
     }
 
     /// How it is.
@@ -209,7 +247,7 @@ const RELEASE_PAUSE: Duration = Duration::from_millis(10);
 impl Inner {
     /// Ends what works on the state, and lets go of it.
     async fn close(self) {
-        self.replicas.close().await;
+        drop(self.own);
         drop(self.runtime);
         if let Ok(store) = Arc::try_unwrap(self.store) {
             store.close().await;
@@ -234,6 +272,7 @@ impl Inner {
     async fn do_leave(&self, limit: Duration) -> DrainSheet {
         let began = self.clock.monotonic();
         self.health.set(State::Draining);
+        self.leaving.cancel();
         tracing::info!(event = "node.draining", limit_s = limit.as_secs());
         let hooks = std::mem::take(&mut *self.hooks.lock());
         let Sheet {

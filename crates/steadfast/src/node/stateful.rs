@@ -5,6 +5,7 @@ use std::sync::Arc;
 use steadfast_collections::{
     Lifecycle, Replica, Scheme, Service, SlotKey, State, Work, partition_of,
 };
+use steadfast_core::id::Partition;
 
 use super::error::Result;
 use super::inner::Inner;
@@ -110,7 +111,9 @@ impl Slot {
 }
 
 impl Inner {
-    async fn replica(&self, index: u16) -> Result<Replica> {
-        self.replicas.get(&self.runtime, &self.clock, index).await
+    /// The collections of a partition of the main space.
+    pub(super) async fn replica(&self, index: u16) -> Result<Replica> {
+        let partition = Partition::new(self.runtime.space().number, index);
+        Ok(self.own.replicas.of(partition).await?)
     }
 }

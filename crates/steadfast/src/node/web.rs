@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use steadfast_protocols::amqp::Context as Events;
 use steadfast_protocols::http::{Cors, Frame, Proxies, Registry, serve};
 use steadfast_protocols::listen::{Bind, Listener};
 use steadfast_protocols::rest::{self, Collections, Interface, Operator};
+use steadfast_protocols::scheduler::{self, Auth, NoInternal, Settings};
 
 use super::address::Address;
 use super::collections::Shelves;
@@ -48,8 +50,26 @@ pub(super) fn frame(inner: &Arc<Inner>) -> Frame {
     }
 }
 
+/// What the interface of jobs needs.
+fn jobs(inner: &Inner, port: &Port) -> scheduler::Context {
+    let is_encrypted = port.listener.is_encrypted();
+    scheduler::Context {
+        jobs: inner.own.jobs.clone(),
+        clock: Arc::clone(&inner.clock),
+        auth: Auth::Keys(Arc::clone(&inner.access)),
+        key: inner.own.secret.clone(),
+        internal: Arc::new(NoInternal),
+        settings: Settings {
+            enforce_quotas: inner.config.jobs_quotas,
+            allow_seconds: inner.config.jobs_allow_seconds,
+            scheme: if is_encrypted { "https" } else { "http" },
+            ..Settings::default()
+        },
+    }
+}
+
 /// Serves the port until the node stops.
-pub(super) fn start(inner: &Arc<Inner>, port: Port, frame: &Frame) {
+pub(super) fn start(inner: &Arc<Inner>, port: Port, frame: &Frame, events: &Arc<Events>) {
     let operator = Arc::clone(inner) as Arc<dyn Operator>;
     let interface = rest::routes(Interface::new(Arc::clone(&inner.access)), &operator);
     let interface = rest::care_routes(interface, &operator);
@@ -58,6 +78,11 @@ pub(super) fn start(inner: &Arc<Inner>, port: Port, frame: &Frame) {
     let routes = interface
         .routes()
         .merge(Arc::clone(&inner.health).routes())
+        .merge(steadfast_protocols::amqp::routes(
+            Arc::clone(events),
+            inner.leaving.clone(),
+        ))
+        .merge(scheduler::routes(Arc::new(jobs(inner, &port))))
         .merge(Arc::clone(&frame.metrics).routes())
         .fallback(rest::no_route)
         .method_not_allowed_fallback(rest::no_method);
@@ -68,6 +93,7 @@ pub(super) fn start(inner: &Arc<Inner>, port: Port, frame: &Frame) {
     } else {
         "http"
     };
+    inner.own.addresses.write().push(listener.address());
     inner.addresses.lock().push(Address {
         name: "http",
         url: format!("{scheme}://{}", listener.address()),

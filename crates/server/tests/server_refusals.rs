@@ -1,0 +1,242 @@
+//! What is wrong is said clearly, with the right exit code.
+#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod running;
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+
+use running::{Start, run, said};
+
+/// Starts a server that must not start; answers what it complains of.
+fn refused(folder: &Path, arguments: &[&str]) -> String {
+    let mut all = vec!["serve", "--set", "http.port=0"];
+    all.extend(arguments);
+    let (code, printed, errors) = said(&run(folder, &all));
+    assert_eq!(code, 1, "{printed}{errors}");
+    assert!(!printed.contains("is ready"), "{printed}");
+    errors
+}
+
+fn refused_file(text: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("steadfast.toml"), text).unwrap();
+    let errors = refused(folder.path(), &[]);
+    assert!(
+        !folder.path().join("steadfast-data").exists(),
+        "it was begun"
+    );
+    errors
+}
+
+#[test]
+fn an_unknown_key_is_refused_with_the_nearest_name() {
+    let errors = refused_file("[http]\nprot = 1\n");
+    assert!(
+        errors.contains("STF-7001") && errors.contains("did you mean 'http.port'?"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn an_unknown_variable_and_flag_are_refused_with_the_nearest_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = running::steadfast(folder.path());
+    command.arg("serve").env("STEADFAST_LOG__LEVLE", "debug");
+    let (code, _, errors) = said(&running::finish(command));
+    assert_eq!(code, 1);
+    assert!(
+        errors.contains("did you mean 'STEADFAST_LOG__LEVEL'?"),
+        "{errors}"
+    );
+    let errors = refused(folder.path(), &["--set", "drain.limt=1s"]);
+    assert!(errors.contains("did you mean 'drain.limit'?"), "{errors}");
+}
+
+#[test]
+fn a_bad_value_is_refused_with_its_place() {
+    let errors = refused_file("[http]\nport = 'x'\n");
+    assert!(
+        errors.contains("STF-7002: 'http.port' (steadfast.toml)"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn bad_toml_is_refused_with_its_line_and_without_its_secrets() {
+    let errors = refused_file("[http]\n\n[[key]]\nprimary = hush-hush-hush-hush\n");
+    assert!(
+        errors.contains("STF-7003") && errors.contains("line 4"),
+        "{errors}"
+    );
+    assert!(!errors.contains("hush"), "{errors}");
+}
+
+#[test]
+fn a_bad_log_level_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let errors = refused(folder.path(), &["--set", "log.level=loud"]);
+    assert!(errors.contains("'loud' is not a log level"), "{errors}");
+}
+
+#[test]
+fn a_taken_port_names_its_holder() {
+    let folder = tempfile::tempdir().unwrap();
+    let holder = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = holder.local_addr().unwrap().port();
+    let taken = format!("http.port={port}");
+    let errors = refused(folder.path(), &["--set", &taken]);
+    let name = fs::read_to_string("/proc/self/comm").unwrap();
+    let expected = format!(
+        "STF-6010: port {port} is taken by process {} ({}): stop it, or choose another port",
+        std::process::id(),
+        name.trim()
+    );
+    assert!(errors.contains(&expected), "{errors}");
+    assert!(
+        !folder.path().join("steadfast-data").exists(),
+        "it was begun"
+    );
+}
+
+#[test]
+fn a_port_held_by_another_server_names_it() {
+    let server = Start::new("dev").ready();
+    let folder = tempfile::tempdir().unwrap();
+    let errors = refused(
+        folder.path(),
+        &["--set", &format!("http.port={}", server.port())],
+    );
+    let expected = format!("by process {} (steadfast)", server.process.id());
+    assert!(errors.contains(&expected), "{errors}");
+}
+
+#[test]
+fn a_bad_certificate_is_refused_with_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    write("good.pem", &made.cert.pem());
+    write("good.key", &made.signing_key.serialize_pem());
+    write("other.key", &other.signing_key.serialize_pem());
+    write("garbage", "garbage");
+    let cases = [
+        ("missing.pem", "good.key", "missing.pem"),
+        ("good.pem", "missing.key", "missing.key"),
+        ("garbage", "good.key", "garbage"),
+        ("good.pem", "garbage", "garbage"),
+        (
+            "good.pem",
+            "other.key",
+            "other.key cannot be used: it does not fit the certificate",
+        ),
+    ];
+    for (certificate, key, expected) in cases {
+        let certificate = format!("tls.certificate={certificate}");
+        let key = format!("tls.key={key}");
+        let errors = refused(folder.path(), &["--set", &certificate, "--set", &key]);
+        assert!(
+            errors.contains("STF-6012") && errors.contains(expected),
+            "{errors}"
+        );
+        let checked = run(
+            folder.path(),
+            &["config", "check", "--set", &certificate, "--set", &key],
+        );
+        assert_eq!(said(&checked).0, 1, "config check finds it too");
+    }
+}
+
+#[test]
+fn an_unwritable_folder_is_refused_with_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("file"), "").unwrap();
+    // Below a file there can be no folder; permissions would not stop root.
+    let errors = refused(folder.path(), &["--data", "file/data"]);
+    assert!(errors.contains("file/data"), "{errors}");
+    let (code, printed, _) = said(&run(folder.path(), &["doctor", "--data", "/proc/none"]));
+    assert_eq!(code, 1);
+    assert!(printed.contains("cannot be written"), "{printed}");
+}
+
+#[test]
+fn a_folder_in_use_is_refused() {
+    let server = Start::new("dev").ready();
+    let data = server.data().display().to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let errors = refused(folder.path(), &["--data", &data]);
+    assert!(errors.contains("STF-2001"), "{errors}");
+}
+
+#[test]
+fn nobody_listens_beyond_loopback_by_accident() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = ["--set", "listen=0.0.0.0"];
+    let errors = refused(folder.path(), &open);
+    assert!(
+        errors.contains("STF-7004") && errors.contains("because there is no key"),
+        "{errors}"
+    );
+    let key = "[[key]]\nname = 'a'\nprimary = 'sixteen letters!!'\nrights = ['manage *']\n";
+    fs::write(folder.path().join("steadfast.toml"), key).unwrap();
+    let errors = refused(folder.path(), &open);
+    assert!(errors.contains("nothing would be encrypted"), "{errors}");
+    let (code, _, errors) = said(&run(folder.path(), &["dev", "--set", "listen=0.0.0.0"]));
+    assert_eq!(code, 1);
+    assert!(
+        errors.contains("everybody knows the development keys"),
+        "{errors}"
+    );
+    let checked = run(
+        folder.path(),
+        &["config", "check", "--set", "listen=0.0.0.0"],
+    );
+    assert_eq!(said(&checked).0, 1);
+}
+
+#[test]
+fn beyond_loopback_it_listens_with_keys_when_told_that_something_else_encrypts() {
+    let key = "[[key]]\nname = 'a'\nprimary = 'sixteen letters!!'\nrights = ['manage *']\n";
+    let server = Start::new("serve")
+        .set("listen=0.0.0.0")
+        .set("tls.allow_plain=true");
+    let server = server.config(key).ready();
+    assert!(server.url.starts_with("http://0.0.0.0:"), "{}", server.url);
+}
+
+#[test]
+fn an_environment_that_is_no_text_disturbs_nobody() {
+    use std::os::unix::ffi::OsStrExt;
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = running::steadfast(folder.path());
+    command
+        .args(["config", "check"])
+        .env("STRANGE", std::ffi::OsStr::from_bytes(b"\xff"));
+    let (code, _, errors) = said(&running::finish(command));
+    assert_eq!(code, 0, "{errors}");
+}
+
+#[test]
+fn a_database_that_cannot_be_reached_is_named_without_its_password() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = "postgres.url=postgres://user:hush-hush@127.0.0.1:1/x?connect_timeout=1";
+    let mut command = running::steadfast(folder.path());
+    command.args([
+        "serve",
+        "--set",
+        "http.port=0",
+        "--set",
+        "engine=postgres",
+        "--set",
+        url,
+    ]);
+    command.args(["--set", "log.level=debug"]);
+    let (code, printed, errors) = said(&running::finish(command));
+    assert_eq!(code, 1, "{printed}{errors}");
+    assert!(
+        !errors.contains("hush") && !printed.contains("hush"),
+        "{printed}{errors}"
+    );
+}

@@ -1,0 +1,45 @@
+//! What systemd is told.
+#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod running;
+
+use std::os::unix::net::UnixDatagram;
+
+use running::{PATIENCE, Start};
+use rustix::process::Signal;
+
+#[test]
+fn systemd_learns_of_ready_reloading_and_stopping() {
+    let mut start = Start::new("dev");
+    let path = start.folder.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    start.command.env("NOTIFY_SOCKET", &path);
+    let next = || {
+        let mut bytes = [0; 4096];
+        let length = socket.recv(&mut bytes).unwrap();
+        String::from_utf8(bytes[..length].to_vec()).unwrap()
+    };
+    let mut server = start.ready();
+    assert_eq!(next().trim(), "READY=1");
+    server.signal(Signal::HUP);
+    let reloading = next();
+    let mut lines = reloading.lines();
+    assert_eq!(lines.next(), Some("RELOADING=1"));
+    let time = lines
+        .next()
+        .unwrap()
+        .strip_prefix("MONOTONIC_USEC=")
+        .unwrap();
+    let uptime = std::fs::read_to_string("/proc/uptime").unwrap();
+    let uptime: f64 = uptime.split_whitespace().next().unwrap().parse().unwrap();
+    let told: f64 = time.parse().unwrap();
+    assert!(
+        (uptime - told / 1e6).abs() < 60.0,
+        "{told} is not the time of {uptime}"
+    );
+    assert_eq!(next().trim(), "READY=1");
+    server.process.terminate().unwrap();
+    assert_eq!(next().trim(), "STOPPING=1");
+    assert_eq!(server.ended().0, 0);
+}

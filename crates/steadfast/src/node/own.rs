@@ -1,0 +1,131 @@
+//! The services that every node has: event hubs and jobs.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::RwLock;
+use steadfast_core::clock::Clock;
+use steadfast_events::{Blobs, Definition, EventHubs, Retention};
+use steadfast_jobs::{Jobs, Runner, Scheduler};
+use steadfast_partition::{Kind, Performer, Replicas, Runtime, Services};
+use steadfast_protocols::outbound::{self, Guard, Outbound};
+use steadfast_protocols::scheduler::SecretKey;
+
+use super::error::Result;
+use super::performers::Maker;
+use super::secret;
+use crate::config::{Config, Error as ConfigError};
+
+/// Ways to the services of a node.
+pub(super) struct Own {
+    pub(super) hubs: EventHubs,
+    pub(super) blobs: Blobs,
+    pub(super) jobs: Jobs,
+    pub(super) replicas: Arc<Replicas>,
+    /// Opens and closes the secrets of jobs.
+    pub(super) secret: SecretKey,
+    /// Our own addresses, which no job may call.
+    pub(super) addresses: Arc<RwLock<Vec<SocketAddr>>>,
+}
+
+/// What is prepared before the runtime is there.
+pub(super) struct Prepared {
+    secret: SecretKey,
+    addresses: Arc<RwLock<Vec<SocketAddr>>>,
+    runner: Arc<OnceLock<Runner>>,
+}
+
+/// Adds the node's own services to those of its user.
+pub(super) fn services(services: Services) -> Services {
+    steadfast_events::register(services).with(Scheduler)
+}
+
+/// Prepares what makes calls for jobs, and adds it to the performers.
+pub(super) fn prepare(
+    config: &Config,
+    clock: &Arc<dyn Clock>,
+    makers: &mut BTreeMap<Kind, Maker>,
+) -> Result<Prepared> {
+    let secret = secret::key(config)?;
+    let addresses = Arc::new(RwLock::new(Vec::new()));
+    let mut options = outbound::Options::new(secret.clone());
+    options.guard = guard(config, Arc::clone(&addresses))?;
+    options.proxy.clone_from(&config.jobs_proxy);
+    if let Some(authority) = &config.jobs_token_authority {
+        options.authority.clone_from(authority);
+    }
+    if let Some(file) = &config.jobs_ca {
+        let wrong = |error: std::io::Error| ConfigError::value("jobs.ca", file.display(), error);
+        options.roots = Some(std::fs::read(file).map_err(wrong)?);
+    }
+    let outbound = Outbound::new(options, Arc::clone(clock));
+    let outbound = outbound.map_err(|why| ConfigError::value("jobs", "the settings", why))?;
+    let runner = Arc::new(OnceLock::new());
+    let (made, clock) = (Arc::clone(&runner), Arc::clone(clock));
+    let make = move |runtime: &Runtime| {
+        let router = Arc::clone(runtime.router());
+        let runner = Runner::new(router, Arc::new(outbound), clock);
+        let runner = made.get_or_init(|| runner).clone();
+        Arc::new(runner) as Arc<dyn Performer>
+    };
+    makers.insert(steadfast_jobs::KIND, Box::new(make));
+    Ok(Prepared {
+        secret,
+        addresses,
+        runner,
+    })
+}
+
+/// Opens the ways, once the runtime serves.
+pub(super) fn open(prepared: Prepared, runtime: &Runtime, clock: &Arc<dyn Clock>) -> Own {
+    let hubs = EventHubs::new(runtime);
+    let runner = prepared.runner.get().cloned();
+    let runner = runner.expect("performers are made with the runtime");
+    let options = steadfast_collections::Options {
+        clock: Arc::clone(clock),
+        ..steadfast_collections::Options::default()
+    };
+    Own {
+        blobs: Blobs::new(runtime, hubs.clone()),
+        jobs: Jobs::new(runtime, runner),
+        replicas: Arc::new(Replicas::new(Arc::clone(runtime.router()), options)),
+        secret: prepared.secret,
+        addresses: prepared.addresses,
+        hubs,
+    }
+}
+
+/// Makes what the configuration declares and what is not there yet.
+pub(super) async fn declare(config: &Config, own: &Own) -> Result<()> {
+    for declared in &config.event_hubs {
+        let partitions = declared.partitions.unwrap_or(config.events_partitions);
+        let mut definition = Definition::new(&declared.name, partitions);
+        for group in &declared.groups {
+            definition = definition.group(group);
+        }
+        let retention = Retention {
+            age: declared
+                .retention
+                .as_deref()
+                .and_then(crate::config::duration),
+            bytes: declared
+                .retention_bytes
+                .as_deref()
+                .and_then(crate::config::size),
+        };
+        own.hubs.ensure(definition.retention(retention)).await?;
+    }
+    Ok(())
+}
+
+fn guard(config: &Config, own: Arc<RwLock<Vec<SocketAddr>>>) -> Result<Guard> {
+    let allowed = config.jobs_allow.iter().map(|text| text.parse());
+    let allowed = allowed.collect::<std::result::Result<_, String>>();
+    let wrong = |why: String| ConfigError::value("jobs.allow", "the settings", why);
+    Ok(Guard {
+        allow: allowed.map_err(wrong)?,
+        own,
+        ..Guard::default()
+    })
+}

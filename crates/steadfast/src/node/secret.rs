@@ -1,0 +1,64 @@
+//! The key that encrypts the secrets of jobs.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use ring::rand::{SecureRandom, SystemRandom};
+use steadfast_protocols::access::encode_secret;
+use steadfast_protocols::scheduler::SecretKey;
+
+use super::error::{Error, Result};
+use crate::config::{Config, Engine};
+
+/// The key of the file that the configuration names. A data folder without one gets
+/// a new one; a node that keeps nothing needs no file.
+pub(super) fn key(config: &Config) -> Result<SecretKey> {
+    let file = match (&config.jobs_secret_key, config.engine) {
+        (Some(file), _) => file.clone(),
+        (None, Engine::Local) => config.data.join("secret.key"),
+        (None, Engine::Memory) => return Ok(SecretKey::new(&fresh(Path::new("memory"))?)),
+        (None, Engine::Postgres) => {
+            let why = "the engine postgres needs it, the same on every node";
+            let error = crate::config::Error::value("jobs.secret_key", "the settings", why);
+            return Err(error.into());
+        }
+    };
+    match fs::read_to_string(&file) {
+        Ok(text) if !text.trim().is_empty() => Ok(SecretKey::new(text.trim())),
+        Ok(_) => Err(wrong(&file, "it is empty")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => make(&file),
+        Err(error) => Err(wrong(&file, error)),
+    }
+}
+
+fn make(file: &PathBuf) -> Result<SecretKey> {
+    let text = fresh(file)?;
+    let folder = file.parent().unwrap_or_else(|| Path::new("."));
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    let written = fs::create_dir_all(folder)
+        .and_then(|()| options.open(file))
+        .and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        })
+        .and_then(|()| fs::File::open(folder)?.sync_all());
+    written.map_err(|error| wrong(file, error))?;
+    Ok(SecretKey::new(&text))
+}
+
+fn fresh(file: &Path) -> Result<String> {
+    let mut bytes = [0; 32];
+    let filled = SystemRandom::new().fill(&mut bytes);
+    filled.map_err(|_| wrong(file, "the system has no random bytes"))?;
+    Ok(encode_secret(&bytes))
+}
+
+fn wrong(file: &Path, why: impl ToString) -> Error {
+    Error::Keys {
+        file: file.to_owned(),
+        why: why.to_string(),
+    }
+}
