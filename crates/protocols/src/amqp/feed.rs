@@ -37,18 +37,21 @@ enum Pause {
 }
 
 impl Connection {
-    /// Delivers what can be delivered, link by link.
-    pub(super) fn deliver(&mut self) {
+    /// Delivers what can be delivered, link by link. True if a link had its turn.
+    pub(super) fn deliver(&mut self) -> bool {
+        let mut moved = false;
         while self.out.has_room() {
             let Some(id) = self.ready.pop_front() else {
-                return;
+                break;
             };
+            moved = true;
             match self.deliver_link(id) {
                 Pause::Rest => {}
                 Pause::Turn => self.ready.push_back(id),
                 Pause::Over(fault) => self.cut(id, &fault),
             }
         }
+        moved
     }
 
     fn deliver_link(&mut self, id: u64) -> Pause {

@@ -41,14 +41,15 @@ impl Outbox {
         if self.is_empty() {
             self.bytes.clear();
             self.sent = 0;
-            // A quiet connection keeps little.
-            if self.bytes.capacity() > 2 * limits::AMQP_OUT_BYTES {
-                self.bytes = Vec::new();
-            }
         } else if self.sent >= limits::AMQP_OUT_BYTES {
             self.bytes.drain(..self.sent);
             self.sent = 0;
         }
+    }
+
+    /// Whether it holds more memory than a quiet connection needs.
+    pub(super) fn is_large(&self) -> bool {
+        self.bytes.capacity() > limits::AMQP_QUIET_BYTES
     }
 
     /// Gives back the memory of a connection that has nothing to say.

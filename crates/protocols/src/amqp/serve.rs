@@ -20,6 +20,9 @@ use super::context::Context;
 use super::fault::Fault;
 use super::handshake;
 
+/// How long a connection keeps memory that it needed under load.
+const QUIET: Duration = Duration::from_secs(1);
+
 /// Serves a connection until its end. On `stop` it takes nothing more in, finishes
 /// what is under way, and says goodbye.
 pub async fn serve<S>(mut stream: S, context: Arc<Context>, stop: CancellationToken)
@@ -52,6 +55,7 @@ where
         stop: Box::pin(stop.cancelled_owned()),
         is_stopping: false,
         needs_flush: false,
+        stuck: None,
     };
     pump.take_frames();
     let ended = std::future::poll_fn(|cx| pump.poll(cx)).await;
@@ -79,6 +83,8 @@ struct Pump<S> {
     stop: Pin<Box<WaitForCancellationFutureOwned>>,
     is_stopping: bool,
     needs_flush: bool,
+    /// Since when nothing could be written.
+    stuck: Option<Instant>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
@@ -91,7 +97,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         loop {
             let mut moved = self.poll_read(cx)?;
             moved |= self.poll_work(cx);
-            self.connection.deliver();
+            // What is begun here must be looked at once more before we rest.
+            moved |= self.connection.deliver();
             self.connection.tell();
             moved |= self.poll_write(cx)?;
             if self.connection.is_closed() && self.connection.out.is_empty() && !self.needs_flush {
@@ -124,10 +131,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
             return Ok(true);
         }
         let room = self.chunk.max(frame::missing(&self.buffer));
-        if self.buffer.is_empty() && self.buffer.capacity() > room {
-            // What was needed under load is given back.
-            self.buffer = BytesMut::new();
-        }
         self.buffer.reserve(room);
         let count = match read_some(&mut self.stream, &mut self.buffer, cx) {
             Poll::Ready(count) => count?,
@@ -184,7 +187,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         while !self.connection.out.is_empty() {
             let bytes = self.connection.out.next();
             let Poll::Ready(count) = Pin::new(&mut self.stream).poll_write(cx, bytes) else {
-                return Ok(moved);
+                break;
             };
             let count = count?;
             if count == 0 {
@@ -196,6 +199,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         }
         if moved {
             self.spoke = Instant::now();
+            self.stuck = None;
+        }
+        if !self.connection.out.is_empty() && self.stuck.is_none() {
+            self.stuck = Some(Instant::now());
         }
         if self.needs_flush && Pin::new(&mut self.stream).poll_flush(cx)?.is_ready() {
             self.needs_flush = false;
@@ -208,36 +215,55 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         let mut moved = false;
         loop {
             let now = Instant::now();
+            let idle = self.connection.context.idle;
             if self.lapses.is_some_and(|end| end <= now) {
                 self.connection.lapse();
                 moved = true;
             }
             self.lapses = self.next_lapse(now);
-            if !self.connection.out.is_empty() && now >= self.spoke + self.connection.context.idle {
+            if self.stuck.is_some_and(|since| now >= since + idle) {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            if now >= self.heard + self.connection.context.idle && !self.connection.is_closed() {
+            if now >= self.heard + idle && !self.connection.is_closed() {
                 let words = "nothing was heard for longer than the idle time-out";
                 let fault = Fault::new(condition::RESOURCE_LIMIT, words);
                 self.connection.close(Some(&fault));
                 moved = true;
             }
-            if self.idle.is_some_and(|idle| now >= self.spoke + idle / 2)
-                && self.connection.out.is_empty()
-            {
+            let is_due = |every: Duration| now >= self.spoke + every / 2;
+            if self.idle.is_some_and(is_due) && self.connection.out.is_empty() {
                 self.connection.out.frame(0, |_| {});
                 self.spoke = now;
                 moved = true;
             }
+            moved |= self.rest(now);
             let next = self.next_time();
             if self.timer.deadline() != next {
                 self.timer.as_mut().reset(next);
             }
             if self.timer.as_mut().poll(cx).is_pending() {
-                self.connection.out.rest();
                 return Ok(moved);
             }
         }
+    }
+
+    /// Gives back what was needed under load, after a quiet moment. True if the
+    /// connection must be read anew.
+    fn rest(&mut self, now: Instant) -> bool {
+        if !self.is_swollen() || now < self.heard.max(self.spoke) + QUIET {
+            return false;
+        }
+        self.connection.out.rest();
+        self.buffer = BytesMut::new();
+        self.chunk = limits::AMQP_QUIET_BYTES;
+        true
+    }
+
+    /// Whether the connection holds more memory than a quiet one needs.
+    fn is_swollen(&self) -> bool {
+        self.buffer.is_empty()
+            && self.connection.out.is_empty()
+            && (self.buffer.capacity() > limits::AMQP_QUIET_BYTES || self.connection.out.is_large())
     }
 
     fn next_lapse(&self, now: Instant) -> Option<Instant> {
@@ -248,14 +274,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
 
     /// When the time must be looked at again.
     fn next_time(&self) -> Instant {
-        let mut next = self.heard + self.connection.context.idle;
-        if let Some(idle) = self.idle {
-            next = next.min(self.spoke + idle / 2);
-        }
-        if !self.connection.out.is_empty() {
-            next = next.min(self.spoke + self.connection.context.idle);
-        }
-        self.lapses.map_or(next, |end| next.min(end))
+        let limit = self.connection.context.idle;
+        let times = [
+            self.idle.map(|idle| self.spoke + idle / 2),
+            self.stuck.map(|since| since + limit),
+            self.is_swollen()
+                .then(|| self.heard.max(self.spoke) + QUIET),
+            self.lapses,
+        ];
+        let first = times.into_iter().flatten().min();
+        first.map_or(self.heard + limit, |first| first.min(self.heard + limit))
     }
 }
 
