@@ -1,4 +1,4 @@
-//! Many jobs due in one second, beside one that runs every second.
+//! Many jobs due in one second, beside a canary.
 
 use std::time::Duration;
 
