@@ -20,6 +20,7 @@ fn in_days(days: i64) -> String {
 }
 
 /// A job that does not run while a test lasts.
+#[expect(clippy::needless_pass_by_value, reason = "it is made for this call")]
 fn later(action: Value) -> Value {
     json!({"startTime": in_days(1), "action": action, "recurrence": {"frequency": "day"}})
 }

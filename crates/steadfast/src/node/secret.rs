@@ -27,9 +27,9 @@ pub(super) fn key(config: &Config) -> Result<SecretKey> {
     };
     match fs::read_to_string(&file) {
         Ok(text) if !text.trim().is_empty() => Ok(SecretKey::new(text.trim())),
-        Ok(_) => Err(wrong(&file, "it is empty")),
+        Ok(_) => Err(wrong(&file, &"it is empty")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => make(&file),
-        Err(error) => Err(wrong(&file, error)),
+        Err(error) => Err(wrong(&file, &error)),
     }
 }
 
@@ -45,18 +45,18 @@ fn make(file: &PathBuf) -> Result<SecretKey> {
             file.sync_all()
         })
         .and_then(|()| fs::File::open(folder)?.sync_all());
-    written.map_err(|error| wrong(file, error))?;
+    written.map_err(|error| wrong(file, &error))?;
     Ok(SecretKey::new(&text))
 }
 
 fn fresh(file: &Path) -> Result<String> {
     let mut bytes = [0; 32];
     let filled = SystemRandom::new().fill(&mut bytes);
-    filled.map_err(|_| wrong(file, "the system has no random bytes"))?;
+    filled.map_err(|_| wrong(file, &"the system has no random bytes"))?;
     Ok(encode_secret(&bytes))
 }
 
-fn wrong(file: &Path, why: impl ToString) -> Error {
+fn wrong(file: &Path, why: &dyn std::fmt::Display) -> Error {
     Error::Keys {
         file: file.to_owned(),
         why: why.to_string(),
