@@ -1,0 +1,217 @@
+//! Collections, backups and a look inside, of a running server.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod running;
+
+use reqwest::{Method, StatusCode};
+use running::{KNOWN, Server, Start, said};
+use serde_json::{Value, json};
+
+const ALICE: &str = "/v1/state/bank/accounts/alice";
+
+fn put(server: &Server, path: &str, value: Value) -> StatusCode {
+    let key = format!("Bearer {KNOWN}");
+    server.ask(Method::PUT, path, &key, Some(value)).0
+}
+
+/// Asks with one more header; answers the status, the tag and the body.
+fn with(
+    server: &Server,
+    method: Method,
+    header: (&str, &str),
+    value: Option<Value>,
+) -> (StatusCode, String, String) {
+    let mut request = server
+        .client
+        .request(method, format!("{}{ALICE}", server.url))
+        .bearer_auth(KNOWN)
+        .header(header.0, header.1);
+    if let Some(value) = value {
+        request = request.json(&value);
+    }
+    server.block(async {
+        let answer = request.send().await.unwrap();
+        let tag = answer.headers().get("etag");
+        let tag = tag.map(|tag| tag.to_str().unwrap().to_owned());
+        (
+            answer.status(),
+            tag.unwrap_or_default(),
+            answer.text().await.unwrap(),
+        )
+    })
+}
+
+#[test]
+fn a_key_is_set_read_and_removed_and_a_tag_guards_it() {
+    let server = Start::new("dev").ready();
+    assert_eq!(put(&server, ALICE, json!(100)), StatusCode::CREATED);
+    assert_eq!(server.get(ALICE), (StatusCode::OK, json!(100)));
+    let (_, tag, _) = with(&server, Method::GET, ("accept", "*/*"), None);
+
+    let changed = with(&server, Method::PUT, ("if-match", &tag), Some(json!(90)));
+    assert_eq!(changed.0, StatusCode::NO_CONTENT);
+    let stale = with(&server, Method::PUT, ("if-match", &tag), Some(json!(0)));
+    assert_eq!(stale.0, StatusCode::PRECONDITION_FAILED);
+    assert!(stale.2.contains("STF-6030"), "{}", stale.2);
+    let there = with(&server, Method::PUT, ("if-none-match", "*"), Some(json!(0)));
+    assert_eq!(there.0, StatusCode::PRECONDITION_FAILED);
+    assert_eq!(server.get(ALICE).1, json!(90));
+
+    let stale = with(&server, Method::DELETE, ("if-match", &tag), None);
+    assert_eq!(stale.0, StatusCode::PRECONDITION_FAILED);
+    let gone = with(&server, Method::DELETE, ("if-match", "*"), None);
+    assert_eq!(gone.0, StatusCode::NO_CONTENT);
+    assert_eq!(server.get(ALICE).0, StatusCode::NOT_FOUND);
+}
+
+#[test]
+fn a_batch_is_one_transaction_or_nothing() {
+    let server = Start::new("dev").ready();
+    put(&server, ALICE, json!(100));
+    let step = |key: &str, value: i64, condition: Value| json!({"op": "put", "collection": "accounts", "key": key, "value": value, "if": condition});
+    let transfer = json!({"steps": [
+        {"op": "get", "collection": "accounts", "key": "alice"},
+        step("alice", 90, json!("present")),
+        step("bob", 10, json!("absent")),
+        {"op": "enqueue", "collection": "log", "value": "moved 10"},
+    ]});
+    let (status, answer) = server.post("/v1/state/bank", transfer);
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    assert_eq!(answer["results"][0]["value"], json!(100));
+
+    let refused = json!({"steps": [step("alice", 0, Value::Null), step("bob", 0, json!("absent"))]});
+    let (status, answer) = server.post("/v1/state/bank", refused);
+    assert_eq!(status, StatusCode::PRECONDITION_FAILED, "{answer}");
+    assert_eq!(server.get(ALICE).1, json!(90));
+
+    let dequeue = json!({"steps": [{"op": "dequeue", "collection": "log"}, {"op": "dequeue", "collection": "log"}]});
+    let (_, answer) = server.post("/v1/state/bank", dequeue);
+    assert_eq!(answer["results"][0]["value"], json!("moved 10"));
+    assert_eq!(answer["results"][1]["found"], json!(false));
+}
+
+#[test]
+fn a_scan_has_pages_ranges_and_prefixes() {
+    let server = Start::new("dev").ready();
+    for key in ["a1", "a2", "a3", "b1"] {
+        put(&server, &format!("/v1/state/s/c/{key}"), json!({"key": key}));
+    }
+    let keys = |path: &str| {
+        let (status, page) = server.get(path);
+        assert_eq!(status, StatusCode::OK, "{page}");
+        let entries = page["entries"].as_array().unwrap().clone();
+        let keys: Vec<_> = entries.iter().map(|entry| entry["key"].as_str().unwrap().to_owned()).collect();
+        (keys.join(" "), page["next"].as_str().map(str::to_owned))
+    };
+    assert_eq!(keys("/v1/state/s/c?limit=2"), ("a1 a2".to_owned(), Some("a3".to_owned())));
+    assert_eq!(keys("/v1/state/s/c?limit=2&from=a3"), ("a3 b1".to_owned(), None));
+    assert_eq!(keys("/v1/state/s/c?prefix=a"), ("a1 a2 a3".to_owned(), None));
+    assert_eq!(keys("/v1/state/s/c?prefix=a&from=a2"), ("a2 a3".to_owned(), None));
+    assert_eq!(server.get("/v1/state/s/none").0, StatusCode::NOT_FOUND);
+    assert_eq!(server.get("/v1/state/none/c").0, StatusCode::NOT_FOUND);
+}
+
+#[test]
+fn slots_are_apart_and_a_scheme_stays() {
+    let server = Start::new("dev").ready();
+    let scheme = json!({"scheme": {"named": ["north", "south"]}});
+    assert_eq!(put(&server, "/v1/state/houses", scheme.clone()), StatusCode::NO_CONTENT);
+    assert_eq!(put(&server, "/v1/state/houses", scheme), StatusCode::NO_CONTENT);
+    let other = json!({"scheme": "singleton"});
+    assert_eq!(put(&server, "/v1/state/houses", other), StatusCode::BAD_REQUEST);
+    assert_eq!(put(&server, "/v1/state/houses/h/7?slot=north", json!(1)), StatusCode::CREATED);
+    assert_eq!(server.get("/v1/state/houses/h/7?slot=north").1, json!(1));
+    assert_eq!(server.get("/v1/state/houses/h/7?slot=south").0, StatusCode::NOT_FOUND);
+    assert_eq!(server.get("/v1/state/houses/h/7?slot=west").0, StatusCode::BAD_REQUEST);
+}
+
+#[test]
+fn rights_on_one_service_are_no_rights_on_another() {
+    let server = Start::new("dev").ready();
+    let made = server.run(&["key", "create", "reader", "--right", "listen state/bank", "--json"]);
+    let made: Value = serde_json::from_slice(&made.stdout).unwrap();
+    let key = format!("Bearer {}", made["secret"].as_str().unwrap());
+    put(&server, ALICE, json!(1));
+    put(&server, "/v1/state/other/c/k", json!(1));
+    let ask = |method, path: &str, body| server.ask(method, path, &key, body).0;
+    assert_eq!(ask(Method::GET, ALICE, None), StatusCode::OK);
+    assert_eq!(ask(Method::PUT, ALICE, Some(json!(2))), StatusCode::FORBIDDEN);
+    assert_eq!(ask(Method::GET, "/v1/state/other/c/k", None), StatusCode::FORBIDDEN);
+    let write = json!({"steps": [{"op": "delete", "collection": "accounts", "key": "alice"}]});
+    assert_eq!(ask(Method::POST, "/v1/state/bank", Some(write)), StatusCode::FORBIDDEN);
+    assert_eq!(server.get(ALICE).1, json!(1));
+}
+
+#[test]
+fn bad_requests_change_nothing() {
+    let server = Start::new("dev").ready();
+    put(&server, ALICE, json!(1));
+    let key = format!("Bearer {KNOWN}");
+    for body in [json!({}), json!({"steps": [{"op": "burn"}]}), json!({"steps": [], "more": 1})] {
+        let (status, answer) = server.ask(Method::POST, "/v1/state/bank", &key, Some(body));
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{answer}");
+    }
+    // A queue is no dictionary.
+    let enqueue = json!({"steps": [{"op": "put", "collection": "accounts", "key": "bob", "value": 1}, {"op": "enqueue", "collection": "accounts", "value": 1}]});
+    assert_eq!(server.post("/v1/state/bank", enqueue).0, StatusCode::CONFLICT);
+    assert_eq!(server.get("/v1/state/bank/accounts/bob").0, StatusCode::NOT_FOUND);
+}
+
+#[test]
+fn a_running_server_shows_what_it_holds() {
+    let server = Start::new("dev").ready();
+    put(&server, ALICE, json!({"balance": 7}));
+    let (code, table, _) = said(&server.run(&["inspect", "collections"]));
+    assert!(code == 0 && table.contains("accounts"), "{table}");
+    let (code, text, _) = said(&server.run(&["inspect", "accounts", "--json"]));
+    let found: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((code, &found["entries"][0]["value"]), (0, &json!({"balance": 7})));
+    assert_eq!(said(&server.run(&["inspect", "nothing"])).0, 3);
+    assert_eq!(said(&server.run(&["inspect", "--partition", "0/99"])).0, 3);
+}
+
+#[test]
+fn a_running_server_is_backed_up_and_restored() {
+    let server = Start::new("dev").ready();
+    put(&server, ALICE, json!(100));
+    let (code, text, error) = said(&server.run(&["backup", "--to", "backups"]));
+    assert!(code == 0 && text.contains("full"), "{text} {error}");
+    put(&server, ALICE, json!(200));
+    let incremental = ["backup", "--to", "backups", "--incremental", "--json"];
+    let (code, text, _) = said(&server.run(&incremental));
+    let saved: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((code, saved["extent"].as_str()), (0, Some("incremental")));
+    put(&server, ALICE, json!(300));
+
+    // What is there is newer than the backup: it is not given up unasked.
+    let (code, _, error) = said(&server.run(&["restore", "--from", "backups"]));
+    assert!(code == 1 && error.contains("STF-2055"), "{error}");
+    assert_eq!(server.get(ALICE).1, json!(300));
+    let (code, _, error) = said(&server.run(&["restore", "--from", "backups", "--force"]));
+    assert_eq!(code, 0, "{error}");
+    assert_eq!(server.get(ALICE).1, json!(200));
+    assert_eq!(put(&server, ALICE, json!(201)), StatusCode::NO_CONTENT);
+
+    // A chain with a hole is refused before anybody leaves.
+    std::fs::remove_dir_all(server.folder.path().join("backups/000001-full")).unwrap();
+    let (code, _, error) = said(&server.run(&["restore", "--from", "backups", "--force"]));
+    assert!(code == 1 && error.contains("STF-20"), "{error}");
+    assert_eq!(server.get(ALICE).1, json!(201));
+}
+
+#[test]
+fn what_was_set_survives_a_kill() {
+    let mut server = Start::new("dev").ready();
+    for n in 0..50 {
+        let path = format!("/v1/state/bank/accounts/{n}");
+        assert_eq!(put(&server, &path, json!(n)), StatusCode::CREATED);
+    }
+    server.process.kill().unwrap();
+    let (code, text, error) = said(&running::run(
+        server.folder.path(),
+        &["inspect", "--data", "steadfast-data", "accounts", "--json"],
+    ));
+    assert_eq!(code, 0, "{error}");
+    let found: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(found["entries"].as_array().unwrap().len(), 50);
+}
