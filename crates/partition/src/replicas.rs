@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use steadfast_collections::{Options, Replica, Tx};
-use steadfast_core::id::{Epoch, Lsn, Partition};
+use steadfast_core::id::{Lsn, Partition};
 use tokio::sync::Mutex;
 
 use crate::address::Envelope;
@@ -19,7 +19,7 @@ use crate::router::Router;
 pub struct Replicas {
     router: Arc<Router>,
     options: Options,
-    known: Mutex<BTreeMap<Partition, (Epoch, Replica)>>,
+    known: Mutex<BTreeMap<Partition, Replica>>,
 }
 
 impl Replicas {
@@ -35,19 +35,18 @@ impl Replicas {
     /// The replica of a partition that this node serves.
     pub async fn of(&self, partition: Partition) -> Result<Replica> {
         let door = self.door(partition)?;
-        let epoch = door.ledger().epoch();
         let mut known = self.known.lock().await;
-        if let Some((since, replica)) = known.get(&partition) {
-            let is_alive = replica.ledger().is_ok_and(|l| l.failure().is_none());
-            if *since == epoch && is_alive {
+        if let Some(replica) = known.get(&partition) {
+            // A ledger that was lost has failed, whoever has the partition now.
+            if replica.ledger().is_ok_and(|l| l.failure().is_none()) {
                 return Ok(replica.clone());
             }
-            // Another tenure: whoever holds the old replica learns of it.
+            // Whoever holds the old replica learns of it.
             replica.close();
         }
         let opened = Replica::primary(door.ledger().clone(), self.options.clone());
         let replica = opened.await.map_err(|error| collections(&error))?;
-        known.insert(partition, (epoch, replica.clone()));
+        known.insert(partition, replica.clone());
         Ok(replica)
     }
 

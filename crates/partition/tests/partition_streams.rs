@@ -184,3 +184,25 @@ fn streams_of_services_never_meet() {
     assert_eq!(service_stream(Kind(16), last + 1), None);
     assert!(service_stream(Kind(999), last).is_some());
 }
+
+#[tokio::test]
+async fn a_partition_that_comes_back_has_another_replica() {
+    let (runtime, _store) = runtime().await;
+    let partition = runtime.space().partition(&lines());
+    let replicas = Replicas::new(Arc::clone(runtime.router()), Default::default());
+    let replica = replicas.of(partition).await.unwrap();
+    let counts: Dictionary<String, u64> = replica.state().get_or_add("counts").await.unwrap();
+    let mut tx = replica.begin();
+    counts.set(&mut tx, "a".to_owned(), 1).await.unwrap();
+    tx.commit().await.unwrap();
+    let second = std::time::Duration::from_secs(1);
+    runtime.hand_over(partition, second).await.unwrap();
+    assert!(replicas.of(partition).await.is_err(), "it is not ours now");
+    runtime.serve(partition).await.unwrap();
+    let again = replicas.of(partition).await.unwrap();
+    let counts: Dictionary<String, u64> = again.state().get_or_add("counts").await.unwrap();
+    let mut tx = again.begin();
+    let found = counts.get(&mut tx, &"a".to_owned()).await.unwrap();
+    assert_eq!(found.map(|count| *count), Some(1));
+    assert_eq!(replica.role(), steadfast_collections::Role::None);
+}
