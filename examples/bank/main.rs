@@ -1,20 +1,16 @@
 #![expect(clippy::print_stdout, reason = "an example talks to its reader")]
-use std::{error::Error, path::Path, sync::Arc};
-use steadfast::collections::{Dictionary, Options, Replica};
-use steadfast::id::{Owner, Partition};
-use steadfast::storage::{self, Store, local};
+use std::error::Error;
+use steadfast::Node;
+use steadfast::collections::{Dictionary, Scheme, SlotKey};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let engine = local::Local::open(Path::new("data"), &local::Options::default())?;
-    let (node, incarnation) = (1, 1);
-    let options = storage::Options::new(Owner { node, incarnation });
-    let store = Store::start(Arc::new(engine), options);
-    let ledger = store.acquire(Partition::new(0, 0)).await?;
-    let replica = Replica::primary(ledger, Options::default()).await?;
-    let runs: Dictionary<String, u64> = replica.state().get_or_add("runs").await?;
-    let bank: Dictionary<String, i64> = replica.state().get_or_add("bank").await?;
-    let transfer = replica.run(|tx| {
+    let node = Node::builder().data("data").start().await?;
+    let service = node.service("bank", Scheme::Singleton).await?;
+    let slot = service.slot(SlotKey::Only).await?;
+    let runs: Dictionary<String, u64> = slot.state().get_or_add("runs").await?;
+    let bank: Dictionary<String, i64> = slot.state().get_or_add("bank").await?;
+    let transfer = slot.run(|tx| {
         let (runs, bank) = (runs.clone(), bank.clone());
         Box::pin(async move {
             let run = runs.add_or_update(tx, "n".into(), || 1, |n| n + 1).await?;

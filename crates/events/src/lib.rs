@@ -14,6 +14,8 @@ mod claim;
 mod definition;
 mod error;
 mod groups;
+#[cfg(doctest)]
+mod guide;
 mod hash;
 mod hubs;
 mod import;

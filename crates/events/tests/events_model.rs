@@ -2,7 +2,7 @@
 //!
 //! Publications of any size, flushes, restarts and trims; then readers from anywhere.
 //! `STEADFAST_SEED` repeats one, `STEADFAST_SEEDS` says how many are tried.
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod setup;
 

@@ -10,8 +10,8 @@ use crate::definition::Definition;
 use crate::error::{Kind, refuse};
 use crate::history;
 
+use crate::kept::{collection, find, job, live};
 use crate::rows::{self, COLLECTIONS, JOBS, REQUESTS, STATUS, job_key};
-use crate::service::{collection, find, job, live};
 use crate::status::{Source, State, Status, Waiting};
 
 /// Makes a job or replaces its definition.

@@ -1,4 +1,4 @@
-//! What people do to a collection, and through it to all of its jobs.
+//! What people do to a collection and all of its jobs.
 //!
 //! A sweep is work: it goes on after a restart. The collection's own row changes
 //! first, so jobs that are put while the sweep is under way fit the new state.
@@ -9,9 +9,9 @@ use crate::change::check_version;
 use crate::collection::{Collection, Sweep, SweepKind};
 use crate::command::{CollectionDraft, Expect, Say};
 use crate::error::{Kind, refuse};
+use crate::kept::collection;
 use crate::order::{Wish, sweep_id};
 use crate::rows::{self, COLLECTIONS};
-use crate::service::collection;
 
 /// Makes a collection or replaces it.
 pub(crate) fn put_collection(

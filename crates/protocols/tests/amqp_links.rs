@@ -1,4 +1,4 @@
-//! Links over a real socket: who is let in, what is sent and read.
+//! Links over a real socket: entry, sending, reading.
 
 use std::time::Duration;
 

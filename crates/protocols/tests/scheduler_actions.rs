@@ -1,4 +1,4 @@
-//! What jobs do outside: requests, redirects, authentication, queues.
+//! What jobs do outside: requests, redirects, queues.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod stage;

@@ -1,4 +1,4 @@
-//! Schedulers in processes of their own, killed at bad moments.
+//! Schedulers in their own processes, killed.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod stage;

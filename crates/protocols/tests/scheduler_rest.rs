@@ -1,4 +1,4 @@
-//! The REST interface of the Scheduler: wire, quotas, previews.
+//! The Scheduler's REST interface: wire, quotas, previews.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod stage;

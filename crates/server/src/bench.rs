@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use steadfast_bench::report::Report;
-use steadfast_bench::{collections, postgres, runtime, storage};
+use steadfast_bench::{collections, jobs, postgres, runtime, storage};
 
 use crate::table::Output;
 
@@ -31,6 +31,12 @@ pub(crate) enum Area {
     /// medians. A goal that is not met is shown as MISSED. Takes minutes and a few
     /// gigabytes of disk, which are given back.
     Runtime(Measure),
+    /// Dispatch, lateness, bursts and restart of jobs
+    ///
+    /// Measures with a receiver on the same machine and durable claims. A goal that
+    /// is not met is shown as MISSED. Takes minutes and a few gigabytes of disk,
+    /// which are given back.
+    Jobs(Measure),
     /// Commits, events and takeover of the engine on PostgreSQL
     ///
     /// Measures the bare commit statement and Steadfast in turn, several times, on
@@ -48,6 +54,12 @@ pub(crate) enum Area {
     /// Serves a folder, says READY and waits to be killed
     #[command(hide = true)]
     RuntimeChild {
+        /// The folder to serve
+        folder: PathBuf,
+    },
+    /// Serves the jobs of a folder, says READY and waits to be killed
+    #[command(hide = true)]
+    JobsChild {
         /// The folder to serve
         folder: PathBuf,
     },
@@ -102,6 +114,8 @@ pub(crate) fn run(area: &Area, output: Output) -> Result<()> {
         Area::StorageChild { folder, keys } => {
             storage::fill(folder, *keys, std::io::stdin(), std::io::stdout())
         }
+        Area::Jobs(arguments) => run_jobs(arguments, output),
+        Area::JobsChild { folder } => jobs::serve(folder, std::io::stdin(), std::io::stdout()),
         Area::RuntimeChild { folder } => {
             runtime::serve(folder, std::io::stdin(), std::io::stdout())
         }
@@ -144,6 +158,18 @@ fn run_runtime(arguments: &Measure, output: Output) -> Result<()> {
     }
     let report = runtime::run(&settings)?;
     show(&report, output, arguments.quick)
+}
+
+fn run_jobs(arguments: &Measure, output: Output) -> Result<()> {
+    let executable = std::env::current_exe().context("find this executable")?;
+    let mut settings = match arguments.quick {
+        true => jobs::Settings::quick(&arguments.dir, &executable),
+        false => jobs::Settings::full(&arguments.dir, &executable),
+    };
+    if let Some(duration) = arguments.seconds {
+        settings.duration = duration;
+    }
+    show(&jobs::run(&settings)?, output, arguments.quick)
 }
 
 fn run_postgres(arguments: &Postgres, output: Output) -> Result<()> {

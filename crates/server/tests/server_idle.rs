@@ -1,4 +1,4 @@
-//! A server starts at once and costs nothing while nobody wants anything.
+//! A server starts at once and costs nothing when idle.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod running;

@@ -1,4 +1,4 @@
-//! Jobs on a virtual clock, with a target that does what a test says.
+//! Jobs on a virtual clock, with a target that obeys.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Messages of a client: put together, cut into events, published.
+//! Messages of a client: joined, cut into events, published.
 //!
 //! Publications of one link are submitted one after another, so they keep their
 //! order; many may wait for durability at a time.

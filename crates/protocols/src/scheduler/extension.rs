@@ -1,4 +1,4 @@
-//! The `steadfast` object of a job: what the original did not have.
+//! The `steadfast` object: what the original did not have.
 
 use std::time::Duration;
 

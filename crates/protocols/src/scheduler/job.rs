@@ -1,4 +1,4 @@
-//! Jobs as JSON: from a body to a draft, and from a job to an answer.
+//! Jobs as JSON: from body to draft, from job to answer.
 
 use serde_json::{Map, Value, json};
 use steadfast_core::clock::Timestamp;

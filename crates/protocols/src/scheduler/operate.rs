@@ -242,7 +242,7 @@ impl Asked<'_> {
         };
         let items: Vec<_> = page.items.iter().map(show).collect();
         let path = format!("{}/jobs", path::collection_url(id));
-        self.page(items, &path, page.next)
+        Ok(self.page(&items, &path, page.next))
     }
 
     pub(crate) async fn history(&self, id: &JobId) -> Result<Answer, Fault> {
@@ -263,12 +263,12 @@ impl Asked<'_> {
             "{}/jobs/{own}/history",
             path::collection_url(&id.collection)
         );
-        self.page(items, &path, page.next)
+        Ok(self.page(&items, &path, page.next))
     }
 
     /// One page. With `$top` there is no link to the next: the client would follow
     /// it and get more than it asked for.
-    fn page(&self, items: Vec<Value>, path: &str, next: Option<String>) -> Result<Answer, Fault> {
+    fn page(&self, items: &[Value], path: &str, next: Option<String>) -> Answer {
         let next = next.filter(|_| self.query.get("$top").is_none());
         let link = next.map(|next| {
             let (version, cursor) = (self.query.version(), path::encode(&next));
@@ -277,7 +277,7 @@ impl Asked<'_> {
             let (base, filter) = (&self.base, filter.unwrap_or_default());
             format!("{base}{path}?api-version={version}&cursor={cursor}{filter}")
         });
-        Ok(Answer::Shown(json!({"value": items, "nextLink": link})))
+        Answer::Shown(json!({"value": items, "nextLink": link}))
     }
 
     /// The next runs of a recurrence that need not be anybody's.

@@ -1,4 +1,4 @@
-//! Resource paths: read without regard to case, written in the caller's spelling.
+//! Resource paths, in any case and any spelling.
 //!
 //! Each segment is decoded by itself, so `j%2F%C3%BC` is one name.
 

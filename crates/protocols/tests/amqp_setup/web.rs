@@ -1,4 +1,4 @@
-//! Every way in that real clients use: plain, TLS and WebSocket.
+//! The ways in that real clients use.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

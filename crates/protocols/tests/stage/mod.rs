@@ -1,4 +1,4 @@
-//! A scheduler that is served, and a target that does as its paths say.
+//! A scheduler on a port, and a target that obeys.
 #![allow(dead_code, reason = "every test file uses its own part")]
 
 use std::net::SocketAddr;

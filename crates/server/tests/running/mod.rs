@@ -48,7 +48,10 @@ pub(crate) fn steadfast(folder: &Path) -> Command {
     }
     command
         .current_dir(folder)
-        .env("XDG_CONFIG_HOME", folder.join("home"));
+        .env("XDG_CONFIG_HOME", folder.join("home"))
+        // Tests run side by side.
+        .env("STEADFAST_EVENTS__AMQP_PORT", "0")
+        .env("STEADFAST_EVENTS__AMQPS_PORT", "0");
     command
 }
 
@@ -179,7 +182,7 @@ impl Server {
             let status = answer.status();
             let text = answer.text().await.unwrap();
             let body = serde_json::from_str(&text);
-            (status, body.unwrap_or_else(|_| Value::String(text)))
+            (status, body.unwrap_or(Value::String(text)))
         })
     }
 

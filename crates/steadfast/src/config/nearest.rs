@@ -3,10 +3,14 @@
 /// The known key that is most like `key`, if one is at all.
 pub(super) fn nearest(key: &str, known: impl Iterator<Item = &'static str>) -> Option<String> {
     let likeness = |name: &&str| strsim::jaro_winkler(name, key);
-    let best = known.max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
-    // Short names are never alike by that measure: one slip of the keys is enough.
-    let is_slip = strsim::damerau_levenshtein(best, key) <= 1;
-    (is_slip || likeness(&best) > 0.75).then(|| best.to_owned())
+    // Short names are hardly alike by that measure: one slip of the keys is enough.
+    let is_slip = |name: &str| strsim::damerau_levenshtein(name, key) <= 1;
+    let rank = |name: &&str| (is_slip(name), likeness(name));
+    let best = known.max_by(|a, b| {
+        let (a, b) = (rank(a), rank(b));
+        a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
+    })?;
+    (is_slip(best) || likeness(&best) > 0.75).then(|| best.to_owned())
 }
 
 #[cfg(test)]

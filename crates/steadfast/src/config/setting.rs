@@ -72,6 +72,11 @@ pub(super) fn find(key: &str) -> Option<&'static Setting> {
 }
 
 /// A configuration file with every setting as a comment.
+///
+/// ```
+/// let file = steadfast::config::template();
+/// assert!(file.contains("# port = 7070"));
+/// ```
 pub fn template() -> String {
     let mut text = String::from(
         "# Steadfast. Every setting is optional; what is commented out is the default.\n\
@@ -98,6 +103,11 @@ pub fn template() -> String {
 }
 
 /// The reference of all settings, as a table in Markdown.
+///
+/// ```
+/// let table = steadfast::config::reference();
+/// assert!(table.contains("| `http.port` |"));
+/// ```
 pub fn reference() -> String {
     let mut text =
         String::from("| Setting | Value | Default | What it does |\n|---|---|---|---|\n");

@@ -36,6 +36,17 @@ pub enum LogFormat {
 }
 
 /// Everything that can be set. [`Config::default`] is the defaults.
+///
+/// ```
+/// use steadfast::config::{Config, Layers};
+///
+/// # fn main() -> Result<(), steadfast::config::Error> {
+/// assert_eq!(Config::default().http_port, 7070);
+/// let config = Config::new(&Layers::new().flag("http.port=8080")?)?;
+/// assert_eq!(config.address(config.http_port).to_string(), "127.0.0.1:8080");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Config {

@@ -31,6 +31,19 @@ use crate::config::{Config, Engine};
 const MAIN: &str = "main";
 
 /// What a node will be. Without [`Builder::serve`] it opens no port.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let node = steadfast::Node::builder()
+///     .memory() // or .data("./data"), or .postgres("postgres://...")
+///     .partitions(8)
+///     .start()
+///     .await?;
+/// assert_eq!(node.status().partitions.len(), 8);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Builder {
     config: Config,
     is_serving: bool,

@@ -25,6 +25,32 @@ use crate::config::Config;
 /// crash would: nothing acknowledged is lost, but nobody is told.
 ///
 /// It is made by [`Node::builder`] and [`Builder::start`](crate::Builder::start).
+///
+/// ```
+/// use std::time::Duration;
+/// use steadfast::config::{Config, Layers};
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let config = Config::new(&Layers::new().flag("http.port=0")?)?;
+/// let builder = steadfast::Node::builder().config(config).memory();
+/// let node = builder.serve().development().start().await?;
+/// assert!(node.addresses()[0].url.starts_with("http://127.0.0.1:"));
+/// assert_eq!(node.connection_strings()[0].1, "Authorization: Bearer SAS_KEY_VALUE");
+/// assert_eq!(node.status().state, "ready");
+///
+/// node.on_reload("mine", |config| {
+///     println!("log.level is {} now", config.log_level);
+///     Ok(())
+/// });
+/// assert_eq!(node.reload()?, ["keys", "mine"]);
+///
+/// let sheet = node.drain(Duration::from_secs(30)).await;
+/// assert_eq!((sheet.moved, sheet.lost), (64, 0));
+/// node.stop(Duration::from_secs(2)).await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Node {
     inner: Arc<Inner>,

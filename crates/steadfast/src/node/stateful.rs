@@ -11,6 +11,24 @@ use super::error::Result;
 use super::inner::Inner;
 
 /// A partitioned service of collections, on this node.
+///
+/// ```
+/// use steadfast::collections::{Queue, Scheme, SlotKey};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let node = steadfast::Node::builder().memory().start().await?;
+/// let orders = node.service("orders", Scheme::Singleton).await?;
+/// let slot = orders.slot(SlotKey::Only).await?;
+/// let waiting: Queue<String> = slot.state().get_or_add("waiting").await?;
+/// slot.run(|tx| {
+///     let waiting = waiting.clone();
+///     Box::pin(async move { waiting.enqueue(tx, "order 1".into()).await })
+/// })
+/// .await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct StatefulService {
     inner: Arc<Inner>,

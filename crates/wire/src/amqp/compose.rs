@@ -1,4 +1,4 @@
-//! Builds a message from what other protocols and programs say.
+//! Builds a message from what other protocols say.
 
 use super::code::descriptor;
 use super::event::KEY;

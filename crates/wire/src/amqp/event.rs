@@ -1,4 +1,4 @@
-//! An event: what is stored of a message, and how it is delivered.
+//! An event: as it is stored, and as it is delivered.
 //!
 //! Stored is the message from its annotations on, byte for byte: header and delivery
 //! annotations are for one hop. Annotations change only if the sender wrote one that

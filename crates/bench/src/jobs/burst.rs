@@ -1,0 +1,73 @@
+//! Many jobs due in one second, beside a canary.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use steadfast_core::clock::{Clock, SystemClock};
+
+use super::receiver::Receiver;
+use super::registry::{collections, register};
+use super::session::Session;
+use super::settings::Settings;
+use crate::report::{Bound, Report};
+use crate::samples::Samples;
+
+/// How long a burst may take before it is given up.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
+    let folder = settings.temporary()?;
+    let session = Session::open(&folder.path().join("data"))?;
+    let receiver = session.tasks.block_on(Receiver::start())?;
+    collections(&session)?;
+    let clock = SystemClock::new();
+    let start = clock.now().0 + settings.lead.as_millis() as i64;
+    let spread = settings.burst;
+    let when = move |number: u64| (start + (number * 1000 / spread) as i64, None);
+    let registering = clock.monotonic();
+    register(&session, "b", settings.burst, &receiver.url(false), when)?;
+    let took = (clock.monotonic() - registering).as_secs_f64();
+    report
+        .figures
+        .record("registered_per_s", settings.burst as f64 / took);
+    ensure!(
+        clock.now().0 < start,
+        "the burst was due before all of it was registered"
+    );
+    register(&session, "canary", 1, &receiver.url(true), move |_| {
+        (start - 2000, Some(1))
+    })?;
+    let end = clock.monotonic() + settings.lead + PATIENCE;
+    while (receiver.len() as u64) < settings.burst && clock.monotonic() < end {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    let calls = receiver.take();
+    let burst = calls.iter().filter(|call| !call.is_canary);
+    let last = burst
+        .clone()
+        .map(|call| call.came)
+        .max()
+        .unwrap_or(i64::MAX);
+    let count = burst.count() as f64;
+    let drained = (last - start) as f64 / 1000.0;
+    let goals = &mut report.goals;
+    goals.record(
+        "dispatches",
+        "per_s",
+        Bound::AtLeast(5000.0),
+        count / drained,
+    );
+    goals.record("burst_drained", "s", Bound::AtMost(20.0), drained);
+    let mut late = Samples::default();
+    let canary = calls
+        .iter()
+        .filter(|call| call.is_canary && call.due >= start);
+    for call in canary {
+        late.push(Duration::from_millis((call.came - call.due).max(0) as u64));
+    }
+    let p99 = late.percentile_us(99.0) / 1e3;
+    goals.record("canary_late_p99", "ms", Bound::AtMost(250.0), p99);
+    report.figures.record("burst_jobs", count);
+    Ok(())
+}

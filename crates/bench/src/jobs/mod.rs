@@ -1,0 +1,15 @@
+//! `steadfast bench jobs`: rate, lateness, bursts, restart.
+
+mod burst;
+mod child;
+mod lateness;
+mod receiver;
+mod registry;
+mod restart;
+mod run;
+mod session;
+mod settings;
+
+pub use child::serve;
+pub use run::run;
+pub use settings::Settings;

@@ -1,0 +1,212 @@
+//! Clients that want too much, or nothing.
+#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod running;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use reqwest::StatusCode;
+use running::{KNOWN, PATIENCE, Server, Start};
+
+fn connect(server: &Server) -> TcpStream {
+    let stream = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// What a server says until it closes the connection.
+fn rest(mut stream: TcpStream) -> String {
+    let mut bytes = Vec::new();
+    match stream.read_to_end(&mut bytes) {
+        Ok(_) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {}
+        Err(error) => panic!("it is still open: {error}"),
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[test]
+fn whoever_says_nothing_or_not_enough_is_let_go() {
+    let server = Start::new("dev").ready();
+    let silent = connect(&server);
+    // The beginning of HTTP/2, of a request, and of a second request.
+    let mut half = connect(&server);
+    half.write_all(b"PRI * HTTP").unwrap();
+    let mut head = connect(&server);
+    head.write_all(b"GET /livez HTTP/1.1\r\nhost:").unwrap();
+    let mut second = connect(&server);
+    second
+        .write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\nGET /l")
+        .unwrap();
+    assert_eq!(rest(silent), "");
+    rest(half);
+    assert!(!rest(head).contains("200 OK"));
+    assert!(rest(second).starts_with("HTTP/1.1 200 OK"));
+}
+
+#[test]
+fn a_body_that_does_not_come_is_given_up() {
+    let server = Start::new("dev").ready();
+    let mut slow = connect(&server);
+    let head = format!(
+        "POST /v1/keys HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {KNOWN}\r\n\
+         content-type: application/json\r\ncontent-length: 99\r\n\r\n{{"
+    );
+    slow.write_all(head.as_bytes()).unwrap();
+    let mut answer = [0; 12];
+    slow.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 408");
+}
+
+#[test]
+fn a_stranger_is_refused_before_the_body() {
+    let server = Start::new("dev").ready();
+    let mut stranger = connect(&server);
+    let head = "POST /v1/keys HTTP/1.1\r\nhost: x\r\ncontent-length: 999999999\r\n\r\n{";
+    stranger.write_all(head.as_bytes()).unwrap();
+    let mut answer = [0; 12];
+    stranger.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 401");
+}
+
+#[test]
+fn a_head_without_end_is_refused() {
+    let server = Start::new("dev").ready();
+    let mut stream = connect(&server);
+    let line = format!("x-filler: {}\r\n", "x".repeat(1000));
+    let sent = stream
+        .write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\n")
+        .and_then(|()| (0..1000).try_for_each(|_| stream.write_all(line.as_bytes())));
+    // It may hang up while we still talk.
+    let answer = if sent.is_ok() {
+        rest(stream)
+    } else {
+        String::new()
+    };
+    assert!(
+        answer.is_empty() || answer.starts_with("HTTP/1.1 431"),
+        "{answer}"
+    );
+    assert_eq!(server.get("/livez").0, StatusCode::OK);
+}
+
+#[test]
+fn more_connections_than_allowed_wait_for_their_turn() {
+    let server = Start::new("dev").set("http.connections=2").ready();
+    let taken = [connect(&server), connect(&server)];
+    let mut waiting = connect(&server);
+    waiting.write_all(b"GET /livez HTTP/1.0\r\n\r\n").unwrap();
+    waiting
+        .set_read_timeout(Some(Duration::from_millis(300)))
+        .unwrap();
+    let mut byte = [0];
+    assert!(
+        waiting.read_exact(&mut byte).is_err(),
+        "it was served as a third one"
+    );
+    drop(taken);
+    waiting.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert!(rest(waiting).starts_with("HTTP/1.0 200 OK"));
+}
+
+#[test]
+fn a_server_without_file_descriptors_goes_on_when_it_has_some_again() {
+    let mut start = Start::new("dev");
+    // As many files as a new server has open, and some more.
+    let program = start.command.get_program().to_owned();
+    let arguments: Vec<_> = start.command.get_args().map(ToOwned::to_owned).collect();
+    let mut command = running::steadfast(start.folder.path());
+    std::mem::swap(&mut start.command, &mut command);
+    let mut shell = std::process::Command::new("sh");
+    shell
+        .args(["-c", "ulimit -n 100; exec \"$0\" \"$@\""])
+        .arg(program)
+        .args(arguments);
+    shell.current_dir(start.folder.path());
+    start.command = shell;
+    let server = start.ready();
+    let many: Vec<_> = (0..150).map(|_| connect(&server)).collect();
+    server.logged("listen.accept_failed");
+    let log = server.log();
+    assert!(log.contains("Too many open files"), "{log}");
+    drop(many);
+    assert_eq!(server.get("/livez").0, StatusCode::OK);
+    let lines = server.log().matches("listen.accept_failed").count();
+    assert!(lines < 12, "{lines} lines");
+}
+
+/// A frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u32).to_be_bytes();
+    let mut bytes = length[1..].to_vec();
+    bytes.extend([kind, flags]);
+    bytes.extend(stream.to_be_bytes());
+    bytes.extend(payload);
+    bytes
+}
+
+/// The next frame: its kind and payload.
+fn next_frame(stream: &mut TcpStream) -> (u8, Vec<u8>) {
+    let mut head = [0; 9];
+    stream.read_exact(&mut head).unwrap();
+    let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+    let mut payload = vec![0; length as usize];
+    stream.read_exact(&mut payload).unwrap();
+    (head[3], payload)
+}
+
+const HEADERS: u8 = 1;
+const RESET: u8 = 3;
+const SETTINGS: u8 = 4;
+const GO_AWAY: u8 = 7;
+
+fn connect_http2(server: &Server) -> TcpStream {
+    let mut stream = connect(server);
+    stream
+        .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+        .unwrap();
+    stream.write_all(&frame(SETTINGS, 0, 0, &[])).unwrap();
+    stream
+}
+
+#[test]
+fn http_2_announces_its_limits() {
+    let server = Start::new("dev").ready();
+    let mut stream = connect_http2(&server);
+    let (kind, settings) = next_frame(&mut stream);
+    assert_eq!(kind, SETTINGS);
+    let value = |id: u16| {
+        let mut all = settings.chunks(6);
+        let found = all.find(|setting| setting[..2] == id.to_be_bytes())?;
+        Some(u32::from_be_bytes(found[2..].try_into().unwrap()))
+    };
+    // The number of streams, and the length of all headers.
+    assert_eq!(value(3), Some(1000));
+    assert_eq!(value(6), Some(65_536));
+}
+
+#[test]
+fn whoever_asks_and_takes_it_back_all_the_time_is_sent_away() {
+    let server = Start::new("dev").ready();
+    let mut stream = connect_http2(&server);
+    // GET / of x, in the words of the static table.
+    let head = [0x82, 0x86, 0x84, 0x41, 1, b'x'];
+    let mut burst = Vec::new();
+    for stream in (1..4000).step_by(2) {
+        burst.extend(frame(HEADERS, 5, stream, &head));
+        burst.extend(frame(RESET, 0, stream, &8u32.to_be_bytes()));
+    }
+    // It may hang up while we still talk.
+    let _ = stream.write_all(&burst);
+    let reason = loop {
+        let (kind, payload) = next_frame(&mut stream);
+        if kind == GO_AWAY {
+            break u32::from_be_bytes(payload[4..8].try_into().unwrap());
+        }
+    };
+    // ENHANCE_YOUR_CALM
+    assert_eq!(reason, 11);
+    assert_eq!(server.get("/livez").0, StatusCode::OK);
+}

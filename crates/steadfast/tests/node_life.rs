@@ -1,0 +1,104 @@
+//! A node in the process of its user.
+#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::Duration;
+
+use steadfast::config::{Config, Layers};
+use steadfast::{Error, Node};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn config(folder: &Path, flags: &[&str]) -> Config {
+    let layers = Layers::new().flag("http.port=0").unwrap();
+    let layers = layers.flag(&format!("data={}", folder.display())).unwrap();
+    let layers = flags
+        .iter()
+        .try_fold(layers, |layers, flag| layers.flag(flag));
+    Config::new(&layers.unwrap()).unwrap()
+}
+
+fn port(node: &Node) -> u16 {
+    let url = &node.addresses()[0].url;
+    url.rsplit(':').next().unwrap().parse().unwrap()
+}
+
+/// Starts a node as soon as the folder is free.
+async fn start_again(config: &Config) -> Node {
+    let starting = async {
+        loop {
+            match Node::builder().config(config.clone()).serve().start().await {
+                Ok(node) => return node,
+                Err(Error::Storage(error)) if error.code().0 == "STF-2001" => {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, starting).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dropped_node_closes_its_port_and_lets_go_of_its_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path(), &[]);
+    let node = start_again(&config).await;
+    let clone = node.clone();
+    let port = port(&node);
+    drop(node);
+    // A clone is the same node; somebody who is connected does not keep it.
+    let idle = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    drop(clone);
+    let again = start_again(&config).await;
+    assert_eq!(again.status().state, "ready");
+    drop(idle);
+}
+
+#[tokio::test]
+async fn a_node_without_serve_opens_no_port() {
+    let node = Node::builder().memory().start().await.unwrap();
+    assert!(node.addresses().is_empty());
+}
+
+#[tokio::test]
+async fn partitions_are_fixed_when_a_folder_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Node::builder()
+        .data(folder.path())
+        .partitions(4)
+        .start()
+        .await
+        .unwrap();
+    node.drain(PATIENCE).await;
+    assert_eq!(node.status().state, "draining");
+    node.stop(PATIENCE).await;
+    drop(node);
+    let error = loop {
+        match Node::builder()
+            .data(folder.path())
+            .partitions(5)
+            .start()
+            .await
+        {
+            Err(Error::Storage(error)) if error.code().0 == "STF-2001" => {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            Err(error) => break error,
+            Ok(_) => panic!("a space with another number of partitions"),
+        }
+    };
+    assert_eq!(error.code().0, "STF-4007", "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reload_reads_what_follows_the_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path(), &["engine=memory"]);
+    let node = Node::builder().config(config).start().await.unwrap();
+    node.on_reload("mine", |_| Ok(()));
+    assert_eq!(node.reload().unwrap(), ["keys", "mine"]);
+    node.on_reload("yours", |_| Err("no".to_owned()));
+    assert!(node.reload().unwrap_err().contains("no"));
+}
