@@ -1,4 +1,5 @@
 //! Clients that want too much, or nothing: bounded.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::Arc;
 use std::time::Duration;

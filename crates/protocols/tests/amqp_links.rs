@@ -1,4 +1,5 @@
 //! Links over a real socket: entry, sending, reading.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::time::Duration;
 

@@ -2,6 +2,7 @@
 //!
 //! The scenarios stand in `interop/python` and `interop/node`. What they need is
 //! installed by `cargo xtask test --only interop`, which also says where.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
