@@ -249,6 +249,7 @@ async function stolenByOwnerLevel(server) {
 }
 
 async function lastEnqueuedProperties(server) {
+  await send(server, "positions", [{ body: "one" }, { body: "two" }]);
   const client = new EventHubConsumerClient("$Default", server.connectionString(), "positions");
   const told = await new Promise((resolve, reject) => {
     client.subscribe(

@@ -132,6 +132,16 @@ def single_and_batch_of_one(server):
     assert one.partition_key == other.partition_key
 
 
+def sends_return_at_once(server):
+    """It asks to settle second, and would wait for its time-out if that were agreed."""
+    with producer(server, "houses") as client:
+        client.send_event(EventData("first"))
+        started = time.monotonic()
+        for _ in range(20):
+            client.send_batch([EventData("x")])
+        assert time.monotonic() - started < 5
+
+
 def keyed_sends(server):
     with producer(server, "keys") as client:
         for key, partition in VECTORS.items():
@@ -343,6 +353,7 @@ ALL = [
     many_connections,
     batch_of_500,
     single_and_batch_of_one,
+    sends_return_at_once,
     keyed_sends,
     keyless_sends_spread_evenly,
     typed_properties,

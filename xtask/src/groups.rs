@@ -82,7 +82,7 @@ fn wire(workspace: &Workspace) -> Result<()> {
 fn protocols(workspace: &Workspace) -> Result<()> {
     // Clients of others belong to the group `interop`.
     chosen(workspace, "steadfast-protocols", |test| {
-        test != "scheduler_clients"
+        !interop::TESTS.contains(&test)
     })
 }
 

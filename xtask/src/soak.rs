@@ -71,6 +71,13 @@ const SOAKS: &[Soak] = &[
         amount: ("STEADFAST_ROUNDS", 200),
     },
     Soak {
+        name: "mutations",
+        package: "steadfast-wire",
+        test: "amqp_mutations",
+        filter: "mutated",
+        amount: ("STEADFAST_ROUNDS", 20_000_000),
+    },
+    Soak {
         name: "postgres",
         package: "steadfast-storage",
         test: "postgres_failover",

@@ -1,4 +1,5 @@
 //! Clients that want too much, or nothing: bounded.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,8 +7,8 @@ use std::time::Duration;
 use steadfast_core::clock::SystemClock;
 use steadfast_core::limits;
 use steadfast_events::Definition;
-use steadfast_protocols::amqp::client::Reading;
-use steadfast_wire::amqp::delivery::Transfer;
+use steadfast_protocols::amqp::client::{self, Client, Reading};
+use steadfast_wire::amqp::delivery::{FORMAT_BATCH, Transfer};
 use steadfast_wire::amqp::link::Detach;
 use steadfast_wire::amqp::performative::Performative;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -102,6 +103,17 @@ async fn a_reader_that_reads_nothing_from_its_socket_stops_being_written_to() {
             .last_sequence,
         63
     );
+    // Once it listens it gets everything, and afterwards what is new.
+    for last in [63, 64] {
+        let mut bytes = 0;
+        let expected = if last == 63 { 64 * large.len() } else { 4 };
+        while bytes < expected {
+            if let Heard::Transfer(piece) = hear(&mut deaf).await {
+                bytes += piece.len();
+            }
+        }
+        send(&mut peer, 0, last + 1, &[b"more"]).await;
+    }
     node.stop().await;
 }
 
@@ -147,7 +159,7 @@ async fn a_quiet_client_gets_signs_of_life() {
     let (node, _folder) = amqp_setup::start().await;
     let address = node.listen();
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let mut peer = steadfast_protocols::amqp::client::Client::bare(&mut stream);
+    let mut peer = Client::bare(&mut stream);
     peer.open(Some(1000)).await.unwrap();
     drop(peer);
     let mut beat = [0; 8];
@@ -202,5 +214,54 @@ async fn unfinished_messages_are_bounded_per_connection() {
         }
     }
     assert_eq!(closed.as_deref(), Some("amqp:resource-limit-exceeded"));
+    node.stop().await;
+}
+
+/// Resident memory of this process, in KiB.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let digits: String = line.unwrap().chars().filter(char::is_ascii_digit).collect();
+    digits.parse().unwrap()
+}
+
+#[tokio::test]
+async fn events_26_memory_stays_flat_while_events_are_read() {
+    let (node, _folder) = amqp_setup::start().await;
+    node.hubs
+        .create(Definition::new("houses", 1))
+        .await
+        .unwrap();
+    let address = node.listen();
+    let mut peer = connect(address, "houses").await;
+    open_sender(&mut peer, 0, "houses/Partitions/0").await;
+    let mut message = Vec::new();
+    for _ in 0..2000 {
+        let mut event = Vec::new();
+        client::write_event(&mut event, &[7; 100]);
+        client::write_event(&mut message, &event);
+    }
+    let batches = 150;
+    for delivery in 0..batches {
+        peer.send(1, 0, delivery, FORMAT_BATCH, &message);
+        peer.flush().await.unwrap();
+        while !matches!(hear(&mut peer).await, Heard::Accepted(..)) {}
+    }
+    ask_to_read(&mut peer, 1, &place("houses", 0), &Reading::default()).await;
+    let all = batches * 2000;
+    let (mut seen, mut early) = (0, 0);
+    while seen < all {
+        peer.grant(1, 1, seen, 1000, seen);
+        peer.flush().await.unwrap();
+        for _ in 0..1000 {
+            while !matches!(hear(&mut peer).await, Heard::Transfer(_)) {}
+        }
+        seen += 1000;
+        if seen == all / 10 {
+            early = resident();
+        }
+    }
+    let grown = resident().saturating_sub(early);
+    assert!(grown < 16 * 1024, "{grown} KiB more after {all} events");
     node.stop().await;
 }

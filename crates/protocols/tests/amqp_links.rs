@@ -1,7 +1,11 @@
 //! Links over a real socket: entry, sending, reading.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ring::hmac;
 use steadfast_events::Definition;
 use steadfast_protocols::amqp::client::{self, Client, Reading};
 use steadfast_wire::amqp::delivery::{FORMAT_BATCH, Transfer};
@@ -620,4 +624,30 @@ async fn a_server_that_goes_away_says_so() {
     );
     drop(peer);
     stopping.await.unwrap();
+}
+
+/// Clients encode the resource in their own way, and sign what they have written.
+#[tokio::test]
+async fn events_06_both_cases_of_percent_encoding_verify() {
+    let (node, _folder, address) = hub().await;
+    let mut peer = connect_bare(address).await;
+    let key = hmac::Key::new(hmac::HMAC_SHA256, KEY.as_bytes());
+    for (channel, resource) in (0..).zip([
+        "sb%3a%2f%2flocalhost%2fhouses",
+        "sb%3A%2F%2Flocalhost%2Fhouses",
+        "sb://localhost/houses",
+    ]) {
+        let expiry = talk::LATER;
+        let signature = hmac::sign(&key, format!("{resource}\n{expiry}").as_bytes());
+        let signature = STANDARD
+            .encode(signature)
+            .replace('+', "%2b")
+            .replace('=', "%3d");
+        let token = format!(
+            "SharedAccessSignature sr={resource}&sig={signature}&se={expiry}&skn={KEY_NAME}"
+        );
+        let status = peer.put_token(channel, "amqps://localhost/houses", &token);
+        assert_eq!(status.await.unwrap(), 202, "{resource}");
+    }
+    node.stop().await;
 }

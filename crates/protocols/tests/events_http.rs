@@ -1,4 +1,5 @@
 //! Events by plain HTTP: taken, refused, and readable by AMQP.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};

@@ -15,7 +15,11 @@ use steadfast_wire::amqp::{frame, link, sasl, selector};
 /// A change to a seed: where, which kind, which byte.
 type Change = (u16, u8, u8);
 
-const ROUNDS: usize = 50_000;
+/// How many mutations each target gets; `STEADFAST_ROUNDS` says otherwise.
+fn rounds() -> usize {
+    let told = std::env::var("STEADFAST_ROUNDS").ok();
+    told.map_or(200_000, |text| text.parse().expect("a number"))
+}
 
 fn corpus() -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/amqp");
@@ -91,7 +95,7 @@ fn run(seeds: &[Vec<u8>], target: fn(&[u8])) {
         target(seed);
     }
     bolero::check!()
-        .with_iterations(ROUNDS)
+        .with_iterations(rounds())
         .with_type::<(u16, Vec<Change>)>()
         .for_each(|(seed, changes)| {
             let bytes = mutate(&seeds[usize::from(*seed) % seeds.len()], changes);

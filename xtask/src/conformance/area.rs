@@ -9,7 +9,7 @@ use super::list::{self, Item};
 use super::results::{self, Test};
 use super::verdict;
 use crate::workspace::Workspace;
-use crate::{process, tools};
+use crate::{interop, process, tools};
 
 /// Which checklist.
 #[derive(Args)]
@@ -61,6 +61,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<bool> {
     let items = list::parse(&text).with_context(|| file.clone())?;
     // The same items are asked of every engine, PostgreSQL included.
     tools::install_postgres(workspace)?;
+    if area.name == "events" {
+        interop::install(workspace)?;
+    }
     let (tests, clean) = run_tests(workspace, area, &items)?;
     let verdict = verdict::judge(&items, &tests);
     println!("{}", verdict.text);

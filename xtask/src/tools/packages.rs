@@ -25,14 +25,8 @@ pub(crate) fn install(workspace: &Workspace, name: &str, source: &Path) -> Resul
             std::fs::copy(source.join(file), folder.join(file))?;
         }
         let mut npm = Command::new("npm");
-        npm.args([
-            "ci",
-            "--no-audit",
-            "--no-fund",
-            "--loglevel=error",
-            "--prefix",
-        ]);
-        process::run(npm.arg(&folder))
+        npm.args(["ci", "--no-audit", "--no-fund", "--loglevel=error"]);
+        process::run(npm.current_dir(&folder))
     })?;
     for entry in std::fs::read_dir(source)? {
         let file = entry?.path();

@@ -156,3 +156,4 @@ impl Node {
 }
 
 pub(crate) mod talk;
+pub(crate) mod web;

@@ -1,4 +1,5 @@
 //! What a test says to the server, and what it hears.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::net::SocketAddr;
 
