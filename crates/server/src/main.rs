@@ -16,6 +16,7 @@ mod context;
 mod doctor;
 mod exit;
 mod inspect;
+mod job;
 mod key;
 mod migrate;
 mod node;
@@ -73,6 +74,24 @@ enum Command {
     Key {
         #[command(subcommand)]
         command: key::Command,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Make, list, enable, disable and delete collections of jobs
+    Collection {
+        #[command(subcommand)]
+        command: job::Collections,
+        #[command(flatten)]
+        place: job::Place,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Make, run, show and preview jobs
+    Job {
+        #[command(subcommand)]
+        command: job::Jobs,
+        #[command(flatten)]
+        place: job::Place,
         #[command(flatten)]
         target: Target,
     },
@@ -135,6 +154,16 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Command::Reload(target) => node::reload(target, output),
         Command::Doctor(arguments) => doctor::run(arguments, output),
         Command::Key { command, target } => key::run(command, target, output),
+        Command::Collection {
+            command,
+            place,
+            target,
+        } => job::collections(command, place, target, output),
+        Command::Job {
+            command,
+            place,
+            target,
+        } => job::jobs(command, place, target, output),
         Command::Config(command) => config::run(command, output),
         Command::Context(command) => context::run(command, output),
         Command::Backup(arguments) => backup::run(arguments, output),

@@ -253,6 +253,26 @@ fn a_quick_run_of_the_runtime_reports_everything() {
 }
 
 #[test]
+fn a_quick_run_of_the_jobs_reports_every_goal() {
+    let report = quick_report("jobs");
+    let goals = report["goals"].as_array().unwrap();
+    let names: Vec<_> = goals
+        .iter()
+        .map(|goal| goal["name"].as_str().unwrap())
+        .collect();
+    let expected = [
+        "dispatches",
+        "burst_drained",
+        "canary_late_p99",
+        "late_p50",
+        "late_p99",
+        "restart",
+        "resident_per_idle_job",
+    ];
+    assert_eq!(names, expected);
+}
+
+#[test]
 fn the_table_names_every_goal_and_says_whether_it_was_met() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().to_str().unwrap();

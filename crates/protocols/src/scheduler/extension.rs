@@ -44,6 +44,8 @@ const MEMBERS: [&str; 14] = [
 /// Longest time that one attempt may be given.
 const LONGEST_ATTEMPT_MS: u64 = 60_000;
 const LONGEST_JITTER_MS: u64 = 24 * 3_600_000;
+/// What was missed is walked through inside a turn, so it must not be endless.
+const LONGEST_CATCH_UP_MS: u64 = 24 * 3_600_000;
 
 /// What the object says, and the object as it is stored.
 #[derive(Default)]
@@ -112,8 +114,7 @@ fn read_policy(object: &Object<'_>) -> Result<Policy, Fault> {
         misfire: object
             .word("misfirePolicy", &MISFIRES)?
             .unwrap_or(usual.misfire),
-        catch_up_ms: object
-            .duration("catchUpWindow")?
+        catch_up_ms: bounded(object, "catchUpWindow", LONGEST_CATCH_UP_MS)?
             .unwrap_or(usual.catch_up_ms),
         faults: faults.map(|faults| faults as u32),
         timeout_ms,

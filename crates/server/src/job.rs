@@ -1,0 +1,454 @@
+//! `steadfast job` and `steadfast collection`: the jobs of a running server.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+use reqwest::Method;
+use serde_json::{Map, Value, json};
+
+use crate::context::Target;
+use crate::remote::{Remote, segment};
+use crate::result::print;
+use crate::table::{Output, Table};
+
+const VERSION: &str = "api-version=2016-03-01";
+
+/// Where a collection is.
+#[derive(Args)]
+pub(crate) struct Place {
+    /// The subscription, which is a name like any other here
+    #[arg(long, global = true, default_value = "main")]
+    subscription: String,
+    /// The resource group
+    #[arg(long, global = true, default_value = "default")]
+    group: String,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Collections {
+    /// Make a collection
+    Create {
+        /// Its name
+        name: String,
+        /// What bounds its jobs: Free, Standard, P10Premium or P20Premium
+        #[arg(long, default_value = "Standard")]
+        sku: String,
+        /// How many jobs it may have
+        #[arg(long)]
+        max_jobs: Option<u32>,
+    },
+    /// Show all collections
+    List,
+    /// Show a collection
+    Show {
+        /// Which one
+        name: String,
+    },
+    /// Enable all jobs of a collection
+    Enable {
+        /// Which one
+        name: String,
+    },
+    /// Disable all jobs of a collection
+    Disable {
+        /// Which one
+        name: String,
+    },
+    /// Remove a collection and its jobs
+    Delete {
+        /// Which one
+        name: String,
+    },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Jobs {
+    /// Make or replace a job
+    Create(Create),
+    /// Show the jobs of a collection
+    List {
+        /// Which collection
+        collection: String,
+    },
+    /// Show a job
+    Show(Which),
+    /// Run a job now
+    Run(Which),
+    /// Let a job run when it is due
+    Enable(Which),
+    /// Keep a job from running
+    Disable(Which),
+    /// Remove a job and its history
+    Delete(Which),
+    /// Show what was tried, newest first
+    History(Which),
+    /// Show when something would run, without making a job
+    Preview(Preview),
+    /// Take over jobs that were exported from Azure Scheduler
+    Import {
+        /// The collection that gets them
+        collection: String,
+        /// The exported JSON
+        file: PathBuf,
+    },
+}
+
+/// A job.
+#[derive(Args)]
+pub(crate) struct Which {
+    /// Its collection
+    collection: String,
+    /// Its name
+    name: String,
+}
+
+/// What a job does and when.
+#[derive(Args)]
+pub(crate) struct Create {
+    #[command(flatten)]
+    which: Which,
+    /// The address to call
+    #[arg(long, value_name = "ADDRESS", required_unless_present = "file")]
+    call: Option<String>,
+    /// The method of the call
+    #[arg(long, default_value = "POST")]
+    method: String,
+    /// The body of the call
+    #[arg(long)]
+    body: Option<String>,
+    /// The properties of the job as JSON, for everything that has no option
+    #[arg(long, value_name = "FILE", conflicts_with = "call")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    timing: Timing,
+}
+
+/// When something runs.
+#[derive(Args)]
+pub(crate) struct Timing {
+    /// The first moment, such as 2030-01-01T05:00:00Z
+    #[arg(long)]
+    start: Option<String>,
+    /// How often: [N]minute, hour, day, week or month, such as `15minute` or `day`
+    #[arg(long, conflicts_with = "cron")]
+    every: Option<String>,
+    /// A cron expression of 5 or 6 fields
+    #[arg(long)]
+    cron: Option<String>,
+    /// An IANA time zone
+    #[arg(long)]
+    zone: Option<String>,
+    /// How many runs at most
+    #[arg(long)]
+    count: Option<u32>,
+}
+
+/// A preview.
+#[derive(Args)]
+pub(crate) struct Preview {
+    #[command(flatten)]
+    timing: Timing,
+    /// How many runs to show
+    #[arg(long, default_value_t = 10)]
+    top: u32,
+}
+
+impl Place {
+    fn all(&self) -> Result<String> {
+        let subscription = segment(&self.subscription)?;
+        Ok(format!("/subscriptions/{subscription}"))
+    }
+
+    fn collections(&self) -> Result<String> {
+        let (all, group) = (self.all()?, segment(&self.group)?);
+        Ok(format!(
+            "{all}/resourceGroups/{group}/providers/Microsoft.Scheduler/jobCollections"
+        ))
+    }
+
+    fn collection(&self, name: &str) -> Result<String> {
+        Ok(format!("{}/{}", self.collections()?, segment(name)?))
+    }
+
+    fn job(&self, which: &Which) -> Result<String> {
+        let home = self.collection(&which.collection)?;
+        Ok(format!("{home}/jobs/{}", segment(&which.name)?))
+    }
+}
+
+impl Timing {
+    /// The members that say when, for a job or a preview.
+    fn members(&self) -> Result<Map<String, Value>> {
+        let mut members = Map::new();
+        if let Some(start) = &self.start {
+            members.insert("startTime".into(), json!(start));
+        }
+        let mut repeat = self.every.as_deref().map(every).transpose()?;
+        if self.cron.is_some() && self.count.is_some() {
+            // With a cron expression it only carries the count.
+            repeat = Some(json!({"frequency": "Day"}));
+        }
+        if let (Some(repeat), Some(count)) = (&mut repeat, self.count) {
+            repeat["count"] = json!(count);
+        }
+        members.extend(repeat.map(|repeat| ("recurrence".to_owned(), repeat)));
+        let mut own = Map::new();
+        own.extend(
+            self.cron
+                .as_ref()
+                .map(|cron| ("cron".to_owned(), json!(cron))),
+        );
+        own.extend(
+            self.zone
+                .as_ref()
+                .map(|zone| ("timeZone".to_owned(), json!(zone))),
+        );
+        if !own.is_empty() {
+            members.insert("steadfast".into(), own.into());
+        }
+        Ok(members)
+    }
+}
+
+/// Reads `15minute`.
+fn every(text: &str) -> Result<Value> {
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    let number = &text[..text.len() - unit.len()];
+    let interval: u32 = match number {
+        "" => 1,
+        number => number
+            .parse()
+            .with_context(|| format!("'{number}' is too large"))?,
+    };
+    Ok(json!({"frequency": unit.trim_end_matches('s'), "interval": interval}))
+}
+
+/// Asks the server about collections.
+pub(crate) fn collections(
+    command: &Collections,
+    place: &Place,
+    target: &Target,
+    output: Output,
+) -> Result<()> {
+    let remote = Remote::new(target)?;
+    let (name, method, path, word) = match command {
+        Collections::Create {
+            name,
+            sku,
+            max_jobs,
+        } => {
+            let mut properties = json!({"sku": {"name": sku}});
+            if let Some(count) = max_jobs {
+                properties["quota"] = json!({"maxJobCount": count});
+            }
+            let path = format!("{}?{VERSION}", place.collection(name)?);
+            let body = json!({"properties": properties});
+            let _: Value = remote.ask(Method::PUT, &path, Some(&body))?;
+            return print(&[("created", json!(name))], output);
+        }
+        Collections::List => return list_collections(&remote, place, output),
+        Collections::Show { name } => {
+            let path = format!("{}?{VERSION}", place.collection(name)?);
+            let found: Value = remote.ask(Method::GET, &path, None)?;
+            return show_collection(&found, output);
+        }
+        Collections::Enable { name } => (name, Method::POST, "/enable", "enabled"),
+        Collections::Disable { name } => (name, Method::POST, "/disable", "disabled"),
+        Collections::Delete { name } => (name, Method::DELETE, "", "deleted"),
+    };
+    let path = format!("{}{path}?{VERSION}", place.collection(name)?);
+    let _: Value = remote.ask(method, &path, None)?;
+    print(&[(word, json!(name))], output)
+}
+
+fn list_collections(remote: &Remote, place: &Place, output: Output) -> Result<()> {
+    let path = format!("{}?{VERSION}", place.collections()?);
+    let found: Value = remote.ask(Method::GET, &path, None)?;
+    let mut table = Table::new("collections", &["name", "state", "sku", "max_jobs"]);
+    for item in found["value"].as_array().into_iter().flatten() {
+        let properties = &item["properties"];
+        table.row(json!({
+            "name": item["name"],
+            "state": properties["state"],
+            "sku": properties["sku"]["name"],
+            "max_jobs": properties["quota"]["maxJobCount"],
+        }));
+    }
+    table.print(output)
+}
+
+fn show_collection(found: &Value, output: Output) -> Result<()> {
+    let properties = &found["properties"];
+    let facts = [
+        ("name", found["name"].clone()),
+        ("state", properties["state"].clone()),
+        ("sku", properties["sku"]["name"].clone()),
+        ("max_jobs", properties["quota"]["maxJobCount"].clone()),
+    ];
+    print(&facts, output)
+}
+
+/// Asks the server about jobs.
+pub(crate) fn jobs(command: &Jobs, place: &Place, target: &Target, output: Output) -> Result<()> {
+    let remote = Remote::new(target)?;
+    match command {
+        Jobs::Create(create) => make(&remote, place, create, output),
+        Jobs::List { collection } => list(&remote, &place.collection(collection)?, output),
+        Jobs::Show(which) => {
+            let path = format!("{}?{VERSION}", place.job(which)?);
+            show(&remote.ask(Method::GET, &path, None)?, output)
+        }
+        Jobs::Run(which) => {
+            let path = format!("{}/run?{VERSION}", place.job(which)?);
+            let _: Value = remote.ask(Method::POST, &path, None)?;
+            print(&[("running", json!(which.name))], output)
+        }
+        Jobs::Enable(which) => set_state(&remote, place, which, "Enabled", output),
+        Jobs::Disable(which) => set_state(&remote, place, which, "Disabled", output),
+        Jobs::Delete(which) => {
+            let path = format!("{}?{VERSION}", place.job(which)?);
+            let _: Value = remote.ask(Method::DELETE, &path, None)?;
+            print(&[("deleted", json!(which.name))], output)
+        }
+        Jobs::History(which) => history(&remote, &place.job(which)?, output),
+        Jobs::Preview(wanted) => preview(&remote, place, wanted, output),
+        Jobs::Import { collection, file } => {
+            import(&remote, &place.collection(collection)?, file, output)
+        }
+    }
+}
+
+fn read(file: &PathBuf) -> Result<Value> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("{} is not JSON", file.display()))
+}
+
+fn make(remote: &Remote, place: &Place, create: &Create, output: Output) -> Result<()> {
+    let mut properties = match &create.file {
+        Some(file) => {
+            let read = read(file)?;
+            read.get("properties").cloned().unwrap_or(read)
+        }
+        None => {
+            let url = create.call.as_deref().unwrap_or_default();
+            let kind = if url.starts_with("https:") {
+                "Https"
+            } else {
+                "Http"
+            };
+            let mut request = json!({"uri": url, "method": create.method});
+            if let Some(body) = &create.body {
+                request["body"] = json!(body);
+            }
+            json!({"action": {"type": kind, "request": request}})
+        }
+    };
+    for (name, value) in create.timing.members()? {
+        properties[name] = value;
+    }
+    let path = format!("{}?{VERSION}", place.job(&create.which)?);
+    let body = json!({"properties": properties});
+    show(&remote.ask(Method::PUT, &path, Some(&body))?, output)
+}
+
+fn set_state(
+    remote: &Remote,
+    place: &Place,
+    which: &Which,
+    state: &str,
+    output: Output,
+) -> Result<()> {
+    let path = format!("{}?{VERSION}", place.job(which)?);
+    let body = json!({"properties": {"state": state}});
+    show(&remote.ask(Method::PATCH, &path, Some(&body))?, output)
+}
+
+fn list(remote: &Remote, home: &str, output: Output) -> Result<()> {
+    let columns = &["name", "state", "next", "executions", "failures"];
+    let mut table = Table::new("jobs", columns);
+    let mut path = format!("{home}/jobs?{VERSION}");
+    loop {
+        let page: Value = remote.ask(Method::GET, &path, None)?;
+        for job in page["value"].as_array().into_iter().flatten() {
+            let (name, status) = (&job["name"], &job["properties"]["status"]);
+            let name = name.as_str().and_then(|name| name.split_once('/'));
+            table.row(json!({
+                "name": name.map(|(_, name)| name),
+                "state": job["properties"]["state"],
+                "next": status["nextExecutionTime"],
+                "executions": status["executionCount"],
+                "failures": status["failureCount"],
+            }));
+        }
+        // Links are absolute; the path and what follows is ours.
+        let next = page["nextLink"]
+            .as_str()
+            .and_then(|link| link.find("/subscriptions/").map(|at| &link[at..]));
+        match next {
+            Some(next) => path = next.to_owned(),
+            None => return table.print(output),
+        }
+    }
+}
+
+fn show(job: &Value, output: Output) -> Result<()> {
+    let (properties, status) = (&job["properties"], &job["properties"]["status"]);
+    let request = &properties["action"]["request"];
+    let facts = [
+        ("name", job["name"].clone()),
+        ("state", properties["state"].clone()),
+        ("action", properties["action"]["type"].clone()),
+        ("url", request["uri"].clone()),
+        ("next", status["nextExecutionTime"].clone()),
+        ("last", status["lastExecutionTime"].clone()),
+        ("executions", status["executionCount"].clone()),
+        ("failures", status["failureCount"].clone()),
+        ("faults", status["faultedCount"].clone()),
+    ];
+    print(&facts, output)
+}
+
+fn history(remote: &Remote, job: &str, output: Output) -> Result<()> {
+    let path = format!("{job}/history?$top=100&{VERSION}");
+    let page: Value = remote.ask(Method::GET, &path, None)?;
+    let columns = &[
+        "started", "expected", "action", "retry", "status", "message",
+    ];
+    let mut table = Table::new("history", columns);
+    for item in page["value"].as_array().into_iter().flatten() {
+        let item = &item["properties"];
+        table.row(json!({
+            "started": item["startTime"],
+            "expected": item["expectedExecutionTime"],
+            "action": item["actionName"],
+            "retry": item["retryCount"],
+            "status": item["status"],
+            "message": item["message"],
+        }));
+    }
+    table.print(output)
+}
+
+fn preview(remote: &Remote, place: &Place, wanted: &Preview, output: Output) -> Result<()> {
+    let mut body = wanted.timing.members()?;
+    body.insert("top".into(), json!(wanted.top));
+    let all = place.all()?;
+    let path = format!("{all}/providers/Microsoft.Scheduler/previewRecurrence?{VERSION}");
+    let found: Value = remote.ask(Method::POST, &path, Some(&body.into()))?;
+    let mut table = Table::new("runs", &["at"]);
+    for at in found["value"].as_array().into_iter().flatten() {
+        table.row(json!({"at": at}));
+    }
+    table.print(output)
+}
+
+fn import(remote: &Remote, home: &str, file: &PathBuf, output: Output) -> Result<()> {
+    let path = format!("{home}/import?{VERSION}");
+    let told: Value = remote.ask(Method::POST, &path, Some(&read(file)?))?;
+    let mut table = Table::new("jobs", &["name", "result", "target", "message"]);
+    for item in told["value"].as_array().into_iter().flatten() {
+        table.row(item.clone());
+    }
+    table.print(output)
+}
