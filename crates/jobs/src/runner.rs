@@ -114,7 +114,11 @@ impl Runner {
 impl Performer for Runner {
     fn perform(&self, effect: Effect) {
         let Some(wish) = Wish::decode(&effect.body) else {
-            tracing::error!(from = %effect.from, "a wish of a job cannot be read");
+            tracing::error!(
+                event = "jobs.wish_unreadable",
+                from = %effect.from,
+                "a wish of a job cannot be read",
+            );
             return;
         };
         match (wish, effect.work) {
@@ -134,7 +138,11 @@ impl Performer for Runner {
                         && let Err(error) = sweeper::sweep(&door, &id, sweep).await
                     {
                         // The next owner begins it again.
-                        tracing::warn!(%error, "a sweep over a collection ended early");
+                        tracing::warn!(
+                            event = "jobs.sweep_ended_early",
+                            %error,
+                            "a sweep over a collection ended early",
+                        );
                     }
                     inner.swept.send_modify(|count| *count += 1);
                 });

@@ -50,6 +50,7 @@ impl EventHubs {
         if !options.timing.is_steady() {
             let (interval, expiration) = (options.timing.interval, options.timing.expiration);
             tracing::warn!(
+                event = "processor.intervals",
                 ?interval,
                 ?expiration,
                 hub,

@@ -42,8 +42,13 @@ pub trait Handler: Send + Sync + 'static {
 
     /// Told of everything that goes wrong. The processor goes on.
     fn error(&self, trouble: &Trouble) -> impl Future<Output = ()> + Send {
-        tracing::warn!(partition = ?trouble.partition, operation = trouble.operation,
-            error = %trouble.message, "a processor is in trouble");
+        tracing::warn!(
+            event = "processor.trouble",
+            partition = ?trouble.partition,
+            operation = trouble.operation,
+            error = %trouble.message,
+            "a processor is in trouble",
+        );
         async {}
     }
 }

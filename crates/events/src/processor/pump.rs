@@ -75,7 +75,11 @@ pub(crate) async fn run<H: Handler>(
     }
     let closing = pump.work.handler.close(partition, why);
     if caught(closing.map(|()| Ok(()))).await.is_err() {
-        tracing::warn!(partition, "a close handler panicked");
+        tracing::warn!(
+            event = "processor.close_handler_panicked",
+            partition,
+            "a close handler panicked",
+        );
     }
     pump.work.hubs.inner.live.take_bell(&spot, &pump.bell);
 }

@@ -101,7 +101,12 @@ impl<H: Handler> Work<H> {
     pub(crate) async fn tell(&self, trouble: &Trouble) {
         let told = self.handler.error(trouble).map(|()| Ok(()));
         if let Err(failure) = caught(told).await {
-            tracing::error!(%failure, ?trouble, "an error handler failed");
+            tracing::error!(
+                event = "processor.error_handler_failed",
+                %failure,
+                ?trouble,
+                "an error handler failed",
+            );
         }
     }
 
