@@ -152,6 +152,15 @@ pub const AMQP_FRAME_BYTES: u32 = 64 * 1024;
 /// Connections that a listener has at a time, whatever is configured.
 pub const CONNECTIONS: usize = 1_000_000;
 
+/// Events of one answer to whoever looks at a partition over REST.
+pub const TAIL_EVENTS: usize = 1000;
+
+/// Bytes of events after which such an answer ends.
+pub const TAIL_BYTES: usize = 1024 * 1024;
+
+/// How long such a request may wait for its first event.
+pub const TAIL_WAIT: Duration = Duration::from_secs(30);
+
 /// Largest body of a request to our own REST interface.
 pub const REST_BODY_BYTES: usize = 4 * 1024 * 1024;
 

@@ -181,6 +181,20 @@ impl EventHubs {
         Reader::new(router, door, stream, seat, beginning, traffic)
     }
 
+    /// Reads a partition beside all groups, for people who look on: it is in nobody's
+    /// way, and epochs do not concern it.
+    pub async fn observer(&self, name: &str, partition: u32, start: Position) -> Result<Reader> {
+        let known = self.known(name).await?;
+        let (door, stream) = self.open(&known, partition).await?;
+        let beginning = position::resolve(&door, stream, start).await?;
+        // No group is called so.
+        let spot = self.spot(&known, "", partition);
+        let seat = self.inner.live.attach(spot, &Attach::at(start))?;
+        let router = Arc::clone(&self.inner.router);
+        let traffic = Arc::clone(&self.inner.traffic);
+        Reader::new(router, door, stream, seat, beginning, traffic)
+    }
+
     /// How a partition stands.
     pub async fn partition(&self, name: &str, partition: u32) -> Result<PartitionProperties> {
         let known = self.known(name).await?;

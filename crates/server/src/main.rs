@@ -14,19 +14,25 @@ mod completions;
 mod config;
 mod context;
 mod doctor;
+mod event;
+mod eventhub;
 mod exit;
+mod group;
 mod inspect;
 mod job;
 mod key;
 mod migrate;
 mod node;
+mod origin;
 mod out;
+mod parked;
 mod place;
 mod progress;
 mod remote;
 mod result;
 mod serve;
 mod table;
+mod tail;
 
 use std::process::ExitCode;
 
@@ -92,6 +98,35 @@ enum Command {
         command: job::Jobs,
         #[command(flatten)]
         place: job::Place,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Make, show and delete event hubs
+    #[command(name = "eventhub")]
+    EventHub {
+        #[command(subcommand)]
+        command: eventhub::Command,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Send events, and show them as they come
+    Event {
+        #[command(subcommand)]
+        command: event::Command,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Show and move how far consumer groups have come
+    Group {
+        #[command(subcommand)]
+        command: group::Command,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Show events that nobody could handle, and have them handled again
+    Parked {
+        #[command(subcommand)]
+        command: parked::Command,
         #[command(flatten)]
         target: Target,
     },
@@ -164,6 +199,10 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
             place,
             target,
         } => job::jobs(command, place, target, output),
+        Command::EventHub { command, target } => eventhub::run(command, target, output),
+        Command::Event { command, target } => event::run(command, target, output),
+        Command::Group { command, target } => group::run(command, target, output),
+        Command::Parked { command, target } => parked::run(command, target, output),
         Command::Config(command) => config::run(command, output),
         Command::Context(command) => context::run(command, output),
         Command::Backup(arguments) => backup::run(arguments, output),

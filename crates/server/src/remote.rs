@@ -15,9 +15,15 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A server that can be asked.
 pub(crate) struct Remote {
+    way: Way,
+    runtime: tokio::runtime::Runtime,
+}
+
+/// The way to a server.
+#[derive(Clone)]
+struct Way {
     server: Server,
     client: Client,
-    runtime: tokio::runtime::Runtime,
 }
 
 impl Remote {
@@ -32,16 +38,16 @@ impl Remote {
             client = client.tls_certs_merge([authority]);
         }
         let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let client = client.build().context("make an HTTP client")?;
         Ok(Self {
-            server,
-            client: client.build().context("make an HTTP client")?,
+            way: Way { server, client },
             runtime: runtime.enable_all().build().context("start a runtime")?,
         })
     }
 
     /// Where it is.
     pub(crate) fn url(&self) -> &str {
-        &self.server.url
+        &self.way.server.url
     }
 
     /// Asks something that is answered at once.
@@ -64,12 +70,33 @@ impl Remote {
     ) -> Result<T> {
         let text = self
             .runtime
-            .block_on(self.send(limit, method, path, body))?;
+            .block_on(self.way.send(limit, method, path, body))?;
         let text = if text.is_empty() { "null" } else { &text };
         let url = self.url();
         serde_json::from_str(text).with_context(|| format!("{url} is not a Steadfast server"))
     }
 
+    /// Runs something that asks in its own time.
+    pub(crate) fn block<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
+
+    /// Asks beside other questions.
+    pub(crate) fn get(
+        &self,
+        limit: Duration,
+        path: String,
+    ) -> impl Future<Output = Result<Value>> + Send + use<> {
+        let way = self.way.clone();
+        async move {
+            let text = way.send(limit, Method::GET, &path, None).await?;
+            let url = &way.server.url;
+            serde_json::from_str(&text).with_context(|| format!("{url} is not a Steadfast server"))
+        }
+    }
+}
+
+impl Way {
     async fn send(
         &self,
         limit: Duration,
@@ -99,7 +126,7 @@ impl Remote {
     }
 
     fn unreachable(&self, error: &reqwest::Error, limit: Duration) -> anyhow::Error {
-        let url = self.url();
+        let url = &self.server.url;
         if error.is_timeout() {
             let seconds = limit.as_secs();
             let message = format!("{url} has not answered within {seconds} s");

@@ -34,6 +34,11 @@ impl Table {
         }
     }
 
+    /// The name of the list.
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
     /// Adds a row: an object with the columns as fields, and more if it likes.
     pub(crate) fn row(&mut self, row: Value) {
         self.rows.push(row);

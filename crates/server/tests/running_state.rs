@@ -79,7 +79,8 @@ fn a_batch_is_one_transaction_or_nothing() {
     assert_eq!(status, StatusCode::OK, "{answer}");
     assert_eq!(answer["results"][0]["value"], json!(100));
 
-    let refused = json!({"steps": [step("alice", 0, Value::Null), step("bob", 0, json!("absent"))]});
+    let refused =
+        json!({"steps": [step("alice", 0, Value::Null), step("bob", 0, json!("absent"))]});
     let (status, answer) = server.post("/v1/state/bank", refused);
     assert_eq!(status, StatusCode::PRECONDITION_FAILED, "{answer}");
     assert_eq!(server.get(ALICE).1, json!(90));
@@ -94,19 +95,38 @@ fn a_batch_is_one_transaction_or_nothing() {
 fn a_scan_has_pages_ranges_and_prefixes() {
     let server = Start::new("dev").ready();
     for key in ["a1", "a2", "a3", "b1"] {
-        put(&server, &format!("/v1/state/s/c/{key}"), json!({"key": key}));
+        put(
+            &server,
+            &format!("/v1/state/s/c/{key}"),
+            json!({"key": key}),
+        );
     }
     let keys = |path: &str| {
         let (status, page) = server.get(path);
         assert_eq!(status, StatusCode::OK, "{page}");
         let entries = page["entries"].as_array().unwrap().clone();
-        let keys: Vec<_> = entries.iter().map(|entry| entry["key"].as_str().unwrap().to_owned()).collect();
+        let keys: Vec<_> = entries
+            .iter()
+            .map(|entry| entry["key"].as_str().unwrap().to_owned())
+            .collect();
         (keys.join(" "), page["next"].as_str().map(str::to_owned))
     };
-    assert_eq!(keys("/v1/state/s/c?limit=2"), ("a1 a2".to_owned(), Some("a3".to_owned())));
-    assert_eq!(keys("/v1/state/s/c?limit=2&from=a3"), ("a3 b1".to_owned(), None));
-    assert_eq!(keys("/v1/state/s/c?prefix=a"), ("a1 a2 a3".to_owned(), None));
-    assert_eq!(keys("/v1/state/s/c?prefix=a&from=a2"), ("a2 a3".to_owned(), None));
+    assert_eq!(
+        keys("/v1/state/s/c?limit=2"),
+        ("a1 a2".to_owned(), Some("a3".to_owned()))
+    );
+    assert_eq!(
+        keys("/v1/state/s/c?limit=2&from=a3"),
+        ("a3 b1".to_owned(), None)
+    );
+    assert_eq!(
+        keys("/v1/state/s/c?prefix=a"),
+        ("a1 a2 a3".to_owned(), None)
+    );
+    assert_eq!(
+        keys("/v1/state/s/c?prefix=a&from=a2"),
+        ("a2 a3".to_owned(), None)
+    );
     assert_eq!(server.get("/v1/state/s/none").0, StatusCode::NOT_FOUND);
     assert_eq!(server.get("/v1/state/none/c").0, StatusCode::NOT_FOUND);
 }
@@ -115,30 +135,64 @@ fn a_scan_has_pages_ranges_and_prefixes() {
 fn slots_are_apart_and_a_scheme_stays() {
     let server = Start::new("dev").ready();
     let scheme = json!({"scheme": {"named": ["north", "south"]}});
-    assert_eq!(put(&server, "/v1/state/houses", scheme.clone()), StatusCode::NO_CONTENT);
-    assert_eq!(put(&server, "/v1/state/houses", scheme), StatusCode::NO_CONTENT);
+    assert_eq!(
+        put(&server, "/v1/state/houses", scheme.clone()),
+        StatusCode::NO_CONTENT
+    );
+    assert_eq!(
+        put(&server, "/v1/state/houses", scheme),
+        StatusCode::NO_CONTENT
+    );
     let other = json!({"scheme": "singleton"});
-    assert_eq!(put(&server, "/v1/state/houses", other), StatusCode::BAD_REQUEST);
-    assert_eq!(put(&server, "/v1/state/houses/h/7?slot=north", json!(1)), StatusCode::CREATED);
+    assert_eq!(
+        put(&server, "/v1/state/houses", other),
+        StatusCode::BAD_REQUEST
+    );
+    assert_eq!(
+        put(&server, "/v1/state/houses/h/7?slot=north", json!(1)),
+        StatusCode::CREATED
+    );
     assert_eq!(server.get("/v1/state/houses/h/7?slot=north").1, json!(1));
-    assert_eq!(server.get("/v1/state/houses/h/7?slot=south").0, StatusCode::NOT_FOUND);
-    assert_eq!(server.get("/v1/state/houses/h/7?slot=west").0, StatusCode::BAD_REQUEST);
+    assert_eq!(
+        server.get("/v1/state/houses/h/7?slot=south").0,
+        StatusCode::NOT_FOUND
+    );
+    assert_eq!(
+        server.get("/v1/state/houses/h/7?slot=west").0,
+        StatusCode::BAD_REQUEST
+    );
 }
 
 #[test]
 fn rights_on_one_service_are_no_rights_on_another() {
     let server = Start::new("dev").ready();
-    let made = server.run(&["key", "create", "reader", "--right", "listen state/bank", "--json"]);
+    let made = server.run(&[
+        "key",
+        "create",
+        "reader",
+        "--right",
+        "listen state/bank",
+        "--json",
+    ]);
     let made: Value = serde_json::from_slice(&made.stdout).unwrap();
     let key = format!("Bearer {}", made["secret"].as_str().unwrap());
     put(&server, ALICE, json!(1));
     put(&server, "/v1/state/other/c/k", json!(1));
     let ask = |method, path: &str, body| server.ask(method, path, &key, body).0;
     assert_eq!(ask(Method::GET, ALICE, None), StatusCode::OK);
-    assert_eq!(ask(Method::PUT, ALICE, Some(json!(2))), StatusCode::FORBIDDEN);
-    assert_eq!(ask(Method::GET, "/v1/state/other/c/k", None), StatusCode::FORBIDDEN);
+    assert_eq!(
+        ask(Method::PUT, ALICE, Some(json!(2))),
+        StatusCode::FORBIDDEN
+    );
+    assert_eq!(
+        ask(Method::GET, "/v1/state/other/c/k", None),
+        StatusCode::FORBIDDEN
+    );
     let write = json!({"steps": [{"op": "delete", "collection": "accounts", "key": "alice"}]});
-    assert_eq!(ask(Method::POST, "/v1/state/bank", Some(write)), StatusCode::FORBIDDEN);
+    assert_eq!(
+        ask(Method::POST, "/v1/state/bank", Some(write)),
+        StatusCode::FORBIDDEN
+    );
     assert_eq!(server.get(ALICE).1, json!(1));
 }
 
@@ -147,14 +201,24 @@ fn bad_requests_change_nothing() {
     let server = Start::new("dev").ready();
     put(&server, ALICE, json!(1));
     let key = format!("Bearer {KNOWN}");
-    for body in [json!({}), json!({"steps": [{"op": "burn"}]}), json!({"steps": [], "more": 1})] {
+    for body in [
+        json!({}),
+        json!({"steps": [{"op": "burn"}]}),
+        json!({"steps": [], "more": 1}),
+    ] {
         let (status, answer) = server.ask(Method::POST, "/v1/state/bank", &key, Some(body));
         assert_eq!(status, StatusCode::BAD_REQUEST, "{answer}");
     }
     // A queue is no dictionary.
     let enqueue = json!({"steps": [{"op": "put", "collection": "accounts", "key": "bob", "value": 1}, {"op": "enqueue", "collection": "accounts", "value": 1}]});
-    assert_eq!(server.post("/v1/state/bank", enqueue).0, StatusCode::CONFLICT);
-    assert_eq!(server.get("/v1/state/bank/accounts/bob").0, StatusCode::NOT_FOUND);
+    assert_eq!(
+        server.post("/v1/state/bank", enqueue).0,
+        StatusCode::CONFLICT
+    );
+    assert_eq!(
+        server.get("/v1/state/bank/accounts/bob").0,
+        StatusCode::NOT_FOUND
+    );
 }
 
 #[test]
@@ -165,7 +229,10 @@ fn a_running_server_shows_what_it_holds() {
     assert!(code == 0 && table.contains("accounts"), "{table}");
     let (code, text, _) = said(&server.run(&["inspect", "accounts", "--json"]));
     let found: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!((code, &found["entries"][0]["value"]), (0, &json!({"balance": 7})));
+    assert_eq!(
+        (code, &found["entries"][0]["value"]),
+        (0, &json!({"balance": 7}))
+    );
     assert_eq!(said(&server.run(&["inspect", "nothing"])).0, 3);
     assert_eq!(said(&server.run(&["inspect", "--partition", "0/99"])).0, 3);
 }

@@ -12,6 +12,7 @@ use axum::http::header::{HeaderValue, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use steadfast_core::error::Code;
+use steadfast_events::Error as EventError;
 use steadfast_partition::Error as PartitionError;
 
 use crate::access::Denied;
@@ -29,6 +30,7 @@ const NOT_FOUND: Code = Code("STF-6021");
 const NO_METHOD: Code = Code("STF-6023");
 const TOO_LARGE: Code = Code("STF-6024");
 const TOO_SLOW: Code = Code("STF-6025");
+const INTERNAL: Code = Code("STF-6070");
 
 impl Problem {
     /// A problem with a code of its own.
@@ -66,6 +68,11 @@ impl Problem {
         Self::new(TOO_SLOW, message)
     }
 
+    /// The machine has failed us.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(INTERNAL, message)
+    }
+
     /// The stable code.
     pub fn code(&self) -> Code {
         self.code
@@ -84,6 +91,12 @@ impl Problem {
             "STF-3011" | "STF-3019" | "STF-3020" | "STF-3021" | "STF-3022" => {
                 StatusCode::BAD_REQUEST
             }
+            "STF-5001" | "STF-5002" | "STF-5003" => StatusCode::NOT_FOUND,
+            "STF-5004" | "STF-5009" | "STF-5010" | "STF-5011" | "STF-5016" => StatusCode::CONFLICT,
+            "STF-5005" | "STF-5007" | "STF-5008" => StatusCode::BAD_REQUEST,
+            "STF-5006" => StatusCode::PAYLOAD_TOO_LARGE,
+            "STF-5012" => StatusCode::TOO_MANY_REQUESTS,
+            "STF-5024" => StatusCode::SERVICE_UNAVAILABLE,
             "STF-3012" => StatusCode::TOO_MANY_REQUESTS,
             "STF-3002" | "STF-3010" => StatusCode::SERVICE_UNAVAILABLE,
             "STF-6023" => StatusCode::METHOD_NOT_ALLOWED,
@@ -111,6 +124,12 @@ impl From<Denied> for Problem {
 impl From<PartitionError> for Problem {
     fn from(error: PartitionError) -> Self {
         Self::new(error.code(), error.to_string())
+    }
+}
+
+impl From<EventError> for Problem {
+    fn from(error: EventError) -> Self {
+        Self::new(error.code(), error.message())
     }
 }
 

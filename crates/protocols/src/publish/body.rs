@@ -6,6 +6,7 @@ use steadfast_events::Batch;
 use steadfast_wire::amqp::compose::{Parts, Simple, compose};
 
 use super::headers;
+use super::property::simple;
 use super::refused::Refused;
 
 /// The content type of a body that holds many events.
@@ -111,18 +112,9 @@ fn user_properties(item: &Map<String, Value>) -> Result<Vec<(String, Simple)>, R
     };
     let mut properties = Vec::with_capacity(map.len());
     for (name, value) in map {
-        let value = match value {
-            Value::String(text) => Simple::String(text.clone()),
-            Value::Bool(value) => Simple::Bool(*value),
-            Value::Number(number) => match (number.as_i64(), number.as_f64()) {
-                (Some(whole), _) => Simple::Long(whole),
-                (None, Some(real)) => Simple::Double(real),
-                (None, None) => return Err(Refused::malformed("a number that is too large")),
-            },
-            _ => {
-                let words = format!("the property '{name}' is not a string, number or boolean");
-                return Err(Refused::malformed(words));
-            }
+        let Some(value) = simple(value) else {
+            let words = format!("the property '{name}' is not a string, number or boolean");
+            return Err(Refused::malformed(words));
         };
         properties.push((name.clone(), value));
     }

@@ -2,6 +2,7 @@
 
 mod body;
 mod headers;
+pub(crate) mod property;
 mod refused;
 mod routes;
 

@@ -2,6 +2,11 @@
 
 mod care;
 mod collections;
+mod event_form;
+mod event_routes;
+mod eventhubs;
+mod events;
+mod groups;
 mod interface;
 mod node;
 mod operator;
@@ -11,6 +16,8 @@ pub use care::care_routes;
 pub use collections::{
     Collections, Condition, Found, Page, PageEntry, Place, Range, SlotScheme, Step,
 };
+pub use event_routes::event_routes;
+pub use eventhubs::Hubs;
 pub use interface::{Interface, Operation};
 pub use node::{no_method, no_route, routes};
 pub use operator::{

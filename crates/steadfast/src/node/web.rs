@@ -5,6 +5,7 @@ use std::sync::Arc;
 use steadfast_protocols::amqp::Context as Events;
 use steadfast_protocols::http::{Cors, Frame, Proxies, Registry, serve};
 use steadfast_protocols::listen::{Bind, Listener};
+use steadfast_protocols::publish;
 use steadfast_protocols::rest::{self, Collections, Interface, Operator};
 use steadfast_protocols::scheduler::{self, Auth, NoInternal, Settings};
 
@@ -75,6 +76,13 @@ pub(super) fn start(inner: &Arc<Inner>, port: Port, frame: &Frame, events: &Arc<
     let interface = rest::care_routes(interface, &operator);
     let shelves = Arc::new(Shelves(Arc::clone(inner))) as Arc<dyn Collections>;
     let interface = rest::state_routes(interface, &shelves);
+    let hubs = Arc::new(rest::Hubs {
+        hubs: inner.own.hubs.clone(),
+        blobs: inner.own.blobs.clone(),
+        operator: Arc::clone(&operator),
+        leaving: inner.leaving.clone(),
+    });
+    let interface = rest::event_routes(interface, &hubs);
     let routes = interface
         .routes()
         .merge(Arc::clone(&inner.health).routes())
@@ -82,6 +90,7 @@ pub(super) fn start(inner: &Arc<Inner>, port: Port, frame: &Frame, events: &Arc<
             Arc::clone(events),
             inner.leaving.clone(),
         ))
+        .merge(publish::routes(Arc::clone(events)))
         .merge(scheduler::routes(Arc::new(jobs(inner, &port))))
         .merge(Arc::clone(&frame.metrics).routes())
         .fallback(rest::no_route)

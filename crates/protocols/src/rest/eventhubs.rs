@@ -1,0 +1,359 @@
+//! The routes that make, show and delete event hubs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{Path, State};
+use axum::http::{Method, StatusCode};
+use axum::routing::{MethodFilter, MethodRouter};
+use axum::{Extension, Json};
+use ring::rand::{SecureRandom, SystemRandom};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use steadfast_core::clock::Timestamp;
+use steadfast_events::{Blobs, Definition, EventHub, EventHubs, Policy, Retention, Rights};
+use steadfast_jobs::iso::format_time;
+use tokio_util::sync::CancellationToken;
+
+use super::interface::{Interface, Operation, read};
+use super::operator::Operator;
+use crate::access::{Area, Pass, Right, encode_secret};
+use crate::http::Problem;
+
+/// Random bytes of a policy's key.
+const SECRET_BYTES: usize = 32;
+
+/// The policy of an event hub whose maker names none.
+const POLICY: &str = "clients";
+
+/// What the routes of event hubs stand on.
+pub struct Hubs {
+    pub hubs: EventHubs,
+    pub blobs: Blobs,
+    /// Knows where the node listens.
+    pub operator: Arc<dyn Operator>,
+    /// Whoever waits for events is sent home then.
+    pub leaving: CancellationToken,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Create {
+    name: String,
+    partitions: u32,
+    #[serde(default)]
+    groups: Vec<String>,
+    retention_s: Option<u64>,
+    retention_bytes: Option<u64>,
+    policies: Option<Vec<PolicyOrder>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PolicyOrder {
+    name: String,
+    rights: Vec<String>,
+}
+
+/// A handler for one method.
+pub(super) fn on<H, T>(method: &Method, handler: H, hubs: &Arc<Hubs>) -> MethodRouter
+where
+    H: axum::handler::Handler<T, Arc<Hubs>>,
+    T: 'static,
+{
+    let filter = MethodFilter::try_from(method.clone()).expect("a standard method");
+    axum::routing::on(filter, handler).with_state(Arc::clone(hubs))
+}
+
+/// A route of event hubs.
+pub(super) fn operation(
+    method: &Method,
+    path: &'static str,
+    summary: &'static str,
+    right: Right,
+    success: (u16, &'static str),
+    body: Option<Value>,
+) -> Operation {
+    Operation {
+        method: method.clone(),
+        path,
+        summary,
+        right,
+        area: Area::Events,
+        body,
+        success,
+    }
+}
+
+const ALL: &str = "/v1/eventhubs";
+const ONE: &str = "/v1/eventhubs/{hub}";
+
+/// Adds the routes of event hubs themselves.
+pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
+    let (get, post, gone) = (&Method::GET, &Method::POST, &Method::DELETE);
+    let body = json!({"type": "object", "required": ["name", "partitions"], "properties": {
+        "name": {"type": "string"},
+        "partitions": {"type": "integer"},
+        "groups": {"type": "array", "items": {"type": "string"}},
+        "retention_s": {"type": "integer"},
+        "retention_bytes": {"type": "integer"},
+        "policies": {"type": "array", "items": {"type": "object", "required": ["name", "rights"],
+            "properties": {
+                "name": {"type": "string"},
+                "rights": {"type": "array", "items": {"enum": ["send", "listen", "manage"]}},
+            }}},
+    }});
+    interface
+        .with(
+            operation(
+                get,
+                ALL,
+                "All event hubs that the key may read",
+                Right::Listen,
+                (200, "The event hubs"),
+                None,
+            ),
+            on(get, list, hubs),
+        )
+        .with(
+            operation(
+                post,
+                ALL,
+                "Make an event hub",
+                Right::Manage,
+                (201, "The event hub, with connection strings"),
+                Some(body),
+            ),
+            on(post, create, hubs),
+        )
+        .with(
+            operation(
+                get,
+                ONE,
+                "An event hub and its partitions; connection strings for who may manage it",
+                Right::Listen,
+                (200, "The event hub"),
+                None,
+            ),
+            on(get, show, hubs),
+        )
+        .with(
+            operation(
+                gone,
+                ONE,
+                "Delete an event hub with its events, groups and checkpoints",
+                Right::Manage,
+                (204, "Deleted"),
+                None,
+            ),
+            on(gone, delete, hubs),
+        )
+}
+
+async fn list(
+    State(own): State<Arc<Hubs>>,
+    Extension(pass): Extension<Pass>,
+) -> Result<Json<Value>, Problem> {
+    let mut hubs = own.hubs.list().await?;
+    let may = |hub: &EventHub| pass.allows(Right::Listen, Area::Events, Some(&hub.name));
+    hubs.retain(|hub| may(hub).is_ok());
+    let shown: Vec<_> = hubs.iter().map(|hub| Value::Object(facts(hub))).collect();
+    Ok(Json(json!({"eventhubs": shown})))
+}
+
+async fn create(
+    State(own): State<Arc<Hubs>>,
+    Extension(pass): Extension<Pass>,
+    body: Result<Json<Create>, JsonRejection>,
+) -> Result<(StatusCode, Json<Value>), Problem> {
+    let order = read(body)?;
+    pass.allows(Right::Manage, Area::Events, Some(&order.name))?;
+    let mut definition = Definition::new(order.name, order.partitions).retention(Retention {
+        age: order.retention_s.map(Duration::from_secs),
+        bytes: order.retention_bytes,
+    });
+    definition.groups = order.groups;
+    definition.policies = match order.policies {
+        Some(orders) => orders.into_iter().map(policy).collect::<Result<_, _>>()?,
+        None => vec![policy(PolicyOrder {
+            name: POLICY.to_owned(),
+            rights: vec!["send".to_owned(), "listen".to_owned()],
+        })?],
+    };
+    let hub = own.hubs.create(definition).await?;
+    let mut shown = facts(&hub);
+    shown.insert("connection_strings".to_owned(), own.strings(&hub));
+    Ok((StatusCode::CREATED, Json(Value::Object(shown))))
+}
+
+async fn show(
+    State(own): State<Arc<Hubs>>,
+    Extension(pass): Extension<Pass>,
+    Path(name): Path<String>,
+) -> Result<Json<Value>, Problem> {
+    pass.allows(Right::Listen, Area::Events, Some(&name))?;
+    let hub = own.hubs.get(&name).await?;
+    let mut shown = facts(&hub);
+    let mut states = Vec::with_capacity(hub.partitions as usize);
+    for partition in 0..hub.partitions {
+        let state = own.hubs.partition(&name, partition).await?;
+        states.push(json!({
+            "partition": partition,
+            "first_sequence": state.first_sequence,
+            "last_sequence": state.last_sequence,
+            "last_offset": state.last_offset,
+            "last_time": (!state.is_empty).then(|| format_time(state.last_time)),
+            "events": state.last_sequence + 1 - state.first_sequence,
+        }));
+    }
+    shown.insert("partition_states".to_owned(), json!(states));
+    if pass
+        .allows(Right::Manage, Area::Events, Some(&name))
+        .is_ok()
+    {
+        shown.insert("connection_strings".to_owned(), own.strings(&hub));
+    }
+    Ok(Json(Value::Object(shown)))
+}
+
+async fn delete(
+    State(own): State<Arc<Hubs>>,
+    Extension(pass): Extension<Pass>,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Problem> {
+    pass.allows(Right::Manage, Area::Events, Some(&name))?;
+    own.hubs.delete(&name).await?;
+    own.blobs.forget_event_hub(&name).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn policy(order: PolicyOrder) -> Result<Policy, Problem> {
+    let mut rights = Rights::default();
+    for right in &order.rights {
+        match right.as_str() {
+            "send" => rights.send = true,
+            "listen" => rights.listen = true,
+            "manage" => {
+                rights = Rights {
+                    send: true,
+                    listen: true,
+                    manage: true,
+                }
+            }
+            other => {
+                let words = format!("'{other}' is no right: use send, listen and manage");
+                return Err(Problem::bad_request(words));
+            }
+        }
+    }
+    Ok(Policy {
+        name: order.name,
+        rights,
+        primary: secret()?,
+        secondary: secret()?,
+    })
+}
+
+fn secret() -> Result<String, Problem> {
+    let mut bytes = [0; SECRET_BYTES];
+    let filled = SystemRandom::new().fill(&mut bytes);
+    filled.map_err(|_| Problem::internal("the system has no random bytes"))?;
+    Ok(encode_secret(&bytes))
+}
+
+fn facts(hub: &EventHub) -> Map<String, Value> {
+    let groups: Vec<_> = hub.groups.iter().map(|group| &group.name).collect();
+    let policies = hub.policies.iter().map(|policy| {
+        let rights = policy.rights;
+        let all = [
+            ("send", rights.send),
+            ("listen", rights.listen),
+            ("manage", rights.manage),
+        ];
+        let held: Vec<_> = all.iter().filter(|(_, is_held)| *is_held).collect();
+        let held: Vec<_> = held.iter().map(|(name, _)| *name).collect();
+        json!({"name": policy.name, "rights": held})
+    });
+    let policies: Vec<_> = policies.collect();
+    let facts = json!({
+        "name": hub.name,
+        "partitions": hub.partitions,
+        "created": format_time(hub.created),
+        "retention_s": hub.retention.age.map(|age| age.as_secs()),
+        "retention_bytes": hub.retention.bytes,
+        "groups": groups,
+        "policies": policies,
+    });
+    match facts {
+        Value::Object(facts) => facts,
+        _ => Map::new(),
+    }
+}
+
+impl Hubs {
+    /// What to paste into a client, by policy. Empty where nobody can know by which
+    /// name clients reach the node.
+    fn strings(&self, hub: &EventHub) -> Value {
+        let addresses = self.operator.status().addresses;
+        let Some(endpoint) = endpoint(&addresses) else {
+            return json!({});
+        };
+        let (place, end) = endpoint;
+        let strings = hub.policies.iter().map(|policy| {
+            let (name, key) = (&policy.name, &policy.primary);
+            let text = format!(
+                "Endpoint=sb://{place};SharedAccessKeyName={name};SharedAccessKey={key};\
+                 EntityPath={}{end}",
+                hub.name
+            );
+            (name.clone(), json!(text))
+        });
+        Value::Object(strings.collect())
+    }
+}
+
+/// Where clients find event hubs, and how a connection string ends.
+fn endpoint(addresses: &[(String, String)]) -> Option<(String, &'static str)> {
+    let find = |name: &str| {
+        let found = addresses.iter().find(|(own, _)| own == name);
+        found.and_then(|(_, url)| url.split_once("://")?.1.rsplit_once(':'))
+    };
+    let (place, usual, end) = match (find("amqps"), find("amqp")) {
+        (Some(place), _) => (place, "5671", ""),
+        (None, Some(place)) => (place, "5672", ";UseDevelopmentEmulator=true"),
+        (None, None) => return None,
+    };
+    let host = match place.0 {
+        "0.0.0.0" | "[::]" => return None,
+        "127.0.0.1" | "[::1]" => "localhost",
+        host => host,
+    };
+    // The SDKs know the usual port themselves.
+    let port = match place.1 {
+        port if port == usual => String::new(),
+        port => format!(":{port}"),
+    };
+    Some((format!("{host}{port}"), end))
+}
+
+/// A time that may be missing.
+pub(super) fn time(time: Option<Timestamp>) -> Value {
+    json!(time.map(format_time))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_is_where_clients_can_go() {
+        let at = |name: &str, url: &str| vec![(name.to_owned(), url.to_owned())];
+        let local = endpoint(&at("amqp", "amqp://127.0.0.1:5672")).unwrap();
+        assert_eq!(local, ("localhost".into(), ";UseDevelopmentEmulator=true"));
+        let far = endpoint(&at("amqps", "amqps://10.0.0.7:9000")).unwrap();
+        assert_eq!(far, ("10.0.0.7:9000".into(), ""));
+        assert_eq!(endpoint(&at("amqp", "amqp://0.0.0.0:5672")), None);
+        assert_eq!(endpoint(&at("http", "http://127.0.0.1:7070")), None);
+    }
+}

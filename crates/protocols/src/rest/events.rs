@@ -1,0 +1,245 @@
+//! The routes that send and read events.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::http::{Method, StatusCode};
+use axum::{Extension, Json};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use steadfast_core::clock::Timestamp;
+use steadfast_core::limits;
+use steadfast_events::{Batch, Error, Position, Publication, Reader};
+use steadfast_jobs::iso::parse_time;
+
+use super::event_form::{Draft, Place, shown};
+use super::eventhubs::{Hubs, on, operation};
+use super::interface::{Interface, read};
+use crate::access::{Area, Pass, Right};
+use crate::http::Problem;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Send {
+    partition: Option<u32>,
+    key: Option<String>,
+    events: Vec<Draft>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tail {
+    partition: u32,
+    from: Option<String>,
+    from_sequence: Option<i64>,
+    from_time: Option<String>,
+    limit: Option<usize>,
+    wait_s: Option<u64>,
+}
+
+const EVENTS: &str = "/v1/eventhubs/{hub}/events";
+
+/// Adds the routes of events.
+pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
+    let (get, post) = (&Method::GET, &Method::POST);
+    let body = json!({"type": "object", "required": ["events"], "properties": {
+        "partition": {"type": "integer"},
+        "key": {"type": "string"},
+        "events": {"type": "array", "items": {"type": "object", "required": ["body"], "properties": {
+            "body": {"description": "a text, or any JSON"},
+            "encoding": {"enum": ["text", "base64", "json"]},
+            "content_type": {"type": "string"},
+            "message_id": {"type": "string"},
+            "properties": {"type": "object"},
+        }}},
+    }});
+    interface
+        .with(
+            operation(
+                post,
+                EVENTS,
+                "Send events as one publication, all or nothing",
+                Right::Send,
+                (201, "Durable; where the events are"),
+                Some(body),
+            ),
+            on(post, send, hubs),
+        )
+        .with(
+            operation(
+                get,
+                EVENTS,
+                "Events of one ?partition: ?from=start|end, ?from_sequence, ?from_time, ?limit; \
+                 waits ?wait_s for the first",
+                Right::Listen,
+                (200, "Events, and where to go on: next_sequence"),
+                None,
+            ),
+            on(get, tail, hubs),
+        )
+}
+
+async fn send(
+    State(own): State<Arc<Hubs>>,
+    Extension(pass): Extension<Pass>,
+    Path(hub): Path<String>,
+    body: Result<Json<Send>, JsonRejection>,
+) -> Result<(StatusCode, Json<Value>), Problem> {
+    pass.allows(Right::Send, Area::Events, Some(&hub))?;
+    let order = read(body)?;
+    let sender = own.hubs.sender(&hub, order.partition).await?;
+    let mut batch = match &order.key {
+        Some(key) => Batch::keyed(key.clone())?,
+        None => Batch::new(),
+    };
+    for draft in &order.events {
+        batch.push(&draft.encode(order.key.as_deref())?)?;
+    }
+    let published = sender.send(batch).await?;
+    let answer = json!({
+        "partition": published.partition,
+        "sequence": published.sequence,
+        "last_offset": published.last_offset,
+        "count": published.count,
+    });
+    Ok((StatusCode::CREATED, Json(answer)))
+}
+
+async fn tail(
+    State(own): State<Arc<Hubs>>,
+    Extension(pass): Extension<Pass>,
+    Path(hub): Path<String>,
+    query: Result<Query<Tail>, QueryRejection>,
+) -> Result<Json<Value>, Problem> {
+    pass.allows(Right::Listen, Area::Events, Some(&hub))?;
+    let asked = queried(query)?;
+    let not_before = match &asked.from_time {
+        Some(text) => parsed(text)?,
+        None => Timestamp(i64::MIN),
+    };
+    let wait = Duration::from_secs(asked.wait_s.unwrap_or(0));
+    if wait > limits::TAIL_WAIT {
+        let most = limits::TAIL_WAIT.as_secs();
+        return Err(Problem::bad_request(format!("wait_s is {most} at most")));
+    }
+    let start = asked.start(not_before)?;
+    let reader = own.hubs.observer(&hub, asked.partition, start).await?;
+    let mut page = Page {
+        partition: asked.partition,
+        not_before,
+        limit: asked.limit.unwrap_or(limits::TAIL_EVENTS),
+        events: Vec::new(),
+        bytes: 0,
+        next: reader.position(),
+    };
+    if !(1..=limits::TAIL_EVENTS).contains(&page.limit) {
+        let words = format!("limit is 1 to {}", limits::TAIL_EVENTS);
+        return Err(Problem::bad_request(words));
+    }
+    page.fill(reader, wait, &own).await?;
+    let (events, next) = (page.events, page.next);
+    Ok(Json(json!({"events": events, "next_sequence": next})))
+}
+
+impl Tail {
+    fn start(&self, not_before: Timestamp) -> Result<Position, Problem> {
+        match (self.from_sequence, self.from.as_deref()) {
+            // Behind the event before: at the end, too, where the next one will be.
+            (Some(sequence), None) => Ok(Position::Sequence {
+                sequence: sequence.max(0) - 1,
+                inclusive: false,
+            }),
+            (None, None) if self.from_time.is_some() => Ok(Position::Time {
+                time: not_before,
+                inclusive: true,
+            }),
+            (None, None | Some("start")) => Ok(Position::Earliest),
+            (None, Some("end")) => Ok(Position::Latest),
+            _ => Err(Problem::bad_request(
+                "name one place: from=start, from=end, from_sequence or from_time",
+            )),
+        }
+    }
+}
+
+/// What one answer holds.
+struct Page {
+    partition: u32,
+    not_before: Timestamp,
+    limit: usize,
+    events: Vec<Value>,
+    bytes: usize,
+    next: i64,
+}
+
+impl Page {
+    /// Takes what is there; waits only for the first event.
+    async fn fill(&mut self, mut reader: Reader, wait: Duration, own: &Hubs) -> Result<(), Error> {
+        let late = tokio::time::sleep(wait);
+        tokio::pin!(late);
+        loop {
+            let found = match reader.try_next().await? {
+                Some(found) => found,
+                None if !self.events.is_empty() => break,
+                None => tokio::select! {
+                    found = reader.next() => found?,
+                    () = &mut late => break,
+                    () = own.leaving.cancelled() => break,
+                },
+            };
+            if self.take(found)? {
+                return Ok(());
+            }
+        }
+        self.next = self.next.max(reader.position());
+        Ok(())
+    }
+
+    /// Takes events until the page is full; answers whether it is.
+    fn take(&mut self, mut publication: Publication) -> Result<bool, Error> {
+        let key = publication.key().map(str::to_owned);
+        while let Some(event) = publication.next_event()? {
+            self.next = event.sequence + 1;
+            if event.time < self.not_before {
+                continue;
+            }
+            let place = Place {
+                partition: self.partition,
+                sequence: event.sequence,
+                offset: event.offset,
+                time: event.time,
+                key: key.as_deref(),
+            };
+            self.bytes += event.body.len();
+            self.events.push(Value::Object(shown(&place, &event.body)));
+            if self.events.len() == self.limit || self.bytes >= limits::TAIL_BYTES {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// The query of a request, or what is wrong with it.
+pub(super) fn queried<T: DeserializeOwned>(
+    query: Result<Query<T>, QueryRejection>,
+) -> Result<T, Problem> {
+    match query {
+        Ok(Query(query)) => Ok(query),
+        Err(error) => Err(Problem::bad_request(error.body_text())),
+    }
+}
+
+/// A time that somebody wrote.
+pub(super) fn parsed(text: &str) -> Result<Timestamp, Problem> {
+    parse_time(text).ok_or_else(|| {
+        let words = format!(
+            "'{}' is no time: write 2026-01-31T12:00:00Z",
+            text.escape_debug()
+        );
+        Problem::bad_request(words)
+    })
+}

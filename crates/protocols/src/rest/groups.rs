@@ -1,0 +1,263 @@
+//! The routes of consumer groups and parked events.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::http::Method;
+use axum::{Extension, Json};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use steadfast_events::Position;
+use steadfast_jobs::iso::format_time;
+
+use super::event_form::{Place, shown};
+use super::eventhubs::{Hubs, on, operation, time};
+use super::events::{parsed, queried};
+use super::interface::{Interface, read};
+use crate::access::{Area, Pass, Right};
+use crate::http::Problem;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Reset {
+    partition: Option<u32>,
+    /// `start` or `end`.
+    to: Option<String>,
+    sequence: Option<i64>,
+    time: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Which {
+    partition: Option<u32>,
+}
+
+type Group = Path<(String, String)>;
+
+const ALL: &str = "/v1/eventhubs/{hub}/groups";
+const ONE: &str = "/v1/eventhubs/{hub}/groups/{group}";
+const RESET: &str = "/v1/eventhubs/{hub}/groups/{group}/reset";
+const PARKED: &str = "/v1/eventhubs/{hub}/groups/{group}/parked";
+const REPLAY: &str = "/v1/eventhubs/{hub}/groups/{group}/parked/replay";
+
+/// Adds the routes of consumer groups.
+pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
+    let (get, post) = (&Method::GET, &Method::POST);
+    let which = json!({"type": "object", "properties": {"partition": {"type": "integer"}}});
+    let reset_body = json!({"type": "object", "properties": {
+        "partition": {"type": "integer"},
+        "to": {"enum": ["start", "end"]},
+        "sequence": {"type": "integer"},
+        "time": {"type": "string"},
+    }});
+    let listen = Right::Listen;
+    interface
+        .with(
+            operation(
+                get,
+                ALL,
+                "Consumer groups",
+                listen,
+                (200, "The groups"),
+                None,
+            ),
+            on(get, list, hubs),
+        )
+        .with(
+            operation(
+                get,
+                ONE,
+                "Owner, checkpoint and lag by partition",
+                listen,
+                (200, "How the group stands"),
+                None,
+            ),
+            on(get, show, hubs),
+        )
+        .with(
+            operation(
+                post,
+                RESET,
+                "Move checkpoints, of all partitions or of one; readers start again from there",
+                Right::Manage,
+                (200, "The next event by partition"),
+                Some(reset_body),
+            ),
+            on(post, reset, hubs),
+        )
+        .with(
+            operation(
+                get,
+                PARKED,
+                "Events that the group has put aside, of all partitions or of one ?partition",
+                listen,
+                (200, "The events, and why they could not be handled"),
+                None,
+            ),
+            on(get, parked, hubs),
+        )
+        .with(
+            operation(
+                post,
+                REPLAY,
+                "Have parked events handled again",
+                Right::Manage,
+                (
+                    200,
+                    "Which partitions had some, and whether a processor was there",
+                ),
+                Some(which),
+            ),
+            on(post, replay, hubs),
+        )
+}
+
+async fn list(
+    State(own): State<Arc<Hubs>>,
+    Extension(pass): Extension<Pass>,
+    Path(hub): Path<String>,
+) -> Result<Json<Value>, Problem> {
+    pass.allows(Right::Listen, Area::Events, Some(&hub))?;
+    let hub = own.hubs.get(&hub).await?;
+    let mut groups = Vec::with_capacity(hub.groups.len());
+    for group in &hub.groups {
+        let standings = own.hubs.standings(&hub.name, &group.name).await?;
+        let owned = standings.iter().filter_map(|one| one.ownership.as_ref());
+        groups.push(json!({
+            "name": group.name,
+            "created": format_time(group.created),
+            "owned": owned.filter(|one| !one.owner.is_empty()).count(),
+            "partitions": standings.len(),
+            "lag": standings.iter().map(|one| one.lag).sum::<i64>(),
+        }));
+    }
+    Ok(Json(json!({"groups": groups})))
+}
+
+async fn show(
+    State(own): State<Arc<Hubs>>,
+    Extension(pass): Extension<Pass>,
+    Path((hub, group)): Group,
+) -> Result<Json<Value>, Problem> {
+    pass.allows(Right::Listen, Area::Events, Some(&hub))?;
+    let standings = own.hubs.standings(&hub, &group).await?;
+    let rows = standings.into_iter().map(|one| {
+        let owner = one.ownership.filter(|found| !found.owner.is_empty());
+        json!({
+            "partition": one.partition,
+            "owner": owner.as_ref().map(|found| &found.owner),
+            "owner_time": time(owner.as_ref().map(|found| found.modified)),
+            "checkpoint": one.checkpoint.map(|found| found.sequence),
+            "checkpoint_time": time(one.checkpoint.map(|found| found.modified)),
+            "last_sequence": one.last_sequence,
+            "lag": one.lag,
+        })
+    });
+    let rows: Vec<_> = rows.collect();
+    Ok(Json(json!({"name": group, "partitions": rows})))
+}
+
+async fn reset(
+    State(own): State<Arc<Hubs>>,
+    Extension(pass): Extension<Pass>,
+    Path((hub, group)): Group,
+    body: Result<Json<Reset>, JsonRejection>,
+) -> Result<Json<Value>, Problem> {
+    pass.allows(Right::Manage, Area::Events, Some(&hub))?;
+    let order = read(body)?;
+    let position = order.position()?;
+    let mut moved = Vec::new();
+    for partition in own.chosen(&hub, order.partition).await? {
+        let next = own.hubs.reset(&hub, &group, partition, position).await?;
+        moved.push(json!({"partition": partition, "next_sequence": next}));
+    }
+    Ok(Json(json!({"partitions": moved})))
+}
+
+impl Reset {
+    fn position(&self) -> Result<Position, Problem> {
+        match (self.to.as_deref(), self.sequence, self.time.as_deref()) {
+            (Some("start"), None, None) => Ok(Position::Earliest),
+            (Some("end"), None, None) => Ok(Position::Latest),
+            (None, Some(sequence), None) => Ok(Position::Sequence {
+                sequence: sequence.max(0) - 1,
+                inclusive: false,
+            }),
+            (None, None, Some(text)) => Ok(Position::Time {
+                time: parsed(text)?,
+                inclusive: true,
+            }),
+            _ => Err(Problem::bad_request(
+                "name one place: to (start or end), sequence or time",
+            )),
+        }
+    }
+}
+
+async fn parked(
+    State(own): State<Arc<Hubs>>,
+    Extension(pass): Extension<Pass>,
+    Path((hub, group)): Group,
+    query: Result<Query<Which>, QueryRejection>,
+) -> Result<Json<Value>, Problem> {
+    pass.allows(Right::Listen, Area::Events, Some(&hub))?;
+    let which = queried(query)?;
+    let mut events = Vec::new();
+    let mut bytes = 0;
+    let mut has_more = false;
+    'all: for partition in own.chosen(&hub, which.partition).await? {
+        for found in own.hubs.parked(&hub, &group, partition, 0).await? {
+            if bytes >= steadfast_core::limits::TAIL_BYTES {
+                has_more = true;
+                break 'all;
+            }
+            let place = Place {
+                partition,
+                sequence: found.sequence,
+                offset: found.offset,
+                time: found.enqueued,
+                key: found.key.as_deref(),
+            };
+            bytes += found.body.len();
+            let mut event = shown(&place, &found.body);
+            event.insert("attempts".to_owned(), json!(found.attempts));
+            event.insert("reason".to_owned(), json!(found.reason));
+            event.insert("parked_time".to_owned(), json!(format_time(found.parked)));
+            events.push(event);
+        }
+    }
+    Ok(Json(json!({"parked": events, "has_more": has_more})))
+}
+
+async fn replay(
+    State(own): State<Arc<Hubs>>,
+    Extension(pass): Extension<Pass>,
+    Path((hub, group)): Group,
+    body: Result<Json<Which>, JsonRejection>,
+) -> Result<Json<Value>, Problem> {
+    pass.allows(Right::Manage, Area::Events, Some(&hub))?;
+    let which = read(body)?;
+    let mut asked = Vec::new();
+    for partition in own.chosen(&hub, which.partition).await? {
+        let parked = own.hubs.parked(&hub, &group, partition, 0).await?.len();
+        if parked > 0 {
+            let is_asked = own.hubs.replay_parked(&hub, &group, partition).await?;
+            asked
+                .push(json!({"partition": partition, "parked": parked, "has_processor": is_asked}));
+        }
+    }
+    Ok(Json(json!({"partitions": asked})))
+}
+
+impl Hubs {
+    /// All partitions of an event hub, or the one that is named.
+    async fn chosen(&self, hub: &str, only: Option<u32>) -> Result<Vec<u32>, Problem> {
+        let partitions = self.hubs.get(hub).await?.partitions;
+        Ok(match only {
+            Some(only) => vec![only],
+            None => (0..partitions).collect(),
+        })
+    }
+}

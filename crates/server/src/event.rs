@@ -1,0 +1,133 @@
+//! `steadfast event`: send events.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+use reqwest::Method;
+use serde_json::{Map, Value, json};
+
+use crate::context::Target;
+use crate::remote::{Remote, segment};
+use crate::result::print;
+use crate::table::Output;
+use crate::tail::{self, Tail};
+
+/// Events of one publication, when each line is one.
+const LINES: usize = 1000;
+
+/// Bytes of lines in one publication; what is added to each still fits.
+const LINE_BYTES: usize = 512 * 1024;
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Send an event, or one for each line of a file or of standard input
+    Send(Send),
+    /// Show events, and go on as they come
+    Tail(Tail),
+}
+
+#[derive(Args)]
+pub(crate) struct Send {
+    /// To which event hub
+    hub: String,
+    /// What the event says; without it, each line of the file is an event
+    body: Option<String>,
+    /// Read the lines from this file; standard input unless named
+    #[arg(long, value_name = "FILE", conflicts_with = "body")]
+    file: Option<PathBuf>,
+    /// To this partition
+    #[arg(long, value_name = "N", conflicts_with = "key")]
+    partition: Option<u32>,
+    /// With this partition key
+    #[arg(long)]
+    key: Option<String>,
+    /// An application property; may be repeated
+    #[arg(long = "property", value_name = "NAME=VALUE", value_parser = parse_property)]
+    properties: Vec<(String, Value)>,
+    /// What the body is, such as application/json
+    #[arg(long, value_name = "TYPE")]
+    content_type: Option<String>,
+}
+
+/// Asks the server.
+pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<()> {
+    let remote = Remote::new(target)?;
+    match command {
+        Command::Send(send) => send.run(&remote, output),
+        Command::Tail(tail) => tail::run(tail, &remote, output),
+    }
+}
+
+impl Send {
+    fn run(&self, remote: &Remote, output: Output) -> Result<()> {
+        if let Some(body) = &self.body {
+            let sent = self.publish(remote, &[body])?;
+            return print(
+                &[
+                    ("sent", sent["count"].clone()),
+                    ("partition", sent["partition"].clone()),
+                    ("sequence", sent["sequence"].clone()),
+                ],
+                output,
+            );
+        }
+        let text = lines(self.file.as_deref())?;
+        let lines: Vec<_> = text.lines().filter(|line| !line.is_empty()).collect();
+        if lines.is_empty() {
+            bail!("there is nothing to send: name a body, or give lines");
+        }
+        let mut rest = lines.as_slice();
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(batch(rest));
+            self.publish(remote, now)?;
+            rest = later;
+        }
+        print(&[("sent", json!(lines.len()))], output)
+    }
+
+    fn publish(&self, remote: &Remote, bodies: &[impl AsRef<str>]) -> Result<Value> {
+        let properties: Map<_, _> = self.properties.iter().cloned().collect();
+        let event = |body: &str| json!({"body": body, "content_type": self.content_type, "properties": properties});
+        let events: Vec<_> = bodies.iter().map(|body| event(body.as_ref())).collect();
+        let body = json!({"partition": self.partition, "key": self.key, "events": events});
+        let path = format!("/v1/eventhubs/{}/events", segment(&self.hub)?);
+        remote.ask(Method::POST, &path, Some(&body))
+    }
+}
+
+/// How many lines go into one publication.
+fn batch(lines: &[&str]) -> usize {
+    let mut bytes = 0;
+    let fits = |line: &&&str| {
+        bytes += line.len();
+        bytes <= LINE_BYTES
+    };
+    let count = lines.iter().take(LINES).take_while(fits).count();
+    count.max(1)
+}
+
+fn lines(file: Option<&Path>) -> Result<String> {
+    match file {
+        Some(file) => {
+            let text = std::fs::read_to_string(file);
+            text.with_context(|| format!("read {}", file.display()))
+        }
+        None => {
+            let mut text = String::new();
+            let read = std::io::stdin().read_to_string(&mut text);
+            read.context("read standard input")?;
+            Ok(text)
+        }
+    }
+}
+
+/// A number or a boolean is one; everything else is a text.
+fn parse_property(text: &str) -> Result<(String, Value), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    let parsed = serde_json::from_str(value).ok();
+    let parsed = parsed.filter(|parsed: &Value| parsed.is_number() || parsed.is_boolean());
+    let value = parsed.unwrap_or_else(|| json!(value));
+    Ok((name.to_owned(), value))
+}

@@ -1,0 +1,161 @@
+//! `steadfast eventhub`: make, show and delete event hubs.
+
+use anyhow::{Result, anyhow};
+use clap::Subcommand;
+use reqwest::Method;
+use serde_json::{Value, json};
+use steadfast::config::{duration, size};
+
+use crate::context::Target;
+use crate::out::out;
+use crate::remote::{Remote, segment};
+use crate::result::{Facts, print};
+use crate::table::{Output, Table, shown};
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Make an event hub and show connection strings, ready to paste
+    Create {
+        /// Its name
+        name: String,
+        /// How many partitions it has, for good
+        #[arg(long, value_name = "N", default_value_t = 4)]
+        partitions: u32,
+        /// A consumer group beside `$Default`; may be repeated
+        #[arg(long = "group", value_name = "NAME")]
+        groups: Vec<String>,
+        /// How long events are kept, such as 1d; for ever unless set
+        #[arg(long, value_name = "TIME", value_parser = seconds)]
+        retention: Option<u64>,
+        /// How much of each partition is kept, such as 1GiB; everything unless set
+        #[arg(long, value_name = "SIZE", value_parser = bytes)]
+        retention_size: Option<u64>,
+    },
+    /// Show all event hubs
+    List,
+    /// Show an event hub, its partitions and connection strings
+    Show {
+        /// Which event hub
+        name: String,
+    },
+    /// Delete an event hub with its events, groups and checkpoints
+    Delete {
+        /// Which event hub
+        name: String,
+    },
+}
+
+/// Asks the server.
+pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<()> {
+    let remote = Remote::new(target)?;
+    match command {
+        Command::Create {
+            name,
+            partitions,
+            groups,
+            retention,
+            retention_size,
+        } => {
+            let body = json!({
+                "name": name,
+                "partitions": partitions,
+                "groups": groups,
+                "retention_s": retention,
+                "retention_bytes": retention_size,
+            });
+            let made: Value = remote.ask(Method::POST, "/v1/eventhubs", Some(&body))?;
+            match output {
+                Output::Json => out(&serde_json::to_string_pretty(&made)?),
+                Output::Table => print(&facts(&made), output),
+            }
+        }
+        Command::List => list(&remote, output),
+        Command::Show { name } => show(&remote, name, output),
+        Command::Delete { name } => {
+            let path = format!("/v1/eventhubs/{}", segment(name)?);
+            let Value::Null = remote.ask(Method::DELETE, &path, None)? else {
+                anyhow::bail!("the server answered more than it should");
+            };
+            print(&[("deleted", json!(name))], output)
+        }
+    }
+}
+
+/// A list of rows in an answer.
+pub(crate) fn rows<'a>(answer: &'a Value, name: &str) -> Result<&'a Vec<Value>> {
+    let rows = answer[name].as_array();
+    rows.ok_or_else(|| anyhow!("the server's answer has no '{name}'"))
+}
+
+fn list(remote: &Remote, output: Output) -> Result<()> {
+    let answer: Value = remote.ask(Method::GET, "/v1/eventhubs", None)?;
+    let columns = &[
+        "name",
+        "partitions",
+        "groups",
+        "retention_s",
+        "retention_bytes",
+        "created",
+    ];
+    let mut table = Table::new("eventhubs", columns);
+    for hub in rows(&answer, "eventhubs")? {
+        table.row(hub.clone());
+    }
+    table.print(output)
+}
+
+fn show(remote: &Remote, name: &str, output: Output) -> Result<()> {
+    let path = format!("/v1/eventhubs/{}", segment(name)?);
+    let hub: Value = remote.ask(Method::GET, &path, None)?;
+    if output == Output::Json {
+        return out(&serde_json::to_string_pretty(&hub)?);
+    }
+    print(&facts(&hub), output)?;
+    out(&"")?;
+    let columns = &[
+        "partition",
+        "events",
+        "first_sequence",
+        "last_sequence",
+        "last_time",
+    ];
+    let mut table = Table::new("partitions", columns);
+    for state in rows(&hub, "partition_states")? {
+        table.row(state.clone());
+    }
+    table.print(output)
+}
+
+fn facts(hub: &Value) -> Facts {
+    let mut facts: Facts = vec![
+        ("name", hub["name"].clone()),
+        ("partitions", hub["partitions"].clone()),
+        ("groups", json!(shown(&hub["groups"]))),
+        ("created", hub["created"].clone()),
+    ];
+    if let Some(seconds) = hub["retention_s"].as_u64() {
+        facts.push(("kept for", json!(format!("{seconds} s"))));
+    }
+    if let Some(bytes) = hub["retention_bytes"].as_u64() {
+        facts.push(("kept", json!(format!("{bytes} bytes a partition"))));
+    }
+    for (policy, text) in hub["connection_strings"].as_object().into_iter().flatten() {
+        facts.push(("policy", json!(policy)));
+        facts.push(("connect", text.clone()));
+    }
+    facts
+}
+
+fn seconds(text: &str) -> Result<u64, String> {
+    // Days are what people keep events for.
+    let days = text
+        .strip_suffix('d')
+        .and_then(|days| days.trim().parse::<u64>().ok());
+    let days = days.and_then(|days| days.checked_mul(24 * 60 * 60));
+    let found = days.or_else(|| duration(text).map(|time| time.as_secs()));
+    found.ok_or_else(|| "write a time such as 90s, 12h or 7d".to_owned())
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    size(text).ok_or_else(|| "write a size such as 64MiB or 1GiB".to_owned())
+}

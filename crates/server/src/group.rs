@@ -1,0 +1,98 @@
+//! `steadfast group`: how far consumer groups have come.
+
+use anyhow::Result;
+use clap::Subcommand;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::context::Target;
+use crate::eventhub::rows;
+use crate::origin::Origin;
+use crate::remote::{Remote, segment};
+use crate::table::{Output, Table};
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Show the consumer groups of an event hub
+    List {
+        /// Which event hub
+        hub: String,
+    },
+    /// Show owner, checkpoint and lag of each partition
+    Show {
+        /// Which event hub
+        hub: String,
+        /// Which group
+        #[arg(default_value = "$Default")]
+        group: String,
+    },
+    /// Move checkpoints, forwards or back
+    Reset {
+        /// Which event hub
+        hub: String,
+        /// Which group
+        group: String,
+        /// The next event: start, end, a sequence number, or a time
+        #[arg(long)]
+        to: Origin,
+        /// Only of this partition
+        #[arg(long, value_name = "N")]
+        partition: Option<u32>,
+    },
+}
+
+/// Asks the server.
+pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<()> {
+    let remote = Remote::new(target)?;
+    match command {
+        Command::List { hub } => {
+            let path = format!("/v1/eventhubs/{}/groups", segment(hub)?);
+            let answer: Value = remote.ask(Method::GET, &path, None)?;
+            let columns = &["name", "partitions", "owned", "lag", "created"];
+            show(Table::new("groups", columns), &answer, output)
+        }
+        Command::Show { hub, group } => {
+            let answer: Value = remote.ask(Method::GET, &place(hub, group)?, None)?;
+            let columns = &[
+                "partition",
+                "owner",
+                "checkpoint",
+                "last_sequence",
+                "lag",
+                "checkpoint_time",
+            ];
+            show(Table::new("partitions", columns), &answer, output)
+        }
+        Command::Reset {
+            hub,
+            group,
+            to,
+            partition,
+        } => {
+            let mut body = match to {
+                Origin::Start => json!({"to": "start"}),
+                Origin::End => json!({"to": "end"}),
+                Origin::Sequence(sequence) => json!({"sequence": sequence}),
+                Origin::Time(time) => json!({"time": time}),
+            };
+            body["partition"] = json!(partition);
+            let path = format!("{}/reset", place(hub, group)?);
+            let answer: Value = remote.ask(Method::POST, &path, Some(&body))?;
+            let columns = &["partition", "next_sequence"];
+            show(Table::new("partitions", columns), &answer, output)
+        }
+    }
+}
+
+/// The path of a group.
+pub(crate) fn place(hub: &str, group: &str) -> Result<String> {
+    let (hub, group) = (segment(hub)?, segment(group)?);
+    Ok(format!("/v1/eventhubs/{hub}/groups/{group}"))
+}
+
+fn show(mut table: Table, answer: &Value, output: Output) -> Result<()> {
+    for row in rows(answer, table.name())? {
+        table.row(row.clone());
+    }
+    table.print(output)
+}

@@ -1,0 +1,87 @@
+//! `steadfast parked`: events that nobody could handle.
+
+use anyhow::{Result, bail};
+use clap::Subcommand;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::context::Target;
+use crate::eventhub::rows;
+use crate::group::place;
+use crate::remote::Remote;
+use crate::table::{Output, Table};
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Show events that a group has put aside, and why
+    List {
+        /// Which event hub
+        hub: String,
+        /// Which group
+        #[arg(default_value = "$Default")]
+        group: String,
+        /// Only of this partition
+        #[arg(long, value_name = "N")]
+        partition: Option<u32>,
+    },
+    /// Have the group's processors handle them again
+    Replay {
+        /// Which event hub
+        hub: String,
+        /// Which group
+        #[arg(default_value = "$Default")]
+        group: String,
+        /// Only of this partition
+        #[arg(long, value_name = "N")]
+        partition: Option<u32>,
+    },
+}
+
+/// Asks the server.
+pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<()> {
+    let remote = Remote::new(target)?;
+    match command {
+        Command::List {
+            hub,
+            group,
+            partition,
+        } => {
+            let which = partition.map(|partition| format!("?partition={partition}"));
+            let path = format!("{}/parked{}", place(hub, group)?, which.unwrap_or_default());
+            let answer: Value = remote.ask(Method::GET, &path, None)?;
+            let columns = &["partition", "sequence", "key", "attempts", "reason", "body"];
+            let mut table = Table::new("parked", columns);
+            for row in rows(&answer, "parked")? {
+                table.row(row.clone());
+            }
+            table.print(output)?;
+            if answer["has_more"] == json!(true) {
+                eprintln!("steadfast: there are more; name a --partition, or replay these first");
+            }
+            Ok(())
+        }
+        Command::Replay {
+            hub,
+            group,
+            partition,
+        } => {
+            let path = format!("{}/parked/replay", place(hub, group)?);
+            let body = json!({"partition": partition});
+            let answer: Value = remote.ask(Method::POST, &path, Some(&body))?;
+            let partitions = rows(&answer, "partitions")?;
+            let columns = &["partition", "parked", "has_processor"];
+            let mut table = Table::new("partitions", columns);
+            for row in partitions {
+                table.row(row.clone());
+            }
+            table.print(output)?;
+            match partitions
+                .iter()
+                .all(|row| row["has_processor"] == json!(true))
+            {
+                true => Ok(()),
+                false => bail!("some partitions have no processor on this node: start one"),
+            }
+        }
+    }
+}

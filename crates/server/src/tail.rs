@@ -1,0 +1,197 @@
+//! `steadfast event tail`: follow an event hub.
+//!
+//! Every partition has one request under way, which the server answers when there
+//! is something. So events of one partition come in order.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use clap::{Args, ValueEnum};
+use reqwest::Method;
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+use crate::eventhub::rows;
+use crate::origin::Origin;
+use crate::out::out;
+use crate::remote::{Remote, segment};
+use crate::table::Output;
+
+/// How long the server waits before it says that nothing came.
+const WAIT: u64 = 20;
+
+/// How much longer an answer may take than the server waits.
+const MARGIN: Duration = Duration::from_secs(15);
+
+#[derive(Args)]
+pub(crate) struct Tail {
+    /// Which event hub
+    hub: String,
+    /// Only this partition; may be repeated
+    #[arg(long = "partition", value_name = "N")]
+    partitions: Vec<u32>,
+    /// Where to begin: start, end, a sequence number, or a time
+    #[arg(long, default_value = "end")]
+    from: Origin,
+    /// How to show events; JSON if the output is
+    #[arg(long, value_enum)]
+    format: Option<Form>,
+    /// End after so many events
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+    /// End when a partition has had nothing new for so many seconds; 0 shows what is there
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=30))]
+    wait: Option<u64>,
+}
+
+/// How to show an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Form {
+    /// One line of JSON with all that is known
+    Json,
+    /// Where it is, its key, and its body
+    Text,
+    /// Where it is, its key, and the bytes of its body
+    Hex,
+}
+
+/// Shows events until there are enough.
+pub(crate) fn run(tail: &Tail, remote: &Remote, output: Output) -> Result<()> {
+    let form = tail.format.unwrap_or(match output {
+        Output::Json => Form::Json,
+        Output::Table => Form::Text,
+    });
+    let hub = segment(&tail.hub)?;
+    let path = format!("/v1/eventhubs/{hub}");
+    let known: Value = remote.ask(Method::GET, &path, None)?;
+    let all = known["partitions"]
+        .as_u64()
+        .context("the server's answer has no partitions")?;
+    let partitions = match tail.partitions.is_empty() {
+        true => (0..all as u32).collect(),
+        false => tail.partitions.clone(),
+    };
+    remote.block(follow(tail, remote, &path, &partitions, form))
+}
+
+async fn follow(
+    tail: &Tail,
+    remote: &Remote,
+    hub: &str,
+    partitions: &[u32],
+    form: Form,
+) -> Result<()> {
+    let wait = tail.wait.unwrap_or(WAIT);
+    let ask = |partition: u32, place: String| {
+        let path = format!("{hub}/events?partition={partition}&wait_s={wait}{place}");
+        let answer = remote.get(Duration::from_secs(wait) + MARGIN, path);
+        async move { (partition, answer.await) }
+    };
+    let mut under_way = JoinSet::new();
+    for partition in partitions {
+        under_way.spawn(ask(*partition, tail.first()));
+    }
+    let mut left = tail.count.unwrap_or(u64::MAX);
+    while let Some(done) = under_way.join_next().await {
+        let (partition, answer) = done.context("ask the server")?;
+        let answer: Value = answer?;
+        let events = rows(&answer, "events")?;
+        for event in events {
+            if left == 0 {
+                return Ok(());
+            }
+            out(&line(event, form)?)?;
+            left -= 1;
+        }
+        if left == 0 {
+            return Ok(());
+        }
+        if !events.is_empty() || tail.wait.is_none() {
+            let next = answer["next_sequence"].as_i64();
+            let next = next.ok_or_else(|| anyhow!("the server's answer has no next_sequence"))?;
+            under_way.spawn(ask(partition, tail.next(next)));
+        }
+    }
+    Ok(())
+}
+
+impl Tail {
+    /// Where the first request begins.
+    fn first(&self) -> String {
+        match &self.from {
+            Origin::Start => "&from=start".to_owned(),
+            Origin::End => "&from=end".to_owned(),
+            Origin::Sequence(sequence) => format!("&from_sequence={sequence}"),
+            Origin::Time(_) => self.time(),
+        }
+    }
+
+    /// Where the others begin. A time that is still to come stays a bound.
+    fn next(&self, sequence: i64) -> String {
+        format!("&from_sequence={sequence}{}", self.time())
+    }
+
+    fn time(&self) -> String {
+        match &self.from {
+            Origin::Time(time) => {
+                format!("&from_time={}", time.replace('+', "%2B").replace(' ', "T"))
+            }
+            _ => String::new(),
+        }
+    }
+}
+
+fn line(event: &Value, form: Form) -> Result<String> {
+    if form == Form::Json {
+        return Ok(event.to_string());
+    }
+    let mut line = format!("{}/{}  ", event["partition"], event["sequence"]);
+    line += event["enqueued_time"].as_str().unwrap_or("-");
+    if let Some(key) = event["key"].as_str() {
+        write!(line, "  {key}")?;
+    }
+    let body = match (&event["body"], event["encoding"].as_str()) {
+        (Value::String(text), Some("text")) if form == Form::Text => text.clone(),
+        (Value::String(text), Some("text")) => hex(text.as_bytes()),
+        (Value::String(text), Some("base64")) => hex(&decode(text)?),
+        (value, _) if form == Form::Text => value.to_string(),
+        (value, _) => hex(value.to_string().as_bytes()),
+    };
+    write!(line, "  {body}")?;
+    Ok(line)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+fn decode(text: &str) -> Result<Vec<u8>> {
+    use base64::Engine as _;
+    let bytes = base64::engine::general_purpose::STANDARD.decode(text);
+    bytes.context("the server's answer is not base64")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_line_in_each_form() {
+        let event = |body: &str, encoding: &str| {
+            json!({"partition": 1, "sequence": 7, "enqueued_time": "T", "key": "k",
+                "body": body, "encoding": encoding})
+        };
+        let show = |event: Value, form| line(&event, form).unwrap();
+        assert_eq!(show(event("hi", "text"), Form::Text), "1/7  T  k  hi");
+        assert_eq!(show(event("hi", "text"), Form::Hex), "1/7  T  k  6869");
+        assert_eq!(show(event("/w==", "base64"), Form::Text), "1/7  T  k  ff");
+        assert_eq!(show(event("/w==", "base64"), Form::Hex), "1/7  T  k  ff");
+    }
+}
