@@ -32,7 +32,8 @@ use crate::config::Config;
 ///
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let config = Config::new(&Layers::new().flag("http.port=0")?)?;
+/// let layers = Layers::new().flag("http.port=0")?.flag("events.amqp_port=0")?;
+/// let config = Config::new(&layers)?;
 /// let builder = steadfast::Node::builder().config(config).memory();
 /// let node = builder.serve().development().start().await?;
 /// assert!(node.addresses()[0].url.starts_with("http://127.0.0.1:"));
