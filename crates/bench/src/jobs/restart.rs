@@ -26,7 +26,7 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
     let session = Session::open(&full)?;
     collections(&session)?;
     let in_a_day = SystemClock::new().now().0 + 86_400_000;
-    let when = move |number: u64| (in_a_day + number as i64, Some(3600));
+    let when = move |number: u64| (in_a_day + number as i64, Some(1000));
     let url = "http://127.0.0.1:9/";
     register(&session, "idle", settings.registered, url, when)?;
     session.flush()?;
