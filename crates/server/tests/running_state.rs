@@ -282,3 +282,83 @@ fn what_was_set_survives_a_kill() {
     let found: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(found["entries"].as_array().unwrap().len(), 50);
 }
+
+/// Writers that never stop, until the server is gone; answers what was acknowledged.
+fn write_until_gone(url: &str, writer: usize) -> Vec<String> {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build().unwrap();
+    let client = reqwest::Client::builder()
+        .timeout(running::PATIENCE)
+        .build()
+        .unwrap();
+    let mut acknowledged = Vec::new();
+    runtime.block_on(async {
+        for n in 0.. {
+            let key = format!("{writer}-{n}");
+            let put = client.put(format!("{url}/v1/state/bank/accounts/{key}"));
+            match put.bearer_auth(KNOWN).json(&n).send().await {
+                Ok(answer) if answer.status() == StatusCode::CREATED => acknowledged.push(key),
+                // It takes no more: it is leaving.
+                Ok(answer) => assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE),
+                Err(_) => break,
+            }
+        }
+    });
+    acknowledged
+}
+
+#[test]
+fn a_signal_ends_a_busy_server_in_order_and_loses_nothing() {
+    let mut server = Start::new("dev").ready();
+    put(&server, ALICE, json!(0));
+    let writers: Vec<_> = (0..4)
+        .map(|writer| {
+            let url = server.url.clone();
+            let name = format!("writer-{writer}");
+            let thread = std::thread::Builder::new().name(name);
+            thread
+                .spawn(move || write_until_gone(&url, writer))
+                .unwrap()
+        })
+        .collect();
+    // Only when all are at work.
+    running::until("every writer has written", || {
+        let seen =
+            |writer| server.get(&format!("/v1/state/bank/accounts/{writer}-3")).0 == StatusCode::OK;
+        (0..4).all(seen).then_some(())
+    });
+    server.signal(rustix::process::Signal::TERM);
+    let (code, sheet) = server.ended();
+    assert_eq!(code, 0, "{sheet} {}", server.log());
+    assert!(
+        sheet.contains("lost       0") && sheet.contains("left       0"),
+        "{sheet}"
+    );
+    let acknowledged: Vec<_> = writers
+        .into_iter()
+        .flat_map(|writer| writer.join().unwrap())
+        .collect();
+    let arguments = [
+        "inspect",
+        "--data",
+        "steadfast-data",
+        "accounts",
+        "--json",
+        "--limit",
+        "1000000",
+    ];
+    let (_, text, error) = said(&running::run(server.folder.path(), &arguments));
+    let found: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{error}"));
+    let found: std::collections::BTreeSet<_> = found["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| entry["key"].as_str().unwrap().to_owned())
+        .collect();
+    let lost: Vec<_> = acknowledged
+        .iter()
+        .filter(|key| !found.contains(*key))
+        .collect();
+    assert!(lost.is_empty(), "{lost:?}");
+    assert!(acknowledged.len() > 12, "{}", acknowledged.len());
+}

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use steadfast::config::{Config, Layers};
 use steadfast::{Error, Node};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -102,4 +103,48 @@ async fn reload_reads_what_follows_the_configuration() {
     assert_eq!(node.reload().unwrap(), ["keys", "mine"]);
     node.on_reload("yours", |_| Err("no".to_owned()));
     assert!(node.reload().unwrap_err().contains("no"));
+}
+
+/// The status line that a path is answered with.
+async fn status_of(port: u16, path: &str) -> String {
+    let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port))
+        .await
+        .unwrap();
+    let request = format!("GET {path} HTTP/1.0\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer.lines().next().unwrap_or_default().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_leaves_is_alive_and_not_ready() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path(), &[]);
+    let node = Node::builder()
+        .config(config)
+        .serve()
+        .start()
+        .await
+        .unwrap();
+    let port = port(&node);
+    assert!(status_of(port, "/readyz").await.contains("200"));
+    // A hook that waits holds the node in the middle of its drain.
+    let (go_on, wait) = tokio::sync::oneshot::channel::<()>();
+    let (say, began) = tokio::sync::oneshot::channel::<()>();
+    node.on_drain(async move {
+        say.send(()).unwrap();
+        wait.await.unwrap();
+    });
+    let leaving = tokio::spawn({
+        let node = node.clone();
+        async move { node.drain(Duration::from_secs(60)).await }
+    });
+    began.await.unwrap();
+    assert!(status_of(port, "/readyz").await.contains("503"));
+    assert!(status_of(port, "/livez").await.contains("200"));
+    assert_eq!(node.status().state, "draining");
+    go_on.send(()).unwrap();
+    let sheet = leaving.await.unwrap();
+    assert_eq!((sheet.left, sheet.lost), (0, 0));
 }
