@@ -1,4 +1,4 @@
-//! `steadfast job` and `steadfast collection`: the jobs of a running server.
+//! `steadfast job` and `collection`: jobs of a server.
 
 use std::path::PathBuf;
 

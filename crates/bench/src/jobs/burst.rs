@@ -1,4 +1,4 @@
-//! Many jobs due in one second, beside a canary.
+//! A burst of jobs beside one that runs every second.
 
 use std::time::Duration;
 

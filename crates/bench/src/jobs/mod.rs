@@ -1,4 +1,4 @@
-//! `steadfast bench jobs`: rate, lateness, bursts, restart.
+//! `steadfast bench jobs`: dispatch, lateness, restart.
 
 mod burst;
 mod child;

@@ -1,4 +1,4 @@
-//! A target that answers at once and notes every call.
+//! A target that answers at once and notes the time.
 //!
 //! It speaks as little HTTP as it needs, so that what is measured is the sender.
 
