@@ -1,4 +1,4 @@
-//! Collections, backups and a look inside, of a running server.
+//! Collections and backups of a running server.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod running;
