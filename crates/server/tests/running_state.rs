@@ -362,3 +362,32 @@ fn a_signal_ends_a_busy_server_in_order_and_loses_nothing() {
     assert!(lost.is_empty(), "{lost:?}");
     assert!(acknowledged.len() > 12, "{}", acknowledged.len());
 }
+
+#[test]
+fn what_the_file_declares_is_there_and_stays_as_it_was_changed() {
+    let file = r#"
+        [[key]]
+        name = "own"
+        primary = "a secret of sixteen or more"
+        rights = ["listen state"]
+        [[event_hub]]
+        name = "houses"
+        partitions = 3
+        groups = ["analytics"]
+        retention = "1d"
+        [[job_collection]]
+        name = "nightly"
+        max_jobs = 7
+    "#;
+    let server = Start::new("dev").config(file).ready();
+    let (_, text, error) = said(&server.run(&["eventhub", "show", "houses", "--json"]));
+    let hub: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{error}"));
+    assert!(hub.to_string().contains("analytics"), "{hub}");
+    let (code, text, error) = said(&server.run(&["collection", "list"]));
+    assert!(code == 0 && text.contains("nightly"), "{text} {error}");
+    let key = "Bearer a secret of sixteen or more";
+    let (status, _) = server.ask(Method::GET, "/v1/state/none/c/k", key, None);
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    let (status, _) = server.ask(Method::GET, "/v1/status", key, None);
+    assert_eq!(status, StatusCode::FORBIDDEN);
+}

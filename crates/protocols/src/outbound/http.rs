@@ -8,8 +8,10 @@ use futures_util::StreamExt;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, LOCATION, SET_COOKIE};
 use reqwest::{Client, Method, Response, StatusCode, Url};
 use steadfast_jobs::Outcome;
+use tracing::Instrument;
 
 use super::guard::Guard;
+use crate::http::propagate;
 
 const REDIRECTS: usize = 5;
 /// How much of an answer is kept, and how much is read.
@@ -60,8 +62,18 @@ impl Call {
     }
 
     async fn send(&self, client: &Client) -> Result<Response, String> {
+        let span = tracing::info_span!(
+            "attempt",
+            otel.name = %self.method,
+            otel.kind = "client",
+            http.request.method = %self.method,
+            server.address = self.url.host_str().unwrap_or_default(),
+        );
+        let mut headers = self.headers.clone();
+        // Whoever is called can tell that it was this attempt.
+        span.in_scope(|| propagate(&mut headers));
         let mut request = client.request(self.method.clone(), self.url.clone());
-        request = request.headers(self.headers.clone());
+        request = request.headers(headers);
         if !self.body.is_empty()
             || [Method::POST, Method::PUT, Method::PATCH].contains(&self.method)
         {
@@ -70,6 +82,7 @@ impl Call {
         // Addresses may hold secrets; errors must not.
         request
             .send()
+            .instrument(span)
             .await
             .map_err(|error| cause(&error.without_url()))
     }

@@ -5,6 +5,7 @@ mod answer;
 mod certificate;
 mod collection;
 mod context;
+mod declare;
 mod extension;
 mod fault;
 mod import;
@@ -20,6 +21,7 @@ mod value;
 
 pub(crate) use certificate::Pkcs12;
 pub use context::{Auth, Context, Internal, NoInternal, Settings};
+pub use declare::declare;
 pub(crate) use path::encode;
 pub use routes::routes;
 pub use seal::SecretKey;

@@ -14,6 +14,7 @@ use steadfast_protocols::access::{Access, Ring};
 use steadfast_protocols::http::{Health, State};
 use steadfast_protocols::listen::Certificate;
 use steadfast_protocols::rest::RestoreOutcome;
+use steadfast_protocols::scheduler;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -25,7 +26,7 @@ use super::keys::KeyFile;
 use super::performers::{Maker, Performers};
 use super::running::Node;
 use super::{amqp, exposure, open, own, web};
-use crate::config::{Config, Engine};
+use crate::config::{Config, Engine, Error as ConfigError};
 
 /// The space that holds everything durable.
 const MAIN: &str = "main";
@@ -302,6 +303,7 @@ impl Builder {
                 ended: CancellationToken::new(),
             }
         });
+        declare_jobs(&inner).await?;
         if let Some(port) = port {
             let context = amqp::context(&inner);
             web::start(&inner, port, &web::frame(&inner), &context);
@@ -353,6 +355,19 @@ struct Checked {
     declared: Ring,
     ring: Ring,
     certificate: Option<Arc<Certificate>>,
+}
+
+/// Makes the collections of jobs that the configuration declares.
+async fn declare_jobs(inner: &Inner) -> Result<()> {
+    let context = web::jobs(inner, false);
+    for declared in &inner.config.job_collections {
+        let subscription = declared.subscription.as_deref().unwrap_or("main");
+        let group = declared.resource_group.as_deref().unwrap_or("default");
+        let (name, most) = (&declared.name, declared.max_jobs);
+        let made = scheduler::declare(&context, subscription, group, name, most).await;
+        made.map_err(|why| ConfigError::value("job_collection", "the configuration", why))?;
+    }
+    Ok(())
 }
 
 async fn runtime(

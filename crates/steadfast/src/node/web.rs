@@ -52,8 +52,7 @@ pub(super) fn frame(inner: &Arc<Inner>) -> Frame {
 }
 
 /// What the interface of jobs needs.
-fn jobs(inner: &Inner, port: &Port) -> scheduler::Context {
-    let is_encrypted = port.listener.is_encrypted();
+pub(super) fn jobs(inner: &Inner, is_encrypted: bool) -> scheduler::Context {
     scheduler::Context {
         jobs: inner.own.jobs.clone(),
         clock: Arc::clone(&inner.clock),
@@ -91,7 +90,10 @@ pub(super) fn start(inner: &Arc<Inner>, port: Port, frame: &Frame, events: &Arc<
             inner.leaving.clone(),
         ))
         .merge(publish::routes(Arc::clone(events)))
-        .merge(scheduler::routes(Arc::new(jobs(inner, &port))))
+        .merge(scheduler::routes(Arc::new(jobs(
+            inner,
+            port.listener.is_encrypted(),
+        ))))
         .merge(Arc::clone(&frame.metrics).routes())
         .fallback(rest::no_route)
         .method_not_allowed_fallback(rest::no_method);
