@@ -385,6 +385,15 @@ fn what_the_file_declares_is_there_and_stays_as_it_was_changed() {
     assert!(hub.to_string().contains("analytics"), "{hub}");
     let (code, text, error) = said(&server.run(&["collection", "list"]));
     assert!(code == 0 && text.contains("nightly"), "{text} {error}");
+    let sent = server.run(&["event", "send", "houses", "warm"]);
+    assert_eq!(said(&sent).0, 0, "{}", said(&sent).2);
+    let (_, metrics) = server.get("/metrics");
+    let metrics = metrics.as_str().unwrap_or_default().to_owned();
+    assert!(metrics.contains("steadfast_events_in_total 1"), "{metrics}");
+    assert!(
+        metrics.contains("steadfast_event_owner_overlaps_total 0"),
+        "{metrics}"
+    );
     let key = "Bearer a secret of sixteen or more";
     let (status, _) = server.ask(Method::GET, "/v1/state/none/c/k", key, None);
     assert_eq!(status, StatusCode::NOT_FOUND);

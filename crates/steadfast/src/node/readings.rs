@@ -96,6 +96,7 @@ pub(super) fn readings(inner: &Inner) -> Vec<Reading> {
             inner.uptime().as_secs_f64(),
         ),
     ];
+    readings.extend(events(inner));
     if let Some(bytes) = resident_bytes() {
         readings.push(Reading::Gauge(
             "resident_bytes",
@@ -104,6 +105,37 @@ pub(super) fn readings(inner: &Inner) -> Vec<Reading> {
         ));
     }
     readings
+}
+
+/// What goes in and out of event hubs, and who reads.
+fn events(inner: &Inner) -> Vec<Reading> {
+    let (traffic, readers) = (inner.own.hubs.traffic(), inner.own.hubs.reader_counts());
+    vec![
+        Reading::Counter("events_in", "Events published", traffic.events_in),
+        Reading::Counter("event_bytes_in", "Bytes published", traffic.bytes_in),
+        Reading::Counter("events_out", "Events given to readers", traffic.events_out),
+        Reading::Counter(
+            "event_bytes_out",
+            "Bytes given to readers",
+            traffic.bytes_out,
+        ),
+        Reading::Gauge("event_readers", "Readers attached", readers.attached as f64),
+        Reading::Counter(
+            "event_readers_displaced",
+            "Readers cut off by another",
+            readers.displaced,
+        ),
+        Reading::Counter(
+            "event_readers_refused",
+            "Readers that were not let in",
+            readers.refused,
+        ),
+        Reading::Counter(
+            "event_owner_overlaps",
+            "Partitions with two owners of one group at a time",
+            readers.overlaps,
+        ),
+    ]
 }
 
 fn resident_bytes() -> Option<u64> {
