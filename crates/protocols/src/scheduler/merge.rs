@@ -1,6 +1,6 @@
 //! PATCH: a deep merge of what is stored and what is sent.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Brings `change` into `stored`: objects are merged, everything else replaces, and
 /// null removes.
@@ -12,7 +12,12 @@ pub(crate) fn merge(stored: &mut Value, change: &Value) {
                     stored.remove(name);
                     continue;
                 }
-                merge(stored.entry(name.clone()).or_insert(Value::Null), value);
+                let slot = stored.entry(name.clone()).or_insert(Value::Null);
+                if value.is_object() && !slot.is_object() {
+                    // Merged into nothing, so that a null inside it removes too.
+                    *slot = Value::Object(Map::new());
+                }
+                merge(slot, value);
             }
         }
         (stored, change) => *stored = change.clone(),
