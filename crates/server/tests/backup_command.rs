@@ -232,7 +232,16 @@ fn what_cannot_be_done_is_said_with_a_code() {
     // Not understood.
     fail(root, &["backup", "--data", "data"], 2, "--to");
     fail(root, &["backup", "verify"], 2, "DIR");
-    fail(root, &["restore", "--from", "backups"], 2, "--data");
+    fail(root, &["restore", "--data", "data"], 2, "--from");
+    // Without a folder a server is meant, and none is there.
+    let nowhere = [
+        "restore",
+        "--from",
+        "backups",
+        "--url",
+        "http://127.0.0.1:9",
+    ];
+    fail(root, &nowhere, 1, "cannot be reached");
     fail(root, &[&backup[..], &["-o", "yaml"]].concat(), 2, "yaml");
 }
 

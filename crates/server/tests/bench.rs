@@ -92,7 +92,7 @@ const RUNTIME_LIMITS: [&str; 4] = [
     "longest_time_without_processor_ms",
 ];
 
-const RUNTIME_FIGURES: [&str; 30] = [
+const RUNTIME_FIGURES: [&str; 34] = [
     "command_p50_us_1_partition",
     "command_p99_us_1_partition",
     "processor_us_per_command_1_partition",
@@ -100,6 +100,7 @@ const RUNTIME_FIGURES: [&str; 30] = [
     "rows_over_sequential_write_1_partition",
     "flushes_1_partition",
     "longest_turn_ms_1_partition",
+    "longest_work_ms_1_partition",
     "command_p50_us_64_partitions",
     "command_p99_us_64_partitions",
     "processor_us_per_command_64_partitions",
@@ -107,6 +108,7 @@ const RUNTIME_FIGURES: [&str; 30] = [
     "rows_over_sequential_write_64_partitions",
     "flushes_64_partitions",
     "longest_turn_ms_64_partitions",
+    "longest_work_ms_64_partitions",
     "pending_timers",
     "disk_bytes_per_pending_timer",
     "resident_bytes_per_pending_timer",
@@ -119,10 +121,12 @@ const RUNTIME_FIGURES: [&str; 30] = [
     "timer_durable_late_ms_max",
     "timers_per_s",
     "longest_turn_ms_timers",
+    "longest_work_ms_timers",
     "outbox_messages_per_s",
     "outbox_messages_per_sync",
     "processor_us_per_outbox_message",
     "longest_turn_ms_outbox",
+    "longest_work_ms_outbox",
 ];
 
 const COLLECTION_GOALS: [Goal; 2] = [
