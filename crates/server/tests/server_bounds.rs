@@ -124,7 +124,7 @@ fn a_server_without_file_descriptors_goes_on_when_it_has_some_again() {
         .args(["-c", "ulimit -n 100; exec \"$0\" \"$@\""])
         .arg(program)
         .args(arguments);
-    shell.current_dir(start.folder.path());
+    running::settle(&mut shell, start.folder.path());
     start.command = shell;
     let server = start.ready();
     let many: Vec<_> = (0..150).map(|_| connect(&server)).collect();

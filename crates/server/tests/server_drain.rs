@@ -124,6 +124,8 @@ fn a_drain_goes_on_when_whoever_asked_for_it_goes_away() {
          content-type: application/json\r\ncontent-length: 2\r\n\r\n{{}}"
     );
     stream.write_all(head.as_bytes()).unwrap();
+    // A request whose sender is gone before it was read is never begun.
+    server.logged("node.draining");
     drop(stream);
     server.logged("node.drained");
     server.process.terminate().unwrap();

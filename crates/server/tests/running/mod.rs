@@ -37,6 +37,12 @@ pub(crate) struct Start {
 /// A command in an environment without settings of whoever runs the tests.
 pub(crate) fn steadfast(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_steadfast"));
+    settle(&mut command, folder);
+    command
+}
+
+/// Gives a command a folder, and takes settings of whoever runs the tests away.
+pub(crate) fn settle(command: &mut Command, folder: &Path) {
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy().into_owned();
         if ["STEADFAST_", "OTEL_", "NOTIFY_"]
@@ -52,7 +58,6 @@ pub(crate) fn steadfast(folder: &Path) -> Command {
         // Tests run side by side.
         .env("STEADFAST_EVENTS__AMQP_PORT", "0")
         .env("STEADFAST_EVENTS__AMQPS_PORT", "0");
-    command
 }
 
 /// Runs a command in a folder until it ends.
