@@ -7,6 +7,7 @@ pub mod access;
 pub mod amqp;
 pub mod http;
 pub mod listen;
+pub mod network;
 pub mod outbound;
 pub mod publish;
 pub mod rest;

@@ -17,5 +17,5 @@ pub use denied::{Denied, Reason};
 pub use key::{Key, Ring};
 pub use pass::Pass;
 pub use right::{Area, BadGrant, Grant, Right};
-pub use secret::{Secret, encode_secret};
+pub use secret::Secret;
 pub use verify::Access;

@@ -4,7 +4,11 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use ring::rand::{SecureRandom, SystemRandom};
 use subtle::ConstantTimeEq;
+
+/// Random bytes of a new secret.
+const SECRET_BYTES: usize = 32;
 
 /// A text that nobody may see.
 #[derive(Clone)]
@@ -14,6 +18,13 @@ impl Secret {
     /// Keeps a text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
+    }
+
+    /// A new one that nobody can guess; `None` if the system has no random bytes.
+    pub fn random() -> Option<Self> {
+        let mut bytes = [0; SECRET_BYTES];
+        SystemRandom::new().fill(&mut bytes).ok()?;
+        Some(Self(STANDARD.encode(bytes)))
     }
 
     /// The text itself, for a signature or for whoever it was made for.
@@ -31,9 +42,4 @@ impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("(secret)")
     }
-}
-
-/// Random bytes as the text of a secret.
-pub fn encode_secret(bytes: &[u8]) -> String {
-    STANDARD.encode(bytes)
 }

@@ -5,13 +5,14 @@
 //! added is the client's.
 
 use std::net::{IpAddr, SocketAddr};
-use std::str::FromStr;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::middleware::Next;
 use axum::response::Response;
+
+use crate::network::Network;
 
 /// The other end of the connection.
 #[derive(Clone, Copy)]
@@ -30,54 +31,6 @@ pub struct Client {
 /// Networks whose proxies are believed.
 #[derive(Clone, Debug, Default)]
 pub struct Proxies(Vec<Network>);
-
-#[derive(Clone, Debug)]
-struct Network {
-    address: IpAddr,
-    bits: u8,
-}
-
-impl FromStr for Network {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("'{text}' is neither an address nor a network such as 10.0.0.0/8");
-        let (address, bits) = match text.split_once('/') {
-            Some((address, bits)) => (address, Some(bits)),
-            None => (text, None),
-        };
-        let address: IpAddr = address.parse().map_err(|_| bad())?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        let bits = match bits {
-            Some(bits) => bits.parse().map_err(|_| bad())?,
-            None => most,
-        };
-        match bits <= most {
-            true => Ok(Self { address, bits }),
-            false => Err(bad()),
-        }
-    }
-}
-
-impl Network {
-    fn holds(&self, address: IpAddr) -> bool {
-        match (self.address, address.to_canonical()) {
-            (IpAddr::V4(own), IpAddr::V4(asked)) => {
-                shifted(own.to_bits().into(), 32, self.bits)
-                    == shifted(asked.to_bits().into(), 32, self.bits)
-            }
-            (IpAddr::V6(own), IpAddr::V6(asked)) => {
-                shifted(own.to_bits(), 128, self.bits) == shifted(asked.to_bits(), 128, self.bits)
-            }
-            _ => false,
-        }
-    }
-}
-
-/// The first bits of an address.
-fn shifted(address: u128, width: u32, bits: u8) -> u128 {
-    address.checked_shr(width - u32::from(bits)).unwrap_or(0)
-}
 
 impl Proxies {
     /// Believes these addresses and networks.

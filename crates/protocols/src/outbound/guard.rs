@@ -7,56 +7,13 @@
 //! own ports.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::str::FromStr;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-/// A range of addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Network {
-    address: IpAddr,
-    bits: u32,
-}
-
-impl FromStr for Network {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("'{text}' is neither an address nor a network such as 10.0.0.0/8");
-        let (address, bits) = match text.split_once('/') {
-            Some((address, bits)) => (address, Some(bits)),
-            None => (text, None),
-        };
-        let address: IpAddr = address.parse().map_err(|_| bad())?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        let bits = match bits {
-            Some(bits) => bits.parse().map_err(|_| bad())?,
-            None => most,
-        };
-        match bits <= most {
-            true => Ok(Self { address, bits }),
-            false => Err(bad()),
-        }
-    }
-}
-
-impl Network {
-    fn holds(&self, address: IpAddr) -> bool {
-        let shift = |bits: u128, width: u32| bits.checked_shr(width - self.bits).unwrap_or(0);
-        match (self.address, address) {
-            (IpAddr::V4(own), IpAddr::V4(asked)) => {
-                shift(own.to_bits().into(), 32) == shift(asked.to_bits().into(), 32)
-            }
-            (IpAddr::V6(own), IpAddr::V6(asked)) => {
-                shift(own.to_bits(), 128) == shift(asked.to_bits(), 128)
-            }
-            _ => false,
-        }
-    }
-}
+use crate::network::Network;
 
 /// Says which addresses may be called.
 #[derive(Clone, Debug, Default)]

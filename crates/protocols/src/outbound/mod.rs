@@ -11,4 +11,4 @@ mod token;
 
 pub use caller::Options;
 pub use deliver::Outbound;
-pub use guard::{Guard, Network};
+pub use guard::Guard;

@@ -8,7 +8,6 @@ use axum::extract::{Path, State};
 use axum::http::{Method, StatusCode};
 use axum::routing::{MethodFilter, MethodRouter};
 use axum::{Extension, Json};
-use ring::rand::{SecureRandom, SystemRandom};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use steadfast_core::clock::Timestamp;
@@ -18,11 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::interface::{Interface, Operation, read};
 use super::operator::Operator;
-use crate::access::{Area, Pass, Right, encode_secret};
+use crate::access::{Area, Pass, Right, Secret};
 use crate::http::Problem;
-
-/// Random bytes of a policy's key.
-const SECRET_BYTES: usize = 32;
 
 /// The policy of an event hub whose maker names none.
 const POLICY: &str = "clients";
@@ -256,10 +252,9 @@ fn policy(order: PolicyOrder) -> Result<Policy, Problem> {
 }
 
 fn secret() -> Result<String, Problem> {
-    let mut bytes = [0; SECRET_BYTES];
-    let filled = SystemRandom::new().fill(&mut bytes);
-    filled.map_err(|_| Problem::internal("the system has no random bytes"))?;
-    Ok(encode_secret(&bytes))
+    let secret = Secret::random();
+    let secret = secret.ok_or_else(|| Problem::internal("the system has no random bytes"))?;
+    Ok(secret.reveal().to_owned())
 }
 
 fn facts(hub: &EventHub) -> Map<String, Value> {

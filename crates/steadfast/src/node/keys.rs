@@ -8,15 +8,11 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 use steadfast_core::limits;
 use steadfast_protocols::access::{Grant, Key, Ring, Secret};
 
 use super::error::{Error, Result};
-
-/// Secrets of this many random bytes are made.
-const SECRET_BYTES: usize = 32;
 
 /// Keys in a file.
 #[derive(Debug)]
@@ -153,12 +149,7 @@ impl KeyFile {
     }
 
     fn secret(&self) -> Result<Secret> {
-        let mut bytes = [0; SECRET_BYTES];
-        let filled = SystemRandom::new().fill(&mut bytes);
-        filled.map_err(|_| self.error("the system has no random bytes"))?;
-        Ok(Secret::new(steadfast_protocols::access::encode_secret(
-            &bytes,
-        )))
+        Secret::random().ok_or_else(|| self.error("the system has no random bytes"))
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]

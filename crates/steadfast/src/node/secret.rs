@@ -5,8 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use ring::rand::{SecureRandom, SystemRandom};
-use steadfast_protocols::access::encode_secret;
+use steadfast_protocols::access::Secret;
 use steadfast_protocols::scheduler::SecretKey;
 
 use super::error::{Error, Result};
@@ -18,7 +17,7 @@ pub(super) fn key(config: &Config) -> Result<SecretKey> {
     let file = match (&config.jobs_secret_key, config.engine) {
         (Some(file), _) => file.clone(),
         (None, Engine::Local) => config.data.join("secret.key"),
-        (None, Engine::Memory) => return Ok(SecretKey::new(&fresh(Path::new("memory"))?)),
+        (None, Engine::Memory) => return Ok(SecretKey::new(fresh(Path::new("memory"))?.reveal())),
         (None, Engine::Postgres) => {
             let why = "the engine postgres needs it, the same on every node";
             let error = crate::config::Error::value("jobs.secret_key", "the settings", why);
@@ -34,7 +33,8 @@ pub(super) fn key(config: &Config) -> Result<SecretKey> {
 }
 
 fn make(file: &PathBuf) -> Result<SecretKey> {
-    let text = fresh(file)?;
+    let secret = fresh(file)?;
+    let text = secret.reveal();
     let folder = file.parent().unwrap_or_else(|| Path::new("."));
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);
@@ -46,14 +46,11 @@ fn make(file: &PathBuf) -> Result<SecretKey> {
         })
         .and_then(|()| fs::File::open(folder)?.sync_all());
     written.map_err(|error| wrong(file, &error))?;
-    Ok(SecretKey::new(&text))
+    Ok(SecretKey::new(text))
 }
 
-fn fresh(file: &Path) -> Result<String> {
-    let mut bytes = [0; 32];
-    let filled = SystemRandom::new().fill(&mut bytes);
-    filled.map_err(|_| wrong(file, &"the system has no random bytes"))?;
-    Ok(encode_secret(&bytes))
+fn fresh(file: &Path) -> Result<Secret> {
+    Secret::random().ok_or_else(|| wrong(file, &"the system has no random bytes"))
 }
 
 fn wrong(file: &Path, why: &dyn std::fmt::Display) -> Error {

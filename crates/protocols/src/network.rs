@@ -1,0 +1,50 @@
+//! A range of addresses.
+
+use std::net::IpAddr;
+use std::str::FromStr;
+
+/// Addresses whose first bits are the same: `10.0.0.0/8`, or one address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    bits: u32,
+}
+
+impl FromStr for Network {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("'{text}' is neither an address nor a network such as 10.0.0.0/8");
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| bad())?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let bits = match bits {
+            Some(bits) => bits.parse().map_err(|_| bad())?,
+            None => most,
+        };
+        match bits <= most {
+            true => Ok(Self { address, bits }),
+            false => Err(bad()),
+        }
+    }
+}
+
+impl Network {
+    /// Whether the address is one of them. An IPv4 address is the same one when it
+    /// is written as IPv6.
+    pub(crate) fn holds(&self, address: IpAddr) -> bool {
+        let first = |bits: u128, width: u32| bits.checked_shr(width - self.bits).unwrap_or(0);
+        match (self.address, address.to_canonical()) {
+            (IpAddr::V4(own), IpAddr::V4(asked)) => {
+                first(own.to_bits().into(), 32) == first(asked.to_bits().into(), 32)
+            }
+            (IpAddr::V6(own), IpAddr::V6(asked)) => {
+                first(own.to_bits(), 128) == first(asked.to_bits(), 128)
+            }
+            _ => false,
+        }
+    }
+}
