@@ -309,3 +309,52 @@ pub const KEYS: usize = 1_000;
 
 /// Rights that one key may be given.
 pub const RIGHTS: usize = 100;
+
+/// The longest id of an instance, in characters.
+pub const INSTANCE_ID: usize = 100;
+
+/// The longest name of a task hub.
+pub const TASK_HUB_NAME: usize = 64;
+
+/// The largest payload of an orchestration, activity or entity.
+pub const PAYLOAD_BYTES: usize = 16 * 1024 * 1024;
+
+/// Events of a history that share a row, unless one alone is larger.
+pub const HISTORY_ROW_BYTES: usize = 1024 * 1024;
+
+/// Requests that may wait for an entity before clients are told to wait.
+pub const ENTITY_QUEUE: u64 = 10_000;
+
+/// Operations of an entity that a worker gets at a time.
+pub const BATCH_OPERATIONS: usize = 500;
+
+/// Bytes of events or operations that a worker gets at a time, unless one alone is
+/// larger.
+pub const WORK_BYTES: usize = 4 * 1024 * 1024;
+
+/// Events that one turn takes from an inbox.
+pub const TURN_EVENTS: usize = 10_000;
+
+/// What the results of one turn may come to.
+pub const TURN_RESULT_BYTES: usize = 24 * 1024 * 1024;
+
+/// For how long a client's request is known when it comes again.
+pub const REQUEST_AGE: Duration = Duration::from_secs(600);
+
+/// Items of one sort that a worker is given at a time, if it does not say.
+pub const WORKER_ITEMS: usize = 256;
+
+/// How long a worker may be silent about a turn.
+pub const TURN_LEASE: Duration = Duration::from_secs(120);
+
+/// How long an activity of a worker that has gone is left to it.
+pub const ACTIVITY_GRACE: Duration = Duration::from_secs(5);
+
+/// Lost deliveries after which an item is poison.
+pub const LOST_LEASES: u32 = 20;
+
+/// How often poison is tried.
+pub const POISON_PAUSE: Duration = Duration::from_secs(30);
+
+/// Instances or entities on a page, if the client does not say.
+pub const INSTANCE_PAGE: usize = 100;

@@ -268,7 +268,7 @@ impl Builder {
         let prepared = own::prepare(&config, &clock, &mut makers)?;
         let services = own::services(self.services);
         let (store, runtime) = runtime(&config, engine, &clock, services, makers).await?;
-        let own = own::open(prepared, &runtime, &clock);
+        let own = own::open(prepared, &config, &runtime, &clock);
         own::declare(&config, &own).await?;
         let inner = Arc::new_cyclic(|weak: &std::sync::Weak<Inner>| {
             let me = weak.clone();

@@ -1,4 +1,4 @@
-//! The services that every node has: event hubs and jobs.
+//! The services that every node has: event hubs, task hubs and jobs.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
 use steadfast_core::clock::Clock;
+use steadfast_durable::{Delivery, Dispatcher, Instances, TaskHubs};
 use steadfast_events::{Blobs, Definition, EventHubs, Retention};
 use steadfast_jobs::{Jobs, Runner, Scheduler};
 use steadfast_partition::{Kind, Performer, Replicas, Runtime, Services};
@@ -21,6 +22,7 @@ use crate::config::{Config, Error as ConfigError};
 pub(super) struct Own {
     pub(super) hubs: EventHubs,
     pub(super) blobs: Blobs,
+    pub(super) task_hubs: TaskHubs,
     pub(super) jobs: Jobs,
     pub(super) replicas: Arc<Replicas>,
     /// Opens and closes the secrets of jobs.
@@ -34,11 +36,14 @@ pub(super) struct Prepared {
     secret: SecretKey,
     addresses: Arc<RwLock<Vec<SocketAddr>>>,
     runner: Arc<OnceLock<Runner>>,
+    dispatcher: Arc<OnceLock<Dispatcher>>,
 }
 
 /// Adds the node's own services to those of its user.
 pub(super) fn services(services: Services) -> Services {
-    steadfast_events::register(services).with(Scheduler)
+    steadfast_events::register(services)
+        .with(Scheduler)
+        .with(Instances)
 }
 
 /// Prepares what makes calls for jobs, and adds it to the performers.
@@ -62,6 +67,7 @@ pub(super) fn prepare(
     let outbound = Outbound::new(options, Arc::clone(clock));
     let outbound = outbound.map_err(|why| ConfigError::value("jobs", "the settings", why))?;
     let runner = Arc::new(OnceLock::new());
+    let dispatcher = dispatcher(clock, makers);
     let (made, clock) = (Arc::clone(&runner), Arc::clone(clock));
     let make = move |runtime: &Runtime| {
         let router = Arc::clone(runtime.router());
@@ -74,20 +80,50 @@ pub(super) fn prepare(
         secret,
         addresses,
         runner,
+        dispatcher,
     })
 }
 
+/// Adds what brings work to workers to the performers.
+fn dispatcher(
+    clock: &Arc<dyn Clock>,
+    makers: &mut BTreeMap<Kind, Maker>,
+) -> Arc<OnceLock<Dispatcher>> {
+    let dispatcher = Arc::new(OnceLock::new());
+    let (made, clock) = (Arc::clone(&dispatcher), Arc::clone(clock));
+    let make = move |runtime: &Runtime| {
+        let router = Arc::clone(runtime.router());
+        let dispatcher = Dispatcher::new(router, clock, Delivery::default());
+        let dispatcher = made.get_or_init(|| dispatcher).clone();
+        Arc::new(dispatcher) as Arc<dyn Performer>
+    };
+    makers.insert(steadfast_durable::KIND, Box::new(make));
+    dispatcher
+}
+
 /// Opens the ways, once the runtime serves.
-pub(super) fn open(prepared: Prepared, runtime: &Runtime, clock: &Arc<dyn Clock>) -> Own {
+pub(super) fn open(
+    prepared: Prepared,
+    config: &Config,
+    runtime: &Runtime,
+    clock: &Arc<dyn Clock>,
+) -> Own {
     let hubs = EventHubs::new(runtime);
     let runner = prepared.runner.get().cloned();
     let runner = runner.expect("performers are made with the runtime");
+    let dispatcher = prepared.dispatcher.get().cloned();
+    let dispatcher = dispatcher.expect("performers are made with the runtime");
+    let kept = config.task_hubs.iter().filter_map(|declared| {
+        let retention = crate::config::duration(declared.retention.as_deref()?)?;
+        Some((declared.name.clone(), retention))
+    });
     let options = steadfast_collections::Options {
         clock: Arc::clone(clock),
         ..steadfast_collections::Options::default()
     };
     Own {
         blobs: Blobs::new(runtime, hubs.clone()),
+        task_hubs: TaskHubs::new(runtime, dispatcher, kept.collect()),
         jobs: Jobs::new(runtime, runner),
         replicas: Arc::new(Replicas::new(Arc::clone(runtime.router()), options)),
         secret: prepared.secret,

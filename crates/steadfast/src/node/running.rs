@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use steadfast_collections::{Replica, Scheme};
+use steadfast_durable::TaskHubs;
 use steadfast_events::{Blobs, EventHubs};
 use steadfast_jobs::Jobs;
 use steadfast_partition::{Handle, Replicas, Runtime, Service, Sheet};
@@ -114,6 +115,11 @@ impl Node {
     /// Small blobs, such as the checkpoints of event processors.
     pub fn blobs(&self) -> &Blobs {
         &self.inner.own.blobs
+    }
+
+    /// Task hubs: orchestrations and entities, for clients and workers.
+    pub fn task_hubs(&self) -> &TaskHubs {
+        &self.inner.own.task_hubs
     }
 
     /// Jobs: make them, run them, look at their history.

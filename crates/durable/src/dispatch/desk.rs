@@ -1,0 +1,422 @@
+//! The desk of a task hub: what is wanted, and who takes it.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use steadfast_core::clock::Clock;
+use steadfast_partition::{Address, Router};
+use tokio::sync::watch;
+
+use super::Delivery;
+use super::entry::{Entry, Given, Group, Key, Place, Sort};
+use super::lease::Leases;
+use super::load::Histories;
+use super::seat::Seat;
+use super::token::Token;
+use crate::command::Wish;
+use crate::work::TurnResult;
+
+pub(crate) struct Desk {
+    me: Weak<Self>,
+    pub(super) router: Arc<Router>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) delivery: Delivery,
+    pub(super) histories: Histories,
+    pub(super) state: Mutex<State>,
+    /// How much is out with workers.
+    out: watch::Sender<usize>,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) entries: HashMap<Key, Entry>,
+    /// Entries that wait for a worker, by the number that they had when they came.
+    ready: BTreeMap<Group, VecDeque<(u64, Key)>>,
+    seats: BTreeMap<u64, Seat>,
+    /// The seat that was served last.
+    last: u64,
+    /// Who had an instance last; it may remember it.
+    habits: HashMap<Key, u64>,
+    next: u64,
+    pub(super) leases: Leases,
+    is_stopped: bool,
+}
+
+/// A result that was accepted, and what it belongs to.
+pub(crate) struct Claim {
+    pub(crate) key: Key,
+    number: u64,
+    pub(crate) given: Given,
+    /// Parts of the result that came before.
+    pub(crate) chunks: BTreeMap<u32, TurnResult>,
+}
+
+/// Habits that are remembered.
+const HABITS: usize = 16 * 1024;
+/// The first and the longest pause after something was given back.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+impl Desk {
+    pub(super) fn new(router: Arc<Router>, clock: Arc<dyn Clock>, delivery: Delivery) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            me: me.clone(),
+            router,
+            clock,
+            delivery,
+            histories: Histories::default(),
+            state: Mutex::default(),
+            out: watch::channel(0).0,
+        })
+    }
+
+    /// Something is wanted; it replaces what was wanted under the same key.
+    pub(super) fn want(&self, key: Key, from: Address, instance: String, wish: Wish) {
+        let mut state = self.state.lock();
+        self.forget(&mut state, &key);
+        state.next += 1;
+        let entry = Entry::new(state.next, from, instance, wish);
+        state.entries.insert(key.clone(), entry);
+        self.ready(&mut state, &key);
+    }
+
+    /// A worker sits down.
+    pub(super) fn seat(&self, seat: Seat) -> u64 {
+        let mut state = self.state.lock();
+        state.next += 1;
+        let id = state.next;
+        state.seats.insert(id, seat);
+        self.pump(&mut state);
+        id
+    }
+
+    /// A worker has gone. Turns and batches go to others at once; an activity is
+    /// left to it for a while, because it may only have lost its connection.
+    pub(super) fn vacate(&self, id: u64) {
+        let mut state = self.state.lock();
+        state.seats.remove(&id);
+        let is_with = |entry: &Entry| entry.place == Place::Out(id);
+        let with = state.entries.iter().filter(|(_, entry)| is_with(entry));
+        let lost: Vec<_> = with
+            .map(|(key, entry)| (key.clone(), entry.number, entry.group.sort))
+            .collect();
+        for (key, number, sort) in lost {
+            match sort {
+                Sort::Activity => self.rest(&mut state, &key, number, self.delivery.activity_grace),
+                Sort::Turn | Sort::Batch => self.lose(&mut state, &key),
+            }
+        }
+    }
+
+    /// Puts an entry into its queue.
+    fn ready(&self, state: &mut State, key: &Key) {
+        let Some(entry) = state.entries.get_mut(key) else {
+            return;
+        };
+        self.came_back(entry, &mut state.seats);
+        entry.place = Place::Ready;
+        let waiting = (entry.number, key.clone());
+        match state.ready.get_mut(&entry.group) {
+            Some(queue) => queue.push_back(waiting),
+            None => {
+                let queue = VecDeque::from([waiting]);
+                state.ready.insert(entry.group.clone(), queue);
+            }
+        }
+        self.pump(state);
+    }
+
+    /// Its worker, if it had one, has room again.
+    fn came_back(&self, entry: &mut Entry, seats: &mut BTreeMap<u64, Seat>) {
+        if let Place::Out(seat) = entry.place {
+            if let Some(seat) = seats.get_mut(&seat) {
+                seat.free(entry.group.sort);
+            }
+            entry.place = Place::Resting;
+            entry.given = None;
+            entry.chunks.clear();
+            self.out.send_modify(|out| *out = out.saturating_sub(1));
+        }
+    }
+
+    /// Takes an entry away.
+    fn forget(&self, state: &mut State, key: &Key) {
+        if let Some(mut entry) = state.entries.remove(key) {
+            self.came_back(&mut entry, &mut state.seats);
+        }
+    }
+
+    /// A delivery has come to nothing: the next worker, and later if that happens
+    /// again and again.
+    pub(super) fn lose(&self, state: &mut State, key: &Key) {
+        let Some(entry) = state.entries.get_mut(key) else {
+            return;
+        };
+        entry.lost += 1;
+        let (number, lost) = (entry.number, entry.lost);
+        if lost < steadfast_core::limits::LOST_LEASES {
+            self.ready(state, key);
+            return;
+        }
+        tracing::error!(
+            event = "durable.poison",
+            instance = entry.instance,
+            name = entry.group.name,
+            lost,
+            "no worker brings this back; it is tried now and then",
+        );
+        if self.delivery.is_poison_failed {
+            let (from, wish) = (entry.from.clone(), entry.wish.clone());
+            self.fail(key, from, &wish);
+        }
+        self.rest(state, key, number, steadfast_core::limits::POISON_PAUSE);
+    }
+
+    /// Tries an entry again after a pause.
+    fn rest(&self, state: &mut State, key: &Key, number: u64, pause: Duration) {
+        if let Some(entry) = state.entries.get_mut(key) {
+            self.came_back(entry, &mut state.seats);
+            entry.place = Place::Resting;
+        }
+        self.pump(state);
+        let (me, key) = (self.me.clone(), key.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(pause).await;
+            let Some(desk) = me.upgrade() else {
+                return;
+            };
+            let mut state = desk.state.lock();
+            let entry = state.entries.get(&key);
+            let is_same = |entry: &Entry| entry.number == number && entry.place == Place::Resting;
+            if entry.is_some_and(is_same) {
+                desk.ready(&mut state, &key);
+            }
+        });
+    }
+
+    /// Brings what waits to workers that have room, oldest first.
+    fn pump(&self, state: &mut State) {
+        while !state.is_stopped {
+            let State {
+                ready,
+                seats,
+                entries,
+                ..
+            } = &mut *state;
+            let is_waiting = |number: u64, key: &Key| {
+                let entry = entries.get(key);
+                entry.is_some_and(|e| e.number == number && e.place == Place::Ready)
+            };
+            ready.retain(|_, queue| {
+                while let Some((number, key)) = queue.front()
+                    && !is_waiting(*number, key)
+                {
+                    queue.pop_front();
+                }
+                !queue.is_empty()
+            });
+            let can_go = |group: &Group| seats.values().any(|seat| seat.takes(group));
+            let heads = ready.iter_mut().filter(|(group, _)| can_go(group));
+            let Some((_, queue)) = heads.min_by_key(|(_, queue)| queue[0].0) else {
+                return;
+            };
+            if let Some((_, key)) = queue.pop_front() {
+                self.give(state, key);
+            }
+        }
+    }
+
+    /// Gives an entry to a worker.
+    fn give(&self, state: &mut State, key: Key) {
+        let Some(entry) = state.entries.get(&key) else {
+            return;
+        };
+        let Some(id) = state.seat_for(&entry.group, &key) else {
+            return;
+        };
+        let sort = entry.group.sort;
+        if state.habits.len() >= HABITS {
+            state.habits.clear();
+        }
+        if sort != Sort::Activity {
+            state.habits.insert(key.clone(), id);
+        }
+        let (Some(entry), Some(seat)) = (state.entries.get_mut(&key), state.seats.get_mut(&id))
+        else {
+            return;
+        };
+        seat.take(sort);
+        entry.place = Place::Out(id);
+        entry.attempt += 1;
+        state.last = id;
+        self.out.send_modify(|out| *out += 1);
+        let (number, attempt, sender) = (entry.number, entry.attempt, seat.sender.clone());
+        if sort != Sort::Activity {
+            let deadline = tokio::time::Instant::now() + self.delivery.turn_lease;
+            let is_first = state.leases.add(deadline, key.clone(), number, attempt);
+            if is_first {
+                tokio::spawn(super::lease::watch(self.me.clone()));
+            }
+        }
+        if let Some(desk) = self.me.upgrade() {
+            tokio::spawn(async move { desk.load(key, number, attempt, sender).await });
+        }
+    }
+
+    /// Accepts a result, if it is of the newest delivery.
+    pub(crate) fn claim(&self, key: &Key, token: Option<&Token>) -> Option<Claim> {
+        let mut state = self.state.lock();
+        let State { entries, seats, .. } = &mut *state;
+        let entry = entries.get_mut(key)?;
+        let is_meant = token.is_none_or(|token| entry.token() == *token);
+        if !matches!(entry.place, Place::Out(_)) || !is_meant {
+            return None;
+        }
+        let (given, chunks) = (entry.given.take()?, std::mem::take(&mut entry.chunks));
+        self.came_back(entry, seats);
+        entry.place = Place::Back;
+        let claim = Claim {
+            key: key.clone(),
+            number: entry.number,
+            given,
+            chunks,
+        };
+        self.pump(&mut state);
+        Some(claim)
+    }
+
+    /// The result is in, or it could not be brought in.
+    pub(crate) fn settle(&self, claim: &Claim, is_in: bool) {
+        let mut state = self.state.lock();
+        let entry = state.entries.get(&claim.key);
+        if entry.is_none_or(|entry| entry.number != claim.number) {
+            return;
+        }
+        match is_in {
+            true => drop(state.entries.remove(&claim.key)),
+            false => self.lose(&mut state, &claim.key),
+        }
+    }
+
+    /// Keeps a part of a result.
+    pub(crate) fn chunk(
+        &self,
+        key: &Key,
+        token: Option<&Token>,
+        index: u32,
+        part: TurnResult,
+    ) -> bool {
+        let mut state = self.state.lock();
+        let Some(entry) = state.entries.get_mut(key) else {
+            return false;
+        };
+        let is_meant = token.is_none_or(|token| entry.token() == *token);
+        if !matches!(entry.place, Place::Out(_)) || !is_meant {
+            return false;
+        }
+        entry.chunks.insert(index, part);
+        true
+    }
+
+    /// The worker wants the item again, with everything in it.
+    pub(crate) fn again(&self, key: &Key, token: Option<&Token>) -> bool {
+        let mut state = self.state.lock();
+        let Some(entry) = state.entries.get_mut(key) else {
+            return false;
+        };
+        let is_meant = token.is_none_or(|token| entry.token() == *token);
+        if !matches!(entry.place, Place::Out(_)) || !is_meant {
+            return false;
+        }
+        entry.is_whole = true;
+        self.ready(&mut state, key);
+        true
+    }
+
+    /// The worker gives an item back.
+    pub(crate) fn abandon(&self, token: &Token) -> bool {
+        let mut state = self.state.lock();
+        let found = state
+            .entries
+            .iter()
+            .find(|(_, entry)| matches!(entry.place, Place::Out(_)) && entry.token() == *token);
+        let Some(key) = found.map(|(key, _)| key.clone()) else {
+            return false;
+        };
+        let Some(entry) = state.entries.get_mut(&key) else {
+            return false;
+        };
+        let pause = FIRST_PAUSE * 2u32.saturating_pow(entry.abandoned.min(16));
+        entry.abandoned += 1;
+        let number = entry.number;
+        self.rest(&mut state, &key, number, pause.min(LONGEST_PAUSE));
+        true
+    }
+
+    /// An activity is done: whoever else has it may go on in vain.
+    pub(crate) fn done(&self, key: &Key) {
+        let mut state = self.state.lock();
+        self.forget(&mut state, key);
+        self.pump(&mut state);
+    }
+
+    /// The activity of an instance that is out under an action's id, for workers
+    /// that return no token.
+    pub(crate) fn activity(&self, instance: &str, id: i32) -> Option<Token> {
+        let state = self.state.lock();
+        let is_it = |entry: &&Entry| match &entry.wish {
+            Wish::Activity(order) => {
+                let is_out = matches!(entry.place, Place::Out(_));
+                is_out && entry.instance == instance && order.id == id
+            }
+            _ => false,
+        };
+        state.entries.values().find(is_it).map(Entry::token)
+    }
+
+    /// What is wanted for an instance, and whether any worker would take it.
+    pub(crate) fn look(&self, key: &Key) -> Option<(Place, bool)> {
+        let state = self.state.lock();
+        let entry = state.entries.get(key)?;
+        let is_known = state.seats.values().any(|seat| seat.knows(&entry.group));
+        Some((entry.place, is_known))
+    }
+
+    /// Gives out nothing more.
+    pub(super) fn stop(&self) {
+        self.state.lock().is_stopped = true;
+    }
+
+    /// Waits until nothing is out.
+    pub(super) async fn all_back(&self) {
+        let mut out = self.out.subscribe();
+        let _ = out.wait_for(|out| *out == 0).await;
+    }
+
+    /// Ends all streams of work.
+    pub(super) fn close(&self) {
+        let mut state = self.state.lock();
+        state.is_stopped = true;
+        state.seats.clear();
+    }
+}
+
+impl State {
+    /// Who gets the next item of a group: whoever had the instance last, or the
+    /// next one in turn that has room.
+    fn seat_for(&self, group: &Group, key: &Key) -> Option<u64> {
+        let usual = self.habits.get(key).filter(|id| {
+            let seat = self.seats.get(id);
+            seat.is_some_and(|seat| seat.takes(group))
+        });
+        if let Some(id) = usual {
+            return Some(*id);
+        }
+        let after = self.seats.range(self.last + 1..);
+        let round = after.chain(self.seats.range(..=self.last));
+        let mut free = round.filter(|(_, seat)| seat.takes(group));
+        free.next().map(|(id, _)| *id)
+    }
+}

@@ -1,0 +1,141 @@
+//! One thing that a worker is wanted for.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use steadfast_core::id::Partition;
+use steadfast_partition::Address;
+
+use super::token::Token;
+use crate::command::{Request, Wish};
+use crate::event::Event;
+use crate::id::EntityId;
+use crate::moment::Moment;
+use crate::work::TurnResult;
+
+/// Where something is wanted, and its name there.
+pub(crate) type Key = (Partition, Bytes);
+
+/// The three sorts of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Sort {
+    Turn,
+    Activity,
+    Batch,
+}
+
+/// What workers choose by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Group {
+    pub(crate) sort: Sort,
+    pub(crate) name: String,
+    pub(crate) version: Option<String>,
+}
+
+pub(crate) struct Entry {
+    /// Tells it from what was wanted under the same key before.
+    pub(crate) number: u64,
+    pub(crate) from: Address,
+    pub(crate) instance: String,
+    pub(crate) wish: Wish,
+    pub(crate) group: Group,
+    pub(crate) place: Place,
+    /// Counts deliveries.
+    pub(crate) attempt: u32,
+    /// Deliveries in a row that were lost.
+    pub(crate) lost: u32,
+    /// Deliveries that were given back.
+    pub(crate) abandoned: u32,
+    /// Parts of a result that came so far.
+    pub(crate) chunks: BTreeMap<u32, TurnResult>,
+    /// What the worker got.
+    pub(crate) given: Option<Given>,
+    /// The worker wants the history with the item.
+    pub(crate) is_whole: bool,
+}
+
+/// Where an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In the queue of its group.
+    Ready,
+    /// Nowhere until later.
+    Resting,
+    /// With a worker.
+    Out(u64),
+    /// Its result is being committed.
+    Back,
+}
+
+/// What a worker got, as far as its result needs it.
+#[derive(Clone, Debug)]
+pub(crate) enum Given {
+    Turn {
+        execution: String,
+        generation: u64,
+        at: Moment,
+        taken: Vec<Event>,
+    },
+    Activity,
+    Batch {
+        generation: u64,
+        /// Where the lanes began.
+        front: u64,
+        main: u64,
+        /// The requests, and where their lanes begin behind each.
+        requests: Vec<(Request, u64, u64)>,
+    },
+}
+
+impl Entry {
+    pub(crate) fn new(number: u64, from: Address, instance: String, wish: Wish) -> Self {
+        Self {
+            number,
+            group: group(&instance, &wish),
+            from,
+            instance,
+            wish,
+            place: Place::Resting,
+            attempt: 0,
+            lost: 0,
+            abandoned: 0,
+            chunks: BTreeMap::new(),
+            given: None,
+            is_whole: false,
+        }
+    }
+
+    /// The name of the delivery under way.
+    pub(crate) fn token(&self) -> Token {
+        match &self.wish {
+            Wish::Activity(order) => Token::Activity {
+                execution: order.execution.clone(),
+                number: order.number,
+                attempt: self.attempt,
+            },
+            _ => Token::Turn {
+                number: self.number,
+                attempt: self.attempt,
+            },
+        }
+    }
+}
+
+fn group(instance: &str, wish: &Wish) -> Group {
+    let (sort, name, version) = match wish {
+        Wish::Turn { name, version, .. } => (Sort::Turn, name.clone(), version.clone()),
+        Wish::Activity(order) => {
+            let task = &order.task;
+            (Sort::Activity, task.name.clone(), task.version.clone())
+        }
+        Wish::Batch { .. } | Wish::Changed | Wish::Answer { .. } => {
+            let name = EntityId::parse(instance).map(|id| id.name().to_owned());
+            (Sort::Batch, name.unwrap_or_default(), None)
+        }
+    };
+    Group {
+        sort,
+        name,
+        version,
+    }
+}

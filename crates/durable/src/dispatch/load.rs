@@ -1,0 +1,395 @@
+//! Reads what a worker needs from durable rows.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use steadfast_core::clock::Timestamp;
+use steadfast_core::id::Table;
+use steadfast_core::limits;
+use steadfast_partition::{Address, Door, Envelope, Message, Scan, Snapshot};
+use tokio::sync::mpsc;
+
+use super::desk::Desk;
+use super::entry::{Given, Key};
+use crate::command::{Ask, Order, TaskDone, Wish};
+use crate::entity::{Entity, FRONT, MAIN, Queued, lane};
+use crate::event::{Event, What};
+use crate::failure::Failure;
+use crate::instance::{Instance, Stored};
+use crate::moment::Moment;
+use crate::rows::{
+    self, ENTITIES, HISTORY, INBOX, INSTANCES, QUEUE, STATES, TASKS, key_of, numbered,
+};
+use crate::work::{ActivityWork, BatchWork, Item, TurnWork, Work};
+
+/// Histories that were read lately.
+pub(super) struct Histories {
+    cache: Cache<Bytes, Arc<History>, Weight>,
+}
+
+/// What turns have committed, as far as it was read.
+#[derive(Clone, Default)]
+struct History {
+    execution: String,
+    rewrites: u64,
+    turns: Vec<Arc<Vec<Event>>>,
+    bytes: u64,
+}
+
+#[derive(Clone)]
+struct Weight;
+
+impl Weighter<Bytes, Arc<History>> for Weight {
+    fn weight(&self, key: &Bytes, history: &Arc<History>) -> u64 {
+        key.len() as u64 + history.bytes + 64
+    }
+}
+
+/// What all histories in memory may come to.
+const HISTORY_BYTES: u64 = 64 * 1024 * 1024;
+
+impl Default for Histories {
+    fn default() -> Self {
+        Self {
+            cache: Cache::with_weighter(4096, HISTORY_BYTES, Weight),
+        }
+    }
+}
+
+impl Desk {
+    /// Reads what the worker needs and gives it to it. If there is nothing to do any
+    /// more, the entry is gone.
+    pub(super) async fn load(
+        self: Arc<Self>,
+        key: Key,
+        number: u64,
+        attempt: u32,
+        sender: mpsc::UnboundedSender<Item>,
+    ) {
+        let (from, instance, wish) = {
+            let state = self.state.lock();
+            match state.entries.get(&key) {
+                Some(entry) if entry.number == number => {
+                    let wish = entry.wish.clone();
+                    (entry.from.clone(), entry.instance.clone(), wish)
+                }
+                _ => return,
+            }
+        };
+        let found = match self.router.door(key.0) {
+            Some(door) => match &wish {
+                Wish::Turn { generation, .. } => {
+                    self.turn(&door, &from, instance, *generation).await
+                }
+                Wish::Activity(order) => activity(&door, &from, instance, order).await,
+                Wish::Batch { generation } => batch(&door, &from, instance, *generation).await,
+                Wish::Changed | Wish::Answer { .. } => None,
+            },
+            None => None,
+        };
+        self.hand_over(&key, number, attempt, found, &sender);
+    }
+
+    fn hand_over(
+        &self,
+        key: &Key,
+        number: u64,
+        attempt: u32,
+        found: Option<(Work, Given)>,
+        sender: &mpsc::UnboundedSender<Item>,
+    ) {
+        let mut state = self.state.lock();
+        let entry = state.entries.get_mut(key);
+        let Some(entry) = entry.filter(|e| e.number == number && e.attempt == attempt) else {
+            return;
+        };
+        match found {
+            Some((mut work, given)) => {
+                entry.given = Some(given);
+                if let Work::Turn(turn) = &mut work {
+                    turn.is_whole = entry.is_whole;
+                }
+                let token = entry.token().to_string();
+                // A worker that has gone gives back what it had.
+                let _ = sender.send(Item { token, work });
+            }
+            None => {
+                drop(state);
+                self.done(key);
+            }
+        }
+    }
+
+    async fn turn(
+        &self,
+        door: &Door,
+        from: &Address,
+        instance: String,
+        generation: u64,
+    ) -> Option<(Work, Given)> {
+        let key = key_of(from);
+        let snapshot = door.ledger().snapshot().ok()?;
+        let row: Instance = read(&snapshot, INSTANCES, &key).await?;
+        if row.generation != generation || !row.is_open {
+            return None;
+        }
+        let taken = inbox(&snapshot, &key, &row).await?;
+        let history = self.history(&snapshot, &key, &row).await?;
+        let now = self.clock.now().max(Timestamp(row.clock.0 + 1));
+        let at = Moment::from(now);
+        let mut new = Vec::with_capacity(taken.len() + 1);
+        new.push(Event::plain(at, What::TurnStarted));
+        new.extend_from_slice(&taken);
+        let work = TurnWork {
+            instance,
+            execution: row.execution.clone(),
+            past: history.turns.clone(),
+            past_bytes: history.bytes,
+            new,
+            span: row.span,
+            is_whole: false,
+        };
+        let given = Given::Turn {
+            execution: row.execution,
+            generation,
+            at,
+            taken,
+        };
+        Some((Work::Turn(Box::new(work)), given))
+    }
+
+    async fn history(
+        &self,
+        snapshot: &Snapshot,
+        key: &[u8],
+        row: &Instance,
+    ) -> Option<Arc<History>> {
+        let known = self.histories.cache.get(key);
+        let is_same = |known: &Arc<History>| {
+            let is_known = known.execution == row.execution && known.rewrites == row.rewrites;
+            is_known && known.turns.len() as u64 <= row.turns
+        };
+        let known = known.filter(is_same);
+        if let Some(known) = known.as_ref().filter(|k| k.turns.len() as u64 == row.turns) {
+            return Some(Arc::clone(known));
+        }
+        let mut history = known.map(|known| (*known).clone()).unwrap_or_default();
+        history.execution.clone_from(&row.execution);
+        history.rewrites = row.rewrites;
+        let from = numbered(key, history.turns.len() as u64);
+        for found in scan(snapshot, HISTORY, from, numbered(key, row.turns)).await? {
+            history.bytes += found.value.len() as u64;
+            history
+                .turns
+                .push(Arc::new(rows::decode(&found.value).ok()?));
+        }
+        let history = Arc::new(history);
+        let cached = Bytes::copy_from_slice(key);
+        self.histories.cache.insert(cached, Arc::clone(&history));
+        Some(history)
+    }
+
+    /// An instance whose work never comes back fails.
+    pub(super) fn fail(&self, key: &Key, from: Address, wish: &Wish) {
+        let failure = Failure::lasting(
+            "PoisonedWorkItem",
+            "no worker has brought a result back; look at the logs of the workers",
+        );
+        let (Some(door), wish) = (self.router.door(key.0), wish.clone()) else {
+            return;
+        };
+        let ask = match wish {
+            Wish::Activity(order) => Ask::TaskDone(TaskDone {
+                execution: order.execution,
+                number: order.number,
+                result: None,
+                failure: Some(failure),
+            }),
+            Wish::Turn { .. } => {
+                tokio::spawn(async move {
+                    let row = door.row(INSTANCES, &key_of(&from)).await.ok().flatten();
+                    let row: Option<Instance> = row.and_then(|row| rows::decode(&row).ok());
+                    if let Some(Instance { execution, .. }) = row {
+                        let ask = Ask::GiveUp { execution, failure };
+                        door.post(Envelope::new(from, ask.encode()));
+                    }
+                });
+                return;
+            }
+            // An entity has nobody to fail for it; its requests stay.
+            Wish::Batch { .. } | Wish::Changed | Wish::Answer { .. } => return,
+        };
+        door.post(Envelope::new(from, ask.encode()));
+    }
+}
+
+/// What a turn is about: the front of the inbox.
+async fn inbox(snapshot: &Snapshot, key: &[u8], row: &Instance) -> Option<Vec<Event>> {
+    let end = row.inbox_end.min(row.inbox + limits::TURN_EVENTS as u64);
+    let from = numbered(key, row.inbox);
+    let found = scan(snapshot, INBOX, from, numbered(key, end)).await?;
+    let (mut events, mut bytes) = (Vec::with_capacity(found.len()), 0);
+    for row in found {
+        bytes += row.value.len();
+        if bytes > limits::WORK_BYTES && !events.is_empty() {
+            break;
+        }
+        let stored: Stored = rows::decode(&row.value).ok()?;
+        events.push(stored.event);
+    }
+    Some(events)
+}
+
+async fn activity(
+    door: &Door,
+    from: &Address,
+    instance: String,
+    order: &Order,
+) -> Option<(Work, Given)> {
+    let key = numbered(&key_of(from), order.number);
+    door.row(TASKS, &key).await.ok().flatten()?;
+    let work = ActivityWork {
+        instance,
+        execution: order.execution.clone(),
+        id: order.id,
+        task: order.task.clone(),
+    };
+    Some((Work::Activity(Box::new(work)), Given::Activity))
+}
+
+async fn batch(
+    door: &Door,
+    from: &Address,
+    entity: String,
+    generation: u64,
+) -> Option<(Work, Given)> {
+    let key = key_of(from);
+    let snapshot = door.ledger().snapshot().ok()?;
+    let row: Entity = read(&snapshot, ENTITIES, &key).await?;
+    if row.generation != generation || !row.is_open {
+        return None;
+    }
+    let requests = requests(&snapshot, &key, &row).await?;
+    if requests.is_empty() {
+        return None;
+    }
+    let state = match row.exists {
+        true => snapshot.get(STATES, &key).await.ok()?,
+        false => None,
+    };
+    let state = state.map(|state| String::from_utf8_lossy(&state).into_owned());
+    let operations = requests.iter().map(|(r, ..)| r.requested.clone());
+    let work = BatchWork {
+        operations: operations.collect(),
+        execution: format!("{generation:032x}"),
+        entity,
+        state,
+    };
+    let given = Given::Batch {
+        generation,
+        front: row.front,
+        main: row.main,
+        requests,
+    };
+    Some((Work::Batch(Box::new(work)), given))
+}
+
+/// The requests that may run now, and where the lanes begin behind each.
+async fn requests(
+    snapshot: &Snapshot,
+    key: &[u8],
+    row: &Entity,
+) -> Option<Vec<(crate::command::Request, u64, u64)>> {
+    let (mut front, mut main) = (row.front, row.main);
+    let mut queued = lane_rows(snapshot, key, FRONT, row.front, row.front_end).await?;
+    let fronts = queued.len();
+    if row.held.is_none() {
+        let rest = limits::BATCH_OPERATIONS.saturating_sub(fronts) as u64;
+        let end = row.main_end.min(row.main + rest);
+        queued.extend(lane_rows(snapshot, key, MAIN, row.main, end).await?);
+    }
+    let (mut requests, mut bytes) = (Vec::with_capacity(queued.len()), 0);
+    for (place, (number, queued, size)) in queued.into_iter().enumerate() {
+        bytes += size;
+        let is_full = requests.len() >= limits::BATCH_OPERATIONS || bytes > limits::WORK_BYTES;
+        if is_full && !requests.is_empty() {
+            break;
+        }
+        let Queued::Request(request) = queued else {
+            break;
+        };
+        match place < fronts {
+            true => front = number + 1,
+            false => main = number + 1,
+        }
+        requests.push((request, front, main));
+    }
+    Some(requests)
+}
+
+async fn lane_rows(
+    snapshot: &Snapshot,
+    key: &[u8],
+    which: u8,
+    first: u64,
+    end: u64,
+) -> Option<Vec<(u64, Queued, usize)>> {
+    if first >= end {
+        return Some(Vec::new());
+    }
+    let found = scan(
+        snapshot,
+        QUEUE,
+        lane(key, which, first),
+        lane(key, which, end),
+    );
+    let mut queued = Vec::new();
+    for row in found.await? {
+        let number = row.key.last_chunk::<8>().copied()?;
+        let entry = rows::decode(&row.value).ok()?;
+        queued.push((u64::from_be_bytes(number), entry, row.value.len()));
+    }
+    Some(queued)
+}
+
+async fn read<R: steadfast_collections::schema::Record>(
+    snapshot: &Snapshot,
+    table: Table,
+    key: &[u8],
+) -> Option<R> {
+    let row = snapshot.get(table, key).await.ok()??;
+    rows::decode(&row).ok()
+}
+
+/// All rows from one key on and before another.
+pub(crate) async fn scan(
+    snapshot: &Snapshot,
+    table: Table,
+    from: Vec<u8>,
+    to: Vec<u8>,
+) -> Option<Vec<steadfast_partition::Row>> {
+    let mut found = Vec::new();
+    let mut from = Bound::Included(Bytes::from(from));
+    let to = Bytes::from(to);
+    loop {
+        let limit = limits::SCAN_ROWS;
+        let wanted = Scan {
+            from,
+            to: Bound::Excluded(to.clone()),
+            limit,
+        };
+        let page = snapshot.scan(table, wanted).await.ok()?;
+        let is_last = page.len() < limit;
+        from = match page.last() {
+            Some(last) => Bound::Excluded(last.key.clone()),
+            None => return Some(found),
+        };
+        found.extend(page);
+        if is_last {
+            return Some(found);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Workers, and what they take.
+
+use std::sync::Arc;
+
+use steadfast_core::limits;
+use tokio::sync::mpsc;
+
+use super::desk::Desk;
+use super::entry::{Group, Sort};
+use crate::work::{Filter, Filters, Item, Terms};
+
+/// A stream of work for one worker. Dropping it gives back what it had.
+pub struct Worker {
+    desk: Arc<Desk>,
+    id: u64,
+    items: mpsc::UnboundedReceiver<Item>,
+}
+
+impl Worker {
+    pub(crate) fn new(desk: Arc<Desk>, terms: Terms) -> Self {
+        let (sender, items) = mpsc::unbounded_channel();
+        let id = desk.seat(Seat::new(terms, sender));
+        Self { desk, id, items }
+    }
+
+    /// The next thing to do; `None` when the node leaves. Nothing is lost if this is
+    /// dropped while it waits.
+    pub async fn next(&mut self) -> Option<Item> {
+        self.items.recv().await
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.desk.vacate(self.id);
+    }
+}
+
+/// A worker as the desk sees it.
+pub(crate) struct Seat {
+    filters: Option<Filters>,
+    most: [usize; 3],
+    busy: [usize; 3],
+    /// What it is given; never more than it takes at a time.
+    pub(crate) sender: mpsc::UnboundedSender<Item>,
+}
+
+impl Seat {
+    fn new(terms: Terms, sender: mpsc::UnboundedSender<Item>) -> Self {
+        let most = [terms.turns, terms.activities, terms.batches];
+        let most = most.map(|most| match most {
+            0 => limits::WORKER_ITEMS,
+            most => most,
+        });
+        tracing::debug!(
+            event = "durable.worker_joined",
+            worker = terms.name,
+            "a worker has come",
+        );
+        Self {
+            filters: terms.filters,
+            most,
+            busy: [0; 3],
+            sender,
+        }
+    }
+
+    /// Whether it takes one more of this group.
+    pub(crate) fn takes(&self, group: &Group) -> bool {
+        let place = group.sort as usize;
+        self.busy[place] < self.most[place] && self.knows(group)
+    }
+
+    /// Whether it has code for this group.
+    pub(crate) fn knows(&self, group: &Group) -> bool {
+        let Some(filters) = &self.filters else {
+            return true;
+        };
+        let is_listed = |list: &[Filter]| {
+            let version = group.version.as_deref();
+            list.iter().any(|filter| filter.fits(&group.name, version))
+        };
+        match group.sort {
+            Sort::Turn => is_listed(&filters.orchestrations),
+            Sort::Activity => is_listed(&filters.activities),
+            Sort::Batch => filters.entities.contains(&group.name),
+        }
+    }
+
+    pub(crate) fn take(&mut self, sort: Sort) {
+        self.busy[sort as usize] += 1;
+    }
+
+    pub(crate) fn free(&mut self, sort: Sort) {
+        let busy = &mut self.busy[sort as usize];
+        *busy = busy.saturating_sub(1);
+    }
+}

@@ -1,0 +1,111 @@
+//! Who waits for an instance or an answer.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::{oneshot, watch};
+
+use crate::entity::Outcome;
+
+/// A task hub and an instance.
+type Key = (String, String);
+/// A task hub, an entity and a request.
+type Call = (String, String, String);
+
+/// Those who wait, on this node.
+#[derive(Default)]
+pub(crate) struct Waits {
+    instances: Mutex<HashMap<Key, watch::Sender<()>>>,
+    calls: Mutex<HashMap<Call, Vec<oneshot::Sender<Outcome>>>>,
+}
+
+/// Rings when an instance has a new state.
+pub(crate) struct Bell {
+    waits: Arc<Waits>,
+    key: Key,
+    rings: Option<watch::Receiver<()>>,
+}
+
+impl Waits {
+    /// Rings whenever the instance has a new state, from now on.
+    pub(crate) fn bell(self: &Arc<Self>, hub: &str, instance: &str) -> Bell {
+        let key = (hub.to_owned(), instance.to_owned());
+        let mut instances = self.instances.lock();
+        let sender = instances
+            .entry(key.clone())
+            .or_insert_with(|| watch::channel(()).0);
+        Bell {
+            waits: Arc::clone(self),
+            rings: Some(sender.subscribe()),
+            key,
+        }
+    }
+
+    pub(crate) fn changed(&self, hub: &str, instance: &str) {
+        let key = (hub.to_owned(), instance.to_owned());
+        if let Some(sender) = self.instances.lock().get(&key) {
+            sender.send_replace(());
+        }
+    }
+
+    /// The answer to a call, when it comes.
+    pub(crate) fn call(
+        &self,
+        hub: &str,
+        entity: &str,
+        request: &str,
+    ) -> oneshot::Receiver<Outcome> {
+        let (sender, receiver) = oneshot::channel();
+        let key = (hub.to_owned(), entity.to_owned(), request.to_owned());
+        let mut calls = self.calls.lock();
+        let waiting = calls.entry(key).or_default();
+        waiting.retain(|sender| !sender.is_closed());
+        waiting.push(sender);
+        receiver
+    }
+
+    /// Nobody needs to wait for a call any more.
+    pub(crate) fn hang_up(&self, hub: &str, entity: &str, request: &str) {
+        let key = (hub.to_owned(), entity.to_owned(), request.to_owned());
+        let mut calls = self.calls.lock();
+        if let Some(waiting) = calls.get_mut(&key) {
+            waiting.retain(|sender| !sender.is_closed());
+            if waiting.is_empty() {
+                calls.remove(&key);
+            }
+        }
+    }
+
+    pub(crate) fn answer(&self, hub: &str, entity: &str, request: &str, outcome: &Outcome) {
+        let key = (hub.to_owned(), entity.to_owned(), request.to_owned());
+        let waiting = self.calls.lock().remove(&key).unwrap_or_default();
+        for sender in waiting {
+            // Whoever has gone need not know.
+            let _ = sender.send(outcome.clone());
+        }
+    }
+}
+
+impl Bell {
+    /// Waits for a new state.
+    pub(crate) async fn ring(&mut self) {
+        if let Some(rings) = &mut self.rings
+            && rings.changed().await.is_err()
+        {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl Drop for Bell {
+    fn drop(&mut self) {
+        let mut instances = self.waits.instances.lock();
+        self.rings = None;
+        if let Some(sender) = instances.get(&self.key)
+            && sender.receiver_count() == 0
+        {
+            instances.remove(&self.key);
+        }
+    }
+}

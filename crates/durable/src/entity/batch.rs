@@ -1,0 +1,185 @@
+//! A worker has run requests of an entity: one commit holds all of it.
+
+use steadfast_partition::{Address, Halt, Turn};
+
+use super::outcome::Outcome;
+use super::queue::{Seen, seen_key};
+use super::record::{FRONT, MAIN, Present};
+use crate::command::{Answered, Ask, BatchDone, Begin, Letter, Request, Say, Wish};
+use crate::event::{Operation, Parent, Task, What};
+use crate::id;
+use crate::moment::Moment;
+use crate::rows::{self, SEEN, STATES};
+use crate::work::{EntityAction, Requested};
+
+/// Takes the results of a batch in.
+pub(crate) fn batch_done(turn: &mut Turn<'_>, to: &Address, done: &BatchDone) -> Result<Say, Halt> {
+    let mut entity = Present::find(turn, to)?;
+    if !entity.row.is_open || entity.row.generation != done.generation {
+        return Ok(Say::Ignored);
+    }
+    entity.close();
+    entity.take(done);
+    if done.is_changed {
+        entity.set_state(done.state.as_deref());
+    }
+    for answered in &done.done {
+        entity.answer(answered)?;
+    }
+    for (place, action) in done.actions.iter().enumerate() {
+        entity.act(action, place);
+    }
+    entity.settle()?;
+    entity.save();
+    Ok(Say::Done)
+}
+
+impl Present<'_, '_> {
+    /// Removes what was run from its lanes.
+    fn take(&mut self, done: &BatchDone) {
+        let (front, main) = (
+            done.front.min(self.row.front_end),
+            done.main.min(self.row.main_end),
+        );
+        for number in self.row.front..front {
+            self.remove(FRONT, number);
+        }
+        for number in self.row.main..main {
+            self.remove(MAIN, number);
+        }
+        self.row.front = self.row.front.max(front);
+        self.advance(self.row.main.max(main));
+    }
+
+    fn set_state(&mut self, state: Option<&str>) {
+        self.row.exists = state.is_some();
+        self.row.modified = self.turn.time();
+        match state {
+            Some(state) => self.turn.put(STATES, &self.key, state.to_owned()),
+            None => self.turn.delete(STATES, &self.key),
+        }
+    }
+
+    /// Tells whoever waits what came of a request.
+    fn answer(&mut self, answered: &Answered) -> Result<(), Halt> {
+        let Answered { request, outcome } = answered;
+        let operation = &request.requested.operation;
+        if let Some(client) = request.client {
+            if client.is_repeatable && client.is_call {
+                let key = seen_key(self.to, &operation.request);
+                // Not if it was forgotten meanwhile: nobody would forget it again.
+                if self.turn.get(SEEN, &key)?.is_some() {
+                    let outcome = Some(outcome.clone());
+                    self.turn.put(SEEN, &key, rows::encode(&Seen { outcome }));
+                }
+            }
+            if client.is_call {
+                let wish = Wish::Answer {
+                    request: operation.request.clone(),
+                    outcome: outcome.clone(),
+                };
+                self.turn.push(wish.encode());
+            }
+            return Ok(());
+        }
+        let Some(parent) = operation.parent.as_ref() else {
+            return Ok(());
+        };
+        if request.requested.is_signal {
+            return Ok(());
+        }
+        let letter = Letter {
+            execution: operation.parent_execution.clone(),
+            what: reply(operation, outcome),
+        };
+        self.send(parent, &Ask::Deliver(letter));
+        Ok(())
+    }
+
+    fn act(&mut self, action: &EntityAction, place: usize) {
+        let seed = format!("{} {} {place}", self.id(), self.row.generation);
+        let seed = format!("{seed} {}", self.turn.time().0);
+        match action {
+            EntityAction::Signal(operation) => self.signal(operation, &seed),
+            EntityAction::Start {
+                instance,
+                task,
+                scheduled,
+            } => self.begin(instance, task, *scheduled, &seed),
+        }
+    }
+
+    fn signal(&mut self, operation: &Operation, seed: &str) {
+        let Ok(target) = id::EntityId::parse(&operation.target) else {
+            tracing::warn!(
+                event = "durable.signal_dropped",
+                entity = self.id(),
+                target = operation.target,
+                "an entity has sent a signal to something that is no entity",
+            );
+            return;
+        };
+        let operation = Operation {
+            request: match operation.request.is_empty() {
+                true => id::guid(seed),
+                false => operation.request.clone(),
+            },
+            target: target.to_string(),
+            ..operation.clone()
+        };
+        let request = Request {
+            requested: Requested {
+                operation,
+                is_signal: true,
+            },
+            client: None,
+        };
+        self.send(&target.to_string(), &Ask::Request(request));
+    }
+
+    fn begin(&mut self, instance: &str, task: &Task, scheduled: Option<Moment>, seed: &str) {
+        let execution = id::guid(seed).replace('-', "");
+        let instance = match instance.is_empty() {
+            true => execution.clone(),
+            false => instance.to_owned(),
+        };
+        if let Err(error) = id::check_instance(&instance) {
+            tracing::warn!(
+                event = "durable.start_dropped",
+                entity = self.id(),
+                %error,
+                "an entity has started an orchestration whose id is not one",
+            );
+            return;
+        }
+        let begin = Begin {
+            execution,
+            task: task.clone(),
+            parent: Some(Parent {
+                task: -1,
+                instance: self.id(),
+                ..Parent::default()
+            }),
+            scheduled,
+            ..Begin::default()
+        };
+        self.send(&instance, &Ask::Start(begin));
+    }
+}
+
+/// The event that a caller gets.
+fn reply(operation: &Operation, outcome: &Outcome) -> What {
+    let (request, is_legacy) = (operation.request.clone(), operation.legacy.is_some());
+    match outcome {
+        Outcome::Success(output) => What::EntityCompleted {
+            request,
+            output: output.clone(),
+            is_legacy,
+        },
+        Outcome::Failure(failure) => What::EntityFailed {
+            request,
+            failure: failure.clone(),
+            is_legacy,
+        },
+    }
+}

@@ -1,0 +1,144 @@
+//! Locks on entities.
+//!
+//! A wish walks through its entities in one order that all wishes share, so no two
+//! can wait for each other. Taking a wish back walks the same way behind it, so it
+//! never overtakes it: a lock that nobody wants is never taken.
+
+use steadfast_partition::{Address, Halt, Turn};
+
+use super::record::{Held, MAIN, Present, Queued};
+use crate::command::{Ask, Letter, Lock, Say};
+use crate::event::What;
+
+/// Somebody wants the lock.
+pub(crate) fn lock(turn: &mut Turn<'_>, to: &Address, wish: &Lock) -> Result<Say, Halt> {
+    let mut entity = Present::find(turn, to)?;
+    entity.queue(MAIN, &Queued::Lock(wish.clone()));
+    entity.settle()?;
+    entity.save();
+    Ok(Say::Done)
+}
+
+/// Whoever holds the lock gives it back.
+pub(crate) fn unlock(turn: &mut Turn<'_>, to: &Address, section: &str) -> Result<Say, Halt> {
+    let mut entity = Present::find(turn, to)?;
+    if !entity.let_go(section) {
+        return Ok(Say::Ignored);
+    }
+    entity.settle()?;
+    entity.save();
+    Ok(Say::Done)
+}
+
+/// A wish is taken back, wherever on its way it is.
+pub(crate) fn release(
+    turn: &mut Turn<'_>,
+    to: &Address,
+    section: &str,
+    set: &[String],
+    position: u32,
+) -> Result<Say, Halt> {
+    let mut entity = Present::find(turn, to)?;
+    let was_waiting = entity.withdraw(section)?;
+    let was_held = entity.let_go(section);
+    // A wish that still waited here has not gone on.
+    if !was_waiting && let Some(next) = set.get(position as usize + 1) {
+        let ask = Ask::Release {
+            section: section.to_owned(),
+            set: set.to_vec(),
+            position: position + 1,
+        };
+        entity.send(next, &ask);
+    }
+    if was_waiting || was_held {
+        entity.settle()?;
+        entity.save();
+    }
+    Ok(Say::Done)
+}
+
+impl Present<'_, '_> {
+    fn let_go(&mut self, section: &str) -> bool {
+        let is_held = |held: &Held| held.section == section;
+        match self.row.held.as_ref().is_some_and(is_held) {
+            true => self.row.held.take().is_some(),
+            false => false,
+        }
+    }
+
+    /// Removes a wish that waits.
+    fn withdraw(&mut self, section: &str) -> Result<bool, Halt> {
+        for number in self.row.wishes.clone() {
+            let Some(Queued::Lock(wish)) = self.waiting(number)? else {
+                continue;
+            };
+            if wish.section == section {
+                self.remove(MAIN, number);
+                self.row.wishes.retain(|other| *other != number);
+                self.row.gaps.push(number);
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Lets the queue go on: wishes at its head take effect, and a worker is asked
+    /// for when there is something to run.
+    pub(crate) fn settle(&mut self) -> Result<(), Halt> {
+        while !self.row.is_open {
+            if self.row.front < self.row.front_end {
+                self.open();
+                break;
+            }
+            if self.row.held.is_some() || self.row.main == self.row.main_end {
+                break;
+            }
+            let head = self.row.main;
+            match self.row.wishes.first() == Some(&head) {
+                true => self.grant(head)?,
+                false if self.row.gaps.contains(&head) => self.advance(head + 1),
+                false => self.open(),
+            }
+        }
+        Ok(())
+    }
+
+    /// The wish at the head of the main lane gets the lock, and goes on to the
+    /// next entity or home.
+    fn grant(&mut self, head: u64) -> Result<(), Halt> {
+        let queued = self.waiting(head)?;
+        self.remove(MAIN, head);
+        self.row.wishes.remove(0);
+        self.advance(head + 1);
+        let Some(Queued::Lock(wish)) = queued else {
+            return Ok(());
+        };
+        self.row.held = Some(Held {
+            section: wish.section.clone(),
+            instance: wish.instance.clone(),
+            execution: wish.execution.clone(),
+            since: self.turn.time(),
+        });
+        let next = wish.position as usize + 1;
+        match wish.set.get(next).cloned() {
+            Some(entity) => {
+                let ask = Ask::Lock(Lock {
+                    position: next as u32,
+                    ..wish
+                });
+                self.send(&entity, &ask);
+            }
+            None => {
+                let letter = Letter {
+                    execution: Some(wish.execution),
+                    what: What::LockGranted {
+                        section: wish.section,
+                        is_legacy: wish.is_legacy,
+                    },
+                };
+                self.send(&wish.instance, &Ask::Deliver(letter));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,18 @@
+//! Entities as rows: a state, a queue in front of it, a lock.
+//!
+//! A request waits in one of two lanes. The front lane is for whoever holds the
+//! lock; the main lane is for everybody, and stands still while somebody else
+//! holds it. A wish for the lock waits in the main lane like a request, and takes
+//! effect when it comes to its head.
+
+mod batch;
+mod lock;
+mod outcome;
+mod queue;
+mod record;
+
+pub(crate) use batch::batch_done;
+pub(crate) use lock::{lock, release, unlock};
+pub use outcome::Outcome;
+pub(crate) use queue::{erase, forget, request};
+pub(crate) use record::{Entity, FRONT, MAIN, Queued, lane};

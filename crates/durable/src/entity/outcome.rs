@@ -1,0 +1,34 @@
+//! What came of an operation.
+
+use steadfast_collections::schema::Record;
+
+use crate::failure::Failure;
+
+/// What came of an operation.
+#[derive(Record, Clone, Debug, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub enum Outcome {
+    #[n(0)]
+    Success(Option<String>),
+    #[n(1)]
+    Failure(Failure),
+}
+
+impl Outcome {
+    /// The output, or the failure.
+    pub fn into_result(self) -> Result<Option<String>, Failure> {
+        match self {
+            Self::Success(output) => Ok(output),
+            Self::Failure(failure) => Err(failure),
+        }
+    }
+}
+
+impl From<Result<Option<String>, Failure>> for Outcome {
+    fn from(result: Result<Option<String>, Failure>) -> Self {
+        match result {
+            Ok(output) => Self::Success(output),
+            Err(failure) => Self::Failure(failure),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Requests arrive at an entity.
+
+use std::time::Duration;
+
+use steadfast_collections::schema::Record;
+use steadfast_core::limits;
+use steadfast_partition::{Address, Halt, Turn};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::outcome::Outcome;
+use super::record::{Entity, FRONT, MAIN, Present, Queued};
+use crate::command::{Ask, Request, Say};
+use crate::error::{ErrorKind, refuse};
+use crate::event::Operation;
+use crate::rows::{self, SEEN, key_of};
+use crate::work::Requested;
+
+/// A request that is less early than this is not early.
+const EARLY: Duration = Duration::from_millis(100);
+
+/// A client's request, and what came of it so far.
+#[derive(Record, Clone, Debug, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub(crate) struct Seen {
+    #[n(0)]
+    pub(crate) outcome: Option<Outcome>,
+}
+
+/// Takes a request in.
+pub(crate) fn request(turn: &mut Turn<'_>, to: &Address, request: &Request) -> Result<Say, Halt> {
+    if let Some(answer) = seen_before(turn, to, request)? {
+        return Ok(answer);
+    }
+    let mut entity = Present::find(turn, to)?;
+    let operation = &request.requested.operation;
+    let now = entity.turn.time();
+    let due = operation.scheduled.map(|due| due.due());
+    if let Some(due) = due.filter(|due| *due > now.plus(EARLY)) {
+        let later = Ask::Request(Request {
+            requested: Requested {
+                operation: Operation {
+                    scheduled: None,
+                    ..operation.clone()
+                },
+                ..request.requested.clone()
+            },
+            client: None,
+        });
+        let tag = xxh3_64(operation.request.as_bytes());
+        entity.turn.schedule(due, tag, rows::encode(&later));
+        return Ok(Say::Done);
+    }
+    if request.client.is_some() && entity.row.backlog() >= limits::ENTITY_QUEUE {
+        let id = entity.id();
+        let most = limits::ENTITY_QUEUE;
+        return Err(refuse(
+            ErrorKind::Crowded,
+            format!("{most} requests wait for the entity {id:?}; send again later"),
+        ));
+    }
+    let is_owner = |parent: &String| {
+        let held = entity.row.held.as_ref();
+        held.is_some_and(|held| held.instance == *parent)
+    };
+    let lane = match operation.parent.as_ref().is_some_and(is_owner) {
+        true => FRONT,
+        false => MAIN,
+    };
+    entity.queue(lane, &Queued::Request(request.clone()));
+    entity.settle()?;
+    entity.save();
+    Ok(Say::Done)
+}
+
+/// Whether a client sends a request again, and what to answer then. The first time
+/// it is written down for a while.
+fn seen_before(turn: &mut Turn<'_>, to: &Address, request: &Request) -> Result<Option<Say>, Halt> {
+    if !request.client.is_some_and(|client| client.is_repeatable) {
+        return Ok(None);
+    }
+    let id = &request.requested.operation.request;
+    let key = seen_key(to, id);
+    if let Some(seen) = rows::read::<Seen>(turn, SEEN, &key)? {
+        return Ok(Some(match seen.outcome {
+            Some(outcome) => Say::Answered(outcome),
+            None => Say::Ignored,
+        }));
+    }
+    turn.put(SEEN, &key, rows::encode(&Seen { outcome: None }));
+    let due = turn.time().plus(limits::REQUEST_AGE);
+    let tag = xxh3_64(id.as_bytes()) ^ FORGET;
+    turn.schedule(due, tag, rows::encode(&Ask::Forget(id.clone())));
+    Ok(None)
+}
+
+/// Keeps tags of two sorts of timers apart that are made of one id.
+const FORGET: u64 = 0x5bd1_e995_97f4_a7c1;
+
+/// The key of a request.
+pub(crate) fn seen_key(to: &Address, request: &str) -> Vec<u8> {
+    let mut key = key_of(to);
+    key.extend_from_slice(request.as_bytes());
+    key
+}
+
+/// A client no longer repeats this request.
+pub(crate) fn forget(turn: &mut Turn<'_>, to: &Address, request: &str) -> Say {
+    turn.delete(SEEN, &seen_key(to, request));
+    Say::Done
+}
+
+/// Forgets an entity with everything that waits for it.
+pub(crate) fn erase(turn: &mut Turn<'_>, to: &Address) -> Result<Say, Halt> {
+    let mut entity = Present::find(turn, to)?;
+    entity.close();
+    for number in entity.row.front..entity.row.front_end {
+        entity.remove(FRONT, number);
+    }
+    for number in entity.row.main..entity.row.main_end {
+        entity.remove(MAIN, number);
+    }
+    entity.row = Entity::default();
+    entity.save();
+    Ok(Say::Done)
+}

@@ -1,0 +1,185 @@
+//! What is known of an entity, in the hands of one command.
+
+use steadfast_collections::schema::Record;
+use steadfast_core::clock::Timestamp;
+use steadfast_partition::{Address, Envelope, Halt, Turn};
+
+use crate::command::{Ask, Lock, Request, Wish};
+use crate::id;
+use crate::rows::{self, ENTITIES, QUEUE, STATES, key_of, marked, numbered};
+
+/// The lane of whoever holds the lock.
+pub(crate) const FRONT: u8 = b'f';
+/// The lane of everybody.
+pub(crate) const MAIN: u8 = b'm';
+
+/// The row of an entity. State and requests have rows of their own.
+#[derive(Record, Clone, Debug, Default)]
+#[record(crate = "steadfast_collections", closed)]
+pub(crate) struct Entity {
+    /// Whether there is a state.
+    #[n(0)]
+    pub(crate) exists: bool,
+    #[n(1)]
+    pub(crate) modified: Timestamp,
+    /// The lanes: the first number, and the one behind the last.
+    #[n(2)]
+    pub(crate) front: u64,
+    #[n(3)]
+    pub(crate) front_end: u64,
+    #[n(4)]
+    pub(crate) main: u64,
+    #[n(5)]
+    pub(crate) main_end: u64,
+    /// Which numbers of the main lane are wishes for the lock.
+    #[n(6)]
+    pub(crate) wishes: Vec<u64>,
+    #[n(7)]
+    pub(crate) held: Option<Held>,
+    /// Counts dispatches.
+    #[n(8)]
+    pub(crate) generation: u64,
+    /// Whether a worker is wanted.
+    #[n(9)]
+    pub(crate) is_open: bool,
+    /// Which numbers of the main lane were taken back.
+    #[n(10)]
+    pub(crate) gaps: Vec<u64>,
+}
+
+/// Who holds the lock.
+#[derive(Record, Clone, Debug, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub(crate) struct Held {
+    #[n(0)]
+    pub(crate) section: String,
+    #[n(1)]
+    pub(crate) instance: String,
+    #[n(2)]
+    pub(crate) execution: String,
+    #[n(3)]
+    pub(crate) since: Timestamp,
+}
+
+/// What waits in a lane.
+#[derive(Record, Clone, Debug, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub(crate) enum Queued {
+    #[n(0)]
+    Request(Request),
+    #[n(1)]
+    Lock(Lock),
+}
+
+impl Entity {
+    /// How many requests wait.
+    pub(crate) fn backlog(&self) -> u64 {
+        let waiting = (self.front_end - self.front) + (self.main_end - self.main);
+        waiting - self.gaps.len() as u64
+    }
+
+    fn is_idle(&self) -> bool {
+        self.backlog() == 0 && self.held.is_none() && !self.exists
+    }
+}
+
+/// The keys of a lane.
+pub(crate) fn lane(key: &[u8], lane: u8, number: u64) -> Vec<u8> {
+    numbered(&marked(key, lane), number)
+}
+
+/// An entity, its rows, and the turn that changes them.
+pub(crate) struct Present<'a, 't> {
+    pub(crate) turn: &'a mut Turn<'t>,
+    pub(crate) to: &'a Address,
+    pub(crate) key: Vec<u8>,
+    pub(crate) row: Entity,
+}
+
+impl<'a, 't> Present<'a, 't> {
+    /// The entity; it comes to be when it is first addressed.
+    pub(crate) fn find(turn: &'a mut Turn<'t>, to: &'a Address) -> Result<Self, Halt> {
+        let key = key_of(to);
+        let row = rows::read(turn, ENTITIES, &key)?.unwrap_or_default();
+        Ok(Self { turn, to, key, row })
+    }
+
+    /// Its id.
+    pub(crate) fn id(&self) -> String {
+        String::from_utf8_lossy(&self.to.key).into_owned()
+    }
+
+    /// Tells another instance something.
+    pub(crate) fn send(&mut self, instance: &str, ask: &Ask) {
+        let hub = String::from_utf8_lossy(&self.to.name);
+        let to = id::address(&hub, instance);
+        self.turn.send(Envelope::new(to, rows::encode(ask)));
+    }
+
+    /// Puts something at the end of a lane.
+    pub(crate) fn queue(&mut self, into: u8, queued: &Queued) {
+        let end = match into {
+            FRONT => &mut self.row.front_end,
+            _ => &mut self.row.main_end,
+        };
+        let number = *end;
+        *end += 1;
+        if matches!(queued, Queued::Lock(_)) {
+            self.row.wishes.push(number);
+        }
+        let key = lane(&self.key, into, number);
+        self.turn.put(QUEUE, &key, rows::encode(queued));
+    }
+
+    /// Reads what waits at a place of the main lane.
+    pub(crate) fn waiting(&mut self, number: u64) -> Result<Option<Queued>, Halt> {
+        let key = lane(&self.key, MAIN, number);
+        rows::read(self.turn, QUEUE, &key)
+    }
+
+    /// Removes what waits at a place of a lane.
+    pub(crate) fn remove(&mut self, from: u8, number: u64) {
+        self.turn.delete(QUEUE, &lane(&self.key, from, number));
+    }
+
+    /// Moves the head of the main lane.
+    pub(crate) fn advance(&mut self, head: u64) {
+        self.row.main = head;
+        self.row.gaps.retain(|gap| *gap >= head);
+    }
+
+    fn work_id(&self) -> Vec<u8> {
+        marked(&self.key, b'b')
+    }
+
+    /// The worker is no longer wanted, or has done its part.
+    pub(crate) fn close(&mut self) {
+        if self.row.is_open {
+            let id = self.work_id();
+            self.turn.close_work(&id);
+            self.row.is_open = false;
+        }
+    }
+
+    /// Asks for a worker.
+    pub(crate) fn open(&mut self) {
+        self.row.is_open = true;
+        self.row.generation += 1;
+        let wish = Wish::Batch {
+            generation: self.row.generation,
+        };
+        let id = self.work_id();
+        self.turn.open_work(id, wish.encode());
+    }
+
+    /// Writes the row. An entity without state, requests and lock is nothing.
+    pub(crate) fn save(self) {
+        match self.row.is_idle() {
+            true => {
+                self.turn.delete(ENTITIES, &self.key);
+                self.turn.delete(STATES, &self.key);
+            }
+            false => self.turn.put(ENTITIES, &self.key, rows::encode(&self.row)),
+        }
+    }
+}

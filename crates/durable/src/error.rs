@@ -1,0 +1,131 @@
+//! What can go wrong with an instance.
+//!
+//! Every kind has a stable code and a page in `docs/errors/`. The service refuses
+//! with the same codes, so that a refusal that comes from another node is told
+//! apart as well.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use steadfast_core::error::Code;
+use steadfast_partition::{Error as PartitionError, ErrorKind as PartitionKind, Halt, Refusal};
+
+/// The result of everything in this crate that can fail.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What happened, and underneath it the cause.
+#[derive(Clone, Debug)]
+pub struct Error {
+    kind: ErrorKind,
+    message: String,
+    source: Option<Box<PartitionError>>,
+}
+
+/// The kinds of failure; each has its own code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The request cannot be carried out as it is written.
+    Invalid,
+    /// There is an instance of this id already.
+    Exists,
+    /// There is no such instance.
+    NoInstance,
+    /// The instance is in a state that does not allow it.
+    State,
+    /// Too many requests wait for the entity.
+    Crowded,
+    /// A payload is too large.
+    TooLarge,
+    /// The way to the instance failed.
+    Partition,
+}
+
+const CODES: [(ErrorKind, &str); 6] = [
+    (ErrorKind::Invalid, "STF-5101"),
+    (ErrorKind::Exists, "STF-5102"),
+    (ErrorKind::NoInstance, "STF-5103"),
+    (ErrorKind::State, "STF-5104"),
+    (ErrorKind::Crowded, "STF-5105"),
+    (ErrorKind::TooLarge, "STF-5106"),
+];
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            source: None,
+        }
+    }
+
+    /// There is no such instance.
+    pub(crate) fn no_instance(instance: &str) -> Self {
+        Self::new(
+            ErrorKind::NoInstance,
+            format!("there is no instance {instance:?}"),
+        )
+    }
+
+    /// What kind of failure this is.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// The stable code, the name of its page in `docs/errors/`.
+    pub fn code(&self) -> Code {
+        match (&self.source, code_of(self.kind)) {
+            (_, Some(code)) => code,
+            (Some(source), None) => source.code(),
+            (None, None) => Code("STF-4005"),
+        }
+    }
+
+    /// What happened and what to do, without the code.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+/// A service's no, with the code of its kind.
+pub(crate) fn refuse(kind: ErrorKind, message: impl Into<String>) -> Halt {
+    let code = code_of(kind).expect("a service refuses with a code of its own");
+    Halt::Refused(Refusal::new(code, message))
+}
+
+fn code_of(kind: ErrorKind) -> Option<Code> {
+    let found = CODES.iter().find(|(known, _)| *known == kind);
+    found.map(|(_, code)| Code(code))
+}
+
+impl From<PartitionError> for Error {
+    fn from(source: PartitionError) -> Self {
+        let code = source.code();
+        let known = CODES.iter().find(|(_, known)| *known == code.0);
+        let message = match source.kind() {
+            PartitionKind::Refused(refusal) => refusal.message.clone(),
+            _ => source.to_string(),
+        };
+        Self {
+            kind: known.map_or(ErrorKind::Partition, |(kind, _)| *kind),
+            message,
+            source: Some(Box::new(source)),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            ErrorKind::Partition => f.write_str(&self.message),
+            _ => write!(f, "{}: {}", self.code(), self.message),
+        }
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        let source = self.source.as_deref()?;
+        Some(source)
+    }
+}

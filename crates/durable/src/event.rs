@@ -1,0 +1,364 @@
+//! What has happened to an instance.
+//!
+//! A history is a list of events, and an orchestration is replayed from it. Events
+//! are stored, so numbers here never change their meaning. Absent and empty texts
+//! differ: payloads come back exactly as they were given.
+
+use std::collections::BTreeMap;
+
+use steadfast_collections::schema::Record;
+
+use crate::failure::Failure;
+use crate::moment::Moment;
+use crate::status::Status;
+
+/// Names and values that travel with an instance.
+pub type Tags = BTreeMap<String, String>;
+
+/// The id of events that no action caused.
+pub const NO_ACTION: i32 = -1;
+
+/// One event of a history.
+#[derive(Record, Clone, Debug, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub struct Event {
+    /// The action that caused it, or [`NO_ACTION`].
+    #[n(0)]
+    pub id: i32,
+    #[n(1)]
+    pub at: Moment,
+    #[n(2)]
+    pub what: What,
+}
+
+/// What happened.
+#[derive(Record, Clone, Debug, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub enum What {
+    #[n(0)]
+    Started(Start),
+    #[n(1)]
+    Completed {
+        #[n(0)]
+        status: Status,
+        #[n(1)]
+        result: Option<String>,
+        #[n(2)]
+        failure: Option<Failure>,
+    },
+    #[n(2)]
+    Terminated {
+        #[n(0)]
+        input: Option<String>,
+        #[n(1)]
+        is_recursive: bool,
+    },
+    #[n(3)]
+    TaskScheduled(Task),
+    #[n(4)]
+    TaskCompleted {
+        #[n(0)]
+        task: i32,
+        #[n(1)]
+        result: Option<String>,
+    },
+    #[n(5)]
+    TaskFailed {
+        #[n(0)]
+        task: i32,
+        #[n(1)]
+        failure: Failure,
+    },
+    #[n(6)]
+    ChildCreated {
+        #[n(0)]
+        instance: String,
+        #[n(1)]
+        task: Task,
+    },
+    #[n(7)]
+    ChildCompleted {
+        #[n(0)]
+        task: i32,
+        #[n(1)]
+        result: Option<String>,
+    },
+    #[n(8)]
+    ChildFailed {
+        #[n(0)]
+        task: i32,
+        #[n(1)]
+        failure: Failure,
+    },
+    #[n(9)]
+    TimerCreated(Moment),
+    #[n(10)]
+    TimerFired {
+        #[n(0)]
+        timer: i32,
+        #[n(1)]
+        fire_at: Moment,
+    },
+    /// A turn begins; its time is the orchestration's clock.
+    #[n(11)]
+    TurnStarted,
+    #[n(12)]
+    TurnCompleted,
+    #[n(13)]
+    EventSent {
+        #[n(0)]
+        instance: String,
+        #[n(1)]
+        name: String,
+        #[n(2)]
+        input: Option<String>,
+    },
+    #[n(14)]
+    EventRaised {
+        #[n(0)]
+        name: String,
+        #[n(1)]
+        input: Option<String>,
+    },
+    #[n(15)]
+    Suspended(Option<String>),
+    #[n(16)]
+    Resumed(Option<String>),
+    #[n(17)]
+    EntitySignaled(Operation),
+    #[n(18)]
+    EntityCalled(Operation),
+    #[n(19)]
+    EntityCompleted {
+        #[n(0)]
+        request: String,
+        #[n(1)]
+        output: Option<String>,
+        #[n(2)]
+        is_legacy: bool,
+    },
+    #[n(20)]
+    EntityFailed {
+        #[n(0)]
+        request: String,
+        #[n(1)]
+        failure: Failure,
+        #[n(2)]
+        is_legacy: bool,
+    },
+    #[n(21)]
+    LockRequested(LockRequest),
+    #[n(22)]
+    LockGranted {
+        #[n(0)]
+        section: String,
+        #[n(1)]
+        is_legacy: bool,
+    },
+    #[n(23)]
+    UnlockSent(Unlock),
+    /// A failed instance was set back to before its failures.
+    #[n(24)]
+    Rewound(Option<String>),
+    #[n(25)]
+    Generic(Option<String>),
+}
+
+/// The beginning of an execution.
+#[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub struct Start {
+    #[n(0)]
+    pub instance: String,
+    #[n(1)]
+    pub execution: String,
+    #[n(2)]
+    pub task: Task,
+    #[n(3)]
+    pub parent: Option<Parent>,
+    /// Not before this.
+    #[n(4)]
+    pub scheduled: Option<Moment>,
+}
+
+/// What is to be run: an orchestration, an activity or a child.
+#[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub struct Task {
+    #[n(0)]
+    pub name: String,
+    #[n(1)]
+    pub version: Option<String>,
+    #[n(2)]
+    pub input: Option<String>,
+    #[n(3)]
+    pub trace: Option<Trace>,
+    #[n(4)]
+    pub tags: Tags,
+}
+
+/// Who started an instance.
+#[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub struct Parent {
+    /// The action of the parent that created it.
+    #[n(0)]
+    pub task: i32,
+    #[n(1)]
+    pub name: Option<String>,
+    #[n(2)]
+    pub version: Option<String>,
+    #[n(3)]
+    pub instance: String,
+    #[n(4)]
+    pub execution: Option<String>,
+}
+
+/// Where something stands in a distributed trace.
+#[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub struct Trace {
+    #[n(0)]
+    pub parent: String,
+    #[n(1)]
+    pub span: String,
+    #[n(2)]
+    pub state: Option<String>,
+}
+
+/// An operation that an entity is asked for.
+#[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub struct Operation {
+    /// A GUID.
+    #[n(0)]
+    pub request: String,
+    #[n(1)]
+    pub name: String,
+    #[n(2)]
+    pub input: Option<String>,
+    /// Not before this.
+    #[n(3)]
+    pub scheduled: Option<Moment>,
+    /// The entity.
+    #[n(4)]
+    pub target: String,
+    /// Who asks, if an orchestration does.
+    #[n(5)]
+    pub parent: Option<String>,
+    #[n(6)]
+    pub parent_execution: Option<String>,
+    #[n(7)]
+    pub legacy: Option<Legacy>,
+    #[n(8)]
+    pub trace: Option<Trace>,
+}
+
+/// A wish for locks on entities.
+#[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub struct LockRequest {
+    /// The critical section, a GUID.
+    #[n(0)]
+    pub section: String,
+    #[n(1)]
+    pub set: Vec<String>,
+    #[n(2)]
+    pub position: i32,
+    #[n(3)]
+    pub parent: Option<String>,
+    #[n(4)]
+    pub legacy: Option<Legacy>,
+}
+
+/// A lock that is given back.
+#[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub struct Unlock {
+    #[n(0)]
+    pub section: String,
+    /// The entity.
+    #[n(1)]
+    pub target: String,
+    #[n(2)]
+    pub parent: Option<String>,
+    #[n(3)]
+    pub legacy: Option<Legacy>,
+}
+
+/// How older workers wrote a message to an entity: as an event. Their history must
+/// show it as they sent it, and their answers come as events.
+#[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub struct Legacy {
+    #[n(0)]
+    pub name: String,
+    #[n(1)]
+    pub data: Option<String>,
+}
+
+impl Event {
+    /// About how many bytes it has in storage.
+    pub fn size(&self) -> usize {
+        64 + match &self.what {
+            What::Started(start) => start.task.size(),
+            What::TaskScheduled(task) | What::ChildCreated { task, .. } => task.size(),
+            What::Completed { result: text, .. }
+            | What::Terminated { input: text, .. }
+            | What::TaskCompleted { result: text, .. }
+            | What::ChildCompleted { result: text, .. }
+            | What::EventSent { input: text, .. }
+            | What::EventRaised { input: text, .. }
+            | What::EntityCompleted { output: text, .. }
+            | What::Suspended(text)
+            | What::Resumed(text)
+            | What::Rewound(text)
+            | What::Generic(text) => length(text.as_ref()),
+            What::EntitySignaled(operation) | What::EntityCalled(operation) => operation.size(),
+            What::LockRequested(request) => request.set.iter().map(String::len).sum(),
+            What::TaskFailed { failure, .. }
+            | What::ChildFailed { failure, .. }
+            | What::EntityFailed { failure, .. } => {
+                failure.message.len() + length(failure.stack.as_ref())
+            }
+            What::TimerCreated(_)
+            | What::TimerFired { .. }
+            | What::TurnStarted
+            | What::TurnCompleted
+            | What::LockGranted { .. }
+            | What::UnlockSent(_) => 0,
+        }
+    }
+
+    /// An event that no action caused.
+    pub fn plain(at: impl Into<Moment>, what: What) -> Self {
+        Self {
+            id: NO_ACTION,
+            at: at.into(),
+            what,
+        }
+    }
+}
+
+impl Task {
+    /// About how many bytes it has in storage.
+    pub fn size(&self) -> usize {
+        let tags = self
+            .tags
+            .iter()
+            .map(|(name, value)| name.len() + value.len());
+        self.name.len() + length(self.input.as_ref()) + tags.sum::<usize>()
+    }
+}
+
+impl Operation {
+    /// About how many bytes it has in storage.
+    pub fn size(&self) -> usize {
+        let legacy = self.legacy.as_ref().and_then(|legacy| legacy.data.as_ref());
+        self.name.len() + length(self.input.as_ref()) + length(legacy)
+    }
+}
+
+fn length(text: Option<&String>) -> usize {
+    text.map_or(0, String::len)
+}

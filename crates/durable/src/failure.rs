@@ -1,0 +1,46 @@
+//! What went wrong in somebody's code.
+
+use std::collections::BTreeMap;
+
+use steadfast_collections::schema::Record;
+
+/// A failure as the worker told it.
+#[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub struct Failure {
+    /// The type of the error in the worker's language.
+    #[n(0)]
+    pub kind: String,
+    #[n(1)]
+    pub message: String,
+    #[n(2)]
+    pub stack: Option<String>,
+    /// Trying again is of no use.
+    #[n(3)]
+    pub is_final: bool,
+    /// What the worker adds, as JSON texts.
+    #[n(4)]
+    pub properties: BTreeMap<String, String>,
+    /// What caused it: nothing, or one failure.
+    #[n(5)]
+    pub inner: Vec<Failure>,
+}
+
+impl Failure {
+    /// A failure that we found ourselves.
+    pub fn new(kind: &str, message: impl Into<String>) -> Self {
+        Self {
+            kind: kind.to_owned(),
+            message: message.into(),
+            ..Self::default()
+        }
+    }
+
+    /// The same, and trying again is of no use.
+    pub fn lasting(kind: &str, message: impl Into<String>) -> Self {
+        Self {
+            is_final: true,
+            ..Self::new(kind, message)
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What clients do with entities.
+
+use std::time::Duration;
+
+use steadfast_partition::Snapshot;
+use uuid::Uuid;
+
+use super::{TaskHub, check_payload, unreadable};
+use crate::command::{Ask, Client, Request, Say};
+use crate::entity::{Entity, Outcome};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::Operation;
+use crate::failure::Failure;
+use crate::id::EntityId;
+use crate::moment::Moment;
+use crate::rows::{self, ENTITIES, STATES};
+use crate::view::EntityView;
+use crate::work::Requested;
+
+/// How long a client waits for room in the queue of an entity.
+const ROOM_WAIT: Duration = Duration::from_secs(5);
+/// How often it looks.
+const ROOM_LOOK: Duration = Duration::from_millis(50);
+
+impl TaskHub {
+    /// Sends an operation to an entity, and waits until it is certain to be run. The
+    /// same request again counts once, for ten minutes.
+    pub async fn signal(&self, operation: Operation) -> Result<()> {
+        let client = Client {
+            is_repeatable: !operation.request.is_empty(),
+            is_call: false,
+        };
+        let request = request(operation, client)?;
+        self.enter(request).await.map(drop)
+    }
+
+    /// Has an entity run an operation, and waits for what comes of it: one turn, no
+    /// orchestration. With a request id the call may be made again, for ten minutes:
+    /// it runs once, and all get its answer.
+    pub async fn call(
+        &self,
+        operation: Operation,
+    ) -> Result<std::result::Result<Option<String>, Failure>> {
+        let client = Client {
+            is_repeatable: !operation.request.is_empty(),
+            is_call: true,
+        };
+        let request = request(operation, client)?;
+        let (entity, id) = {
+            let operation = &request.requested.operation;
+            (operation.target.clone(), operation.request.clone())
+        };
+        let waits = self.inner.dispatcher.waits();
+        let answer = waits.call(&self.name, &entity, &id);
+        let said = match self.enter(request).await {
+            Ok(Say::Answered(outcome)) => Ok(outcome),
+            Ok(_) => answer.await.map_err(|_| unreadable()),
+            Err(error) => Err(error),
+        };
+        waits.hang_up(&self.name, &entity, &id);
+        said.map(Outcome::into_result)
+    }
+
+    /// Puts a request into the queue; if that is full, waits a while for room.
+    async fn enter(&self, request: Request) -> Result<Say> {
+        let entity = request.requested.operation.target.clone();
+        let until = tokio::time::Instant::now() + ROOM_WAIT;
+        loop {
+            let said = self.ask(&entity, Ask::Request(request.clone())).await;
+            match said {
+                Err(error)
+                    if error.kind() == ErrorKind::Crowded
+                        && tokio::time::Instant::now() < until =>
+                {
+                    tokio::time::sleep(ROOM_LOOK).await;
+                }
+                said => return said,
+            }
+        }
+    }
+
+    /// An entity as it was last committed; `None` if nothing is known of it.
+    pub async fn entity(&self, entity: &str, has_state: bool) -> Result<Option<EntityView>> {
+        let id = EntityId::parse(entity)?.to_string();
+        let snapshot = self.snapshot(&id)?;
+        let key = rows::key(self.name.as_bytes(), id.as_bytes());
+        let row = snapshot.get(ENTITIES, &key).await;
+        let row = row.map_err(steadfast_partition::Error::from)?;
+        let Some(row) = row else {
+            return Ok(None);
+        };
+        let row: Entity = rows::decode(&row).map_err(|_| unreadable())?;
+        view(&snapshot, &key, id, row, has_state).await.map(Some)
+    }
+
+    /// Takes a lock from whoever holds it, by the critical section that it was taken
+    /// for; answers whether it was held.
+    pub async fn break_lock(&self, entity: &str, section: &str) -> Result<bool> {
+        let id = EntityId::parse(entity)?.to_string();
+        let section = section.to_owned();
+        Ok(self.ask(&id, Ask::Unlock { section }).await? == Say::Done)
+    }
+}
+
+/// A client's request, with an id in any case.
+fn request(operation: Operation, client: Client) -> Result<Request> {
+    check_payload(operation.input.as_ref())?;
+    let target = EntityId::parse(&operation.target)?.to_string();
+    if operation.name.is_empty() {
+        let message = "an operation needs a name";
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    let request = match operation.request.is_empty() {
+        true => Uuid::new_v4().to_string(),
+        false => operation.request,
+    };
+    if request.len() > 128 || request.chars().any(char::is_control) {
+        let message =
+            "the id of a request is at most 128 characters, none of them a control character";
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    let operation = Operation {
+        request,
+        target,
+        parent: None,
+        parent_execution: None,
+        ..operation
+    };
+    Ok(Request {
+        requested: Requested {
+            operation,
+            is_signal: !client.is_call,
+        },
+        client: Some(client),
+    })
+}
+
+/// What clients see of an entity.
+pub(super) async fn view(
+    snapshot: &Snapshot,
+    key: &[u8],
+    entity: String,
+    row: Entity,
+    has_state: bool,
+) -> Result<EntityView> {
+    let mut state = None;
+    if has_state && row.exists {
+        let found = snapshot.get(STATES, key).await;
+        let found = found.map_err(steadfast_partition::Error::from)?;
+        state = found.map(|state| String::from_utf8_lossy(&state).into_owned());
+    }
+    Ok(EntityView {
+        entity,
+        modified: Moment::from(row.modified),
+        backlog: row.backlog(),
+        exists: row.exists,
+        locked_by: row.held.map(|held| held.instance),
+        state,
+    })
+}

@@ -1,0 +1,266 @@
+//! What clients do with orchestrations.
+
+use std::sync::Arc;
+
+use steadfast_partition::Snapshot;
+use uuid::Uuid;
+
+use super::{TaskHub, check_payload, unreadable};
+use crate::command::{Ask, Begin, Say};
+use crate::dispatch::scan;
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::Event;
+use crate::id;
+use crate::instance::{INPUT, Instance, OUTPUT};
+use crate::moment::Moment;
+use crate::rows::{self, HISTORY, INSTANCES, PAYLOADS, marked, numbered};
+use crate::status::Status;
+use crate::view::{NewInstance, Overview};
+
+impl TaskHub {
+    /// Starts an orchestration; answers its id.
+    pub async fn start(&self, new: NewInstance) -> Result<String> {
+        let instance = match new.instance.is_empty() {
+            true => Uuid::new_v4().simple().to_string(),
+            false => new.instance,
+        };
+        id::check_instance(&instance)?;
+        check_payload(new.task.input.as_ref())?;
+        if new.task.name.is_empty() {
+            let message = "an orchestration needs a name: the one it has in the worker";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let replaceable = new.replaceable.unwrap_or_default();
+        check_replaceable(&replaceable)?;
+        let begin = Begin {
+            execution: new.execution.unwrap_or_else(fresh),
+            task: new.task,
+            parent: None,
+            scheduled: new.scheduled,
+            replaceable,
+            is_reported: false,
+            kept_ms: self.kept_ms(),
+        };
+        self.ask(&instance, Ask::Start(begin)).await?;
+        Ok(instance)
+    }
+
+    fn kept_ms(&self) -> u64 {
+        let kept = self.inner.kept.get(&*self.name);
+        kept.map_or(0, |kept| kept.as_millis() as u64)
+    }
+
+    /// An instance, if there is one.
+    pub async fn get(&self, instance: &str, has_payloads: bool) -> Result<Option<Overview>> {
+        if id::check_instance(instance).is_err() {
+            return Ok(None);
+        }
+        let snapshot = self.snapshot(instance)?;
+        let key = rows::key(self.name.as_bytes(), instance.as_bytes());
+        let Some(row) = read(&snapshot, &key).await? else {
+            return Ok(None);
+        };
+        overview(&snapshot, &key, instance, row, has_payloads)
+            .await
+            .map(Some)
+    }
+
+    /// Waits until the first turn of an instance is committed.
+    pub async fn started(&self, instance: &str, has_payloads: bool) -> Result<Overview> {
+        self.wait(instance, has_payloads, |status| status != Status::Pending)
+            .await
+    }
+
+    /// Waits until an instance is finished.
+    pub async fn ended(&self, instance: &str, has_payloads: bool) -> Result<Overview> {
+        self.wait(instance, has_payloads, Status::is_final).await
+    }
+
+    async fn wait(
+        &self,
+        instance: &str,
+        has_payloads: bool,
+        is_enough: impl Fn(Status) -> bool,
+    ) -> Result<Overview> {
+        let mut bell = self.inner.dispatcher.waits().bell(&self.name, instance);
+        loop {
+            if let Some(found) = self.get(instance, has_payloads).await?
+                && is_enough(found.status)
+            {
+                return Ok(found);
+            }
+            bell.ring().await;
+        }
+    }
+
+    /// Raises an event; answers whether the instance can still get it.
+    pub async fn raise(&self, instance: &str, name: &str, input: Option<String>) -> Result<bool> {
+        check_payload(input.as_ref())?;
+        let name = name.to_owned();
+        self.order(instance, Ask::Raise { name, input }).await
+    }
+
+    /// Ends an instance; answers whether there was something to end.
+    pub async fn terminate(
+        &self,
+        instance: &str,
+        output: Option<String>,
+        is_recursive: bool,
+    ) -> Result<bool> {
+        check_payload(output.as_ref())?;
+        let ask = Ask::Terminate {
+            output,
+            is_recursive,
+            is_careful: false,
+        };
+        self.order(instance, ask).await
+    }
+
+    /// Ends an instance, unless it holds locks; answers whether it did.
+    pub async fn skip_graceful(&self, instance: &str, reason: Option<String>) -> Result<bool> {
+        let ask = Ask::Terminate {
+            output: reason,
+            is_recursive: false,
+            is_careful: true,
+        };
+        self.order(instance, ask).await
+    }
+
+    /// Lets an instance rest; answers whether it was at work.
+    pub async fn suspend(&self, instance: &str, reason: Option<String>) -> Result<bool> {
+        self.order(instance, Ask::Suspend(reason)).await
+    }
+
+    /// Lets it go on; answers whether it rested.
+    pub async fn resume(&self, instance: &str, reason: Option<String>) -> Result<bool> {
+        self.order(instance, Ask::Resume(reason)).await
+    }
+
+    /// Sets a failed instance back to before its failures.
+    pub async fn rewind(&self, instance: &str, reason: Option<String>) -> Result<()> {
+        self.order(instance, Ask::Rewind(reason)).await.map(drop)
+    }
+
+    async fn order(&self, instance: &str, ask: Ask) -> Result<bool> {
+        id::check_instance(instance).map_err(|_| Error::no_instance(instance))?;
+        Ok(self.ask(instance, ask).await? == Say::Done)
+    }
+
+    /// Starts the same again, under the same id or another; answers the id.
+    pub async fn restart(&self, instance: &str, is_new_id: bool) -> Result<String> {
+        id::check_instance(instance).map_err(|_| Error::no_instance(instance))?;
+        let Say::Began(mut begin) = self.ask(instance, Ask::Restart).await? else {
+            return Err(unreadable());
+        };
+        begin.execution = fresh();
+        begin.kept_ms = self.kept_ms();
+        if is_new_id {
+            let other = Uuid::new_v4().simple().to_string();
+            begin.replaceable.clear();
+            self.ask(&other, Ask::Start(begin)).await?;
+            return Ok(other);
+        }
+        if !begin.replaceable.iter().all(|status| status.is_final()) {
+            return Err(Error::new(
+                ErrorKind::State,
+                format!(
+                    "the instance {instance:?} is not finished: terminate it first, or restart it under another id"
+                ),
+            ));
+        }
+        self.ask(instance, Ask::Start(begin)).await?;
+        Ok(instance.to_owned())
+    }
+
+    /// What an execution has been through: the current one, or `None` if the
+    /// instance has gone on from the one that is asked for.
+    pub async fn history(
+        &self,
+        instance: &str,
+        execution: Option<&str>,
+    ) -> Result<Vec<Arc<Vec<Event>>>> {
+        id::check_instance(instance).map_err(|_| Error::no_instance(instance))?;
+        let snapshot = self.snapshot(instance)?;
+        let key = rows::key(self.name.as_bytes(), instance.as_bytes());
+        let row = read(&snapshot, &key).await?;
+        let is_meant =
+            |row: &Instance| execution.is_none_or(|e| e.is_empty() || e == row.execution);
+        let Some(row) = row.filter(is_meant) else {
+            return Err(Error::no_instance(instance));
+        };
+        let end = numbered(&key, row.turns);
+        let found = scan(&snapshot, HISTORY, numbered(&key, 0), end).await;
+        let turns = found.ok_or_else(unreadable)?;
+        let decoded = turns
+            .iter()
+            .map(|row| rows::decode(&row.value).map(Arc::new));
+        decoded
+            .collect::<std::result::Result<_, _>>()
+            .map_err(|_| unreadable())
+    }
+}
+
+/// An id for an execution.
+fn fresh() -> String {
+    Uuid::new_v4().simple().to_string()
+}
+
+/// A policy that replaces live instances must say so by listing the state that
+/// they are put into.
+fn check_replaceable(statuses: &[Status]) -> Result<()> {
+    let is_live = |status: &Status| !status.is_final();
+    if statuses.iter().any(is_live) && !statuses.contains(&Status::Terminated) {
+        let message = "Invalid reusable statuses: cannot exclude 'Terminated' \
+                       while also allowing reuse of running instances";
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    Ok(())
+}
+
+/// The row of an instance.
+pub(super) async fn read(snapshot: &Snapshot, key: &[u8]) -> Result<Option<Instance>> {
+    let row = snapshot.get(INSTANCES, key).await;
+    let row = row.map_err(steadfast_partition::Error::from)?;
+    match row {
+        Some(row) => rows::decode(&row).map(Some).map_err(|_| unreadable()),
+        None => Ok(None),
+    }
+}
+
+/// What clients see of an instance.
+pub(super) async fn overview(
+    snapshot: &Snapshot,
+    key: &[u8],
+    instance: &str,
+    row: Instance,
+    has_payloads: bool,
+) -> Result<Overview> {
+    let (mut input, mut output) = (None, None);
+    if has_payloads {
+        input = payload(snapshot, key, INPUT).await?;
+        output = payload(snapshot, key, OUTPUT).await?;
+    }
+    Ok(Overview {
+        instance: instance.to_owned(),
+        execution: row.execution,
+        name: row.name,
+        version: row.version,
+        status: row.status,
+        scheduled: row.scheduled,
+        created: Moment::from(row.created),
+        updated: Moment::from(row.updated),
+        completed: row.completed.map(Moment::from),
+        input,
+        output,
+        custom_status: row.custom_status,
+        failure: row.failure,
+        parent: row.parent,
+        tags: row.tags,
+    })
+}
+
+async fn payload(snapshot: &Snapshot, key: &[u8], side: u8) -> Result<Option<String>> {
+    let row = snapshot.get(PAYLOADS, &marked(key, side)).await;
+    let row = row.map_err(steadfast_partition::Error::from)?;
+    Ok(row.map(|row| String::from_utf8_lossy(&row).into_owned()))
+}

@@ -1,0 +1,274 @@
+//! Lists over all partitions of this node.
+//!
+//! Every partition has its part of an index; a list is their merge. A cursor is the
+//! last key that was looked at, so what comes and goes meanwhile disturbs nothing.
+
+use std::collections::VecDeque;
+use std::ops::Bound;
+
+use bytes::Bytes;
+use steadfast_core::id::Table;
+use steadfast_core::limits;
+use steadfast_partition::{
+    Error as PartitionError, ErrorKind as PartitionKind, Row, Scan, Snapshot,
+};
+
+use super::entities::view;
+use super::instances::{overview, read};
+use super::{TaskHub, snapshot, unreadable};
+use crate::entity::Entity;
+use crate::error::{Error, ErrorKind, Result};
+use crate::instance::Instance;
+use crate::moment::Moment;
+use crate::rows::{self, BY_CREATED, BY_ENDED, ENTITIES, behind};
+use crate::status::Status;
+use crate::view::{EntityQuery, EntityView, FinishedQuery, InstanceQuery, Overview, Page};
+
+/// Rows that are read ahead per partition.
+const AHEAD: usize = 64;
+
+/// The rows of one table in all partitions, in the order of their keys.
+pub(super) struct Merge {
+    table: Table,
+    to: Bytes,
+    parts: Vec<Part>,
+}
+
+struct Part {
+    snapshot: Snapshot,
+    from: Bound<Bytes>,
+    rows: VecDeque<Row>,
+    is_done: bool,
+}
+
+impl Merge {
+    /// The next row, and what is durable of its partition.
+    pub(super) async fn next(&mut self) -> Result<Option<(Row, &Snapshot)>> {
+        for part in &mut self.parts {
+            if part.rows.is_empty() && !part.is_done {
+                part.read(self.table, &self.to).await?;
+            }
+        }
+        let full = self.parts.iter_mut().filter(|part| !part.rows.is_empty());
+        let first = full.min_by(|one, other| one.rows[0].key.cmp(&other.rows[0].key));
+        Ok(first.and_then(|part| {
+            let row = part.rows.pop_front()?;
+            Some((row, &part.snapshot))
+        }))
+    }
+}
+
+impl Part {
+    async fn read(&mut self, table: Table, to: &Bytes) -> Result<()> {
+        let scan = Scan {
+            from: self.from.clone(),
+            to: Bound::Excluded(to.clone()),
+            limit: AHEAD,
+        };
+        let rows = self.snapshot.scan(table, scan).await;
+        let rows = rows.map_err(PartitionError::from)?;
+        self.is_done = rows.len() < AHEAD;
+        if let Some(last) = rows.last() {
+            self.from = Bound::Excluded(last.key.clone());
+        }
+        self.rows = rows.into();
+        Ok(())
+    }
+}
+
+impl TaskHub {
+    /// All rows of a table from one key to another, or from behind a cursor.
+    pub(super) fn merge(
+        &self,
+        table: Table,
+        from: Vec<u8>,
+        to: Vec<u8>,
+        cursor: Option<&str>,
+    ) -> Result<Merge> {
+        let from = match cursor.filter(|cursor| !cursor.is_empty()) {
+            Some(cursor) => {
+                let key = Bytes::from(unhex(cursor)?);
+                if key[..] < from[..] || key[..] >= to[..] {
+                    return Err(bad_cursor());
+                }
+                Bound::Excluded(key)
+            }
+            None => Bound::Included(Bytes::from(from)),
+        };
+        let mut parts = Vec::new();
+        for partition in self.inner.space.all() {
+            let door = self.inner.router.door(partition);
+            let not_here = || PartitionError::new(PartitionKind::NotOwner { partition });
+            parts.push(Part {
+                snapshot: snapshot(&door.ok_or_else(not_here)?)?,
+                from: from.clone(),
+                rows: VecDeque::new(),
+                is_done: false,
+            });
+        }
+        let to = Bytes::from(to);
+        Ok(Merge { table, to, parts })
+    }
+
+    /// Instances by time of creation and id.
+    pub async fn query(&self, query: &InstanceQuery) -> Result<Page<Overview>> {
+        let (from, to) = self.range(query.from, query.to);
+        let mut rows = self.merge(BY_CREATED, from, to, query.cursor.as_deref())?;
+        let limit = or_usual(query.limit);
+        let (mut items, mut last) = (Vec::new(), None);
+        while let Some((index, snapshot)) = rows.next().await? {
+            let Some((id, key)) = self.indexed(&index.key) else {
+                continue;
+            };
+            if items.len() == limit {
+                return Ok(Page { items, next: last });
+            }
+            if !id.starts_with(&query.prefix) {
+                continue;
+            }
+            let Some(row) = read(snapshot, &key).await? else {
+                continue;
+            };
+            if is_wanted(&query.statuses, &row) {
+                items.push(overview(snapshot, &key, &id, row, query.has_payloads).await?);
+                last = Some(hex(&index.key));
+            }
+        }
+        Ok(Page { items, next: None })
+    }
+
+    /// Finished instances by time of their end and id.
+    pub async fn finished(&self, query: &FinishedQuery) -> Result<Page<String>> {
+        let (from, to) = self.range(query.from, query.to);
+        let mut rows = self.merge(BY_ENDED, from, to, query.cursor.as_deref())?;
+        let limit = or_usual(query.limit);
+        let (mut items, mut last) = (Vec::new(), None);
+        while let Some((index, snapshot)) = rows.next().await? {
+            let Some((id, key)) = self.indexed(&index.key) else {
+                continue;
+            };
+            if items.len() == limit {
+                return Ok(Page { items, next: last });
+            }
+            let row = read(snapshot, &key).await?;
+            if row.is_some_and(|row| is_wanted(&query.statuses, &row)) {
+                items.push(id);
+                last = Some(hex(&index.key));
+            }
+        }
+        Ok(Page { items, next: None })
+    }
+
+    /// Entities by id.
+    pub async fn entities(&self, query: &EntityQuery) -> Result<Page<EntityView>> {
+        let mut prefix = self.name.as_bytes().to_vec();
+        prefix.push(0);
+        prefix.extend_from_slice(normal(&query.prefix).as_bytes());
+        let to = behind(&prefix);
+        let mut rows = self.merge(ENTITIES, prefix, to, query.cursor.as_deref())?;
+        let limit = or_usual(query.limit);
+        let (mut items, mut last) = (Vec::new(), None);
+        while let Some((found, snapshot)) = rows.next().await? {
+            if items.len() == limit {
+                return Ok(Page { items, next: last });
+            }
+            let entity: Entity = rows::decode(&found.value).map_err(|_| unreadable())?;
+            let modified = Moment::from(entity.modified);
+            let is_early = query.from.is_some_and(|from| modified < from);
+            let is_late = query.to.is_some_and(|to| modified >= to);
+            if is_early || is_late || !(entity.exists || query.is_transient_wanted) {
+                continue;
+            }
+            let id = &found.key[self.name.len() + 1..found.key.len() - 1];
+            let id = String::from_utf8_lossy(id).into_owned();
+            items.push(view(snapshot, &found.key, id, entity, query.has_state).await?);
+            last = Some(hex(&found.key));
+        }
+        Ok(Page { items, next: None })
+    }
+
+    /// The part of an index between two times.
+    fn range(&self, from: Option<Moment>, to: Option<Moment>) -> (Vec<u8>, Vec<u8>) {
+        let hub = self.name.as_bytes();
+        let mut whole = hub.to_vec();
+        whole.push(0);
+        let first = from.map_or(whole.clone(), |from| rows::timed(hub, from.due().0, b""));
+        let last = to.map_or(behind(&whole), |to| rows::timed(hub, to.due().0, b""));
+        (first.min(last.clone()), last)
+    }
+
+    /// The instance in the key of an index: its id, and the key of its row.
+    fn indexed(&self, key: &[u8]) -> Option<(String, Vec<u8>)> {
+        let id = key.get(self.name.len() + 1 + 8..)?;
+        let key = rows::key(self.name.as_bytes(), id);
+        Some((String::from_utf8_lossy(id).into_owned(), key))
+    }
+}
+
+fn is_wanted(statuses: &[Status], row: &Instance) -> bool {
+    statuses.is_empty() || statuses.contains(&row.status)
+}
+
+fn or_usual(limit: usize) -> usize {
+    match limit {
+        0 => limits::INSTANCE_PAGE,
+        limit => limit.min(limits::SCAN_ROWS),
+    }
+}
+
+/// A prefix of ids as they are stored: `@name@key`, the name in lower case.
+fn normal(prefix: &str) -> String {
+    let bare = prefix.strip_prefix('@').unwrap_or(prefix);
+    match (bare.split_once('@'), prefix.is_empty()) {
+        (_, true) => "@".to_owned(),
+        (Some((name, key)), _) => format!("@{}@{key}", name.to_lowercase()),
+        (None, _) => format!("@{}", bare.to_lowercase()),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn unhex(text: &str) -> Result<Vec<u8>> {
+    let digits = text.as_bytes();
+    if !digits.len().is_multiple_of(2) || digits.len() > 2 * limits::KEY_BYTES {
+        return Err(bad_cursor());
+    }
+    let pairs = digits.chunks(2).map(|pair| {
+        let pair = std::str::from_utf8(pair).ok()?;
+        u8::from_str_radix(pair, 16).ok()
+    });
+    pairs.collect::<Option<_>>().ok_or_else(bad_cursor)
+}
+
+fn bad_cursor() -> Error {
+    let message = "the continuation token is not one that this list gave: begin without one";
+    Error::new(ErrorKind::Invalid, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_of_entities_may_be_bare() {
+        assert_eq!(normal(""), "@");
+        assert_eq!(normal("Count"), "@count");
+        assert_eq!(normal("@Counter@Al"), "@counter@Al");
+        assert_eq!(normal("Counter@Al"), "@counter@Al");
+    }
+
+    #[test]
+    fn a_cursor_comes_back_as_written() {
+        let bytes = [0, 255, 17];
+        assert_eq!(unhex(&hex(&bytes)).unwrap(), bytes);
+        assert!(unhex("0").is_err());
+        assert!(unhex("zz").is_err());
+        assert!(unhex("é0").is_err());
+    }
+}

@@ -1,0 +1,129 @@
+//! Forgets instances, sweeps, empties task hubs.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::TaskHub;
+use crate::command::{Ask, Say};
+use crate::entity::Entity;
+use crate::error::Result;
+use crate::rows::{self, BY_CREATED, ENTITIES, behind};
+use crate::status::Status;
+use crate::view::{InstanceQuery, PurgeQuery, Purged};
+
+/// Finished states.
+const FINAL: [Status; 4] = [
+    Status::Completed,
+    Status::Failed,
+    Status::Terminated,
+    Status::Canceled,
+];
+
+impl TaskHub {
+    /// Forgets a finished instance, and its children if that is wanted; answers how
+    /// many were forgotten.
+    pub async fn purge(&self, instance: &str, is_recursive: bool) -> Result<u64> {
+        let mut count = 0;
+        let mut left = vec![instance.to_owned()];
+        while let Some(instance) = left.pop() {
+            let ask = Ask::Purge { is_recursive };
+            if let Say::Purged(children) = self.ask(&instance, ask).await? {
+                count += 1;
+                left.extend(children);
+            }
+        }
+        Ok(count)
+    }
+
+    /// Forgets all finished instances that fit, until the limit.
+    pub async fn purge_all(
+        &self,
+        query: &PurgeQuery,
+        limit: Option<Duration>,
+        is_recursive: bool,
+    ) -> Result<Purged> {
+        let until = limit.map(|limit| Instant::now() + limit);
+        let wanted = |status: &Status| query.statuses.is_empty() || query.statuses.contains(status);
+        let mut list = InstanceQuery {
+            statuses: FINAL.into_iter().filter(wanted).collect(),
+            from: query.from,
+            to: query.to,
+            ..InstanceQuery::default()
+        };
+        let mut purged = Purged {
+            count: 0,
+            is_complete: true,
+        };
+        while !list.statuses.is_empty() {
+            let page = self.query(&list).await?;
+            for found in page.items {
+                if until.is_some_and(|until| Instant::now() >= until) {
+                    purged.is_complete = false;
+                    return Ok(purged);
+                }
+                purged.count += self.purge(&found.instance, is_recursive).await?;
+            }
+            match page.next {
+                Some(next) => list.cursor = Some(next),
+                None => break,
+            }
+        }
+        Ok(purged)
+    }
+
+    /// Looks for entities that are nothing, and for locks whose holder is over;
+    /// answers how many of each were found. There should be none.
+    pub async fn clean(&self) -> Result<(u64, u64)> {
+        let (mut empty, mut orphans) = (0, 0);
+        for (entity, row) in self.all_entities().await? {
+            if let Some(held) = &row.held {
+                let holder = self.get(&held.instance, false).await?;
+                let is_alive =
+                    holder.is_some_and(|h| h.execution == held.execution && !h.status.is_final());
+                if !is_alive && self.break_lock(&entity, &held.section).await? {
+                    orphans += 1;
+                }
+            } else if !row.exists && row.backlog() == 0 {
+                self.ask(&entity, Ask::Erase).await?;
+                empty += 1;
+            }
+        }
+        Ok((empty, orphans))
+    }
+
+    /// Forgets everything in the task hub, live or not.
+    pub async fn wipe(&self) -> Result<()> {
+        let mut whole = self.name.as_bytes().to_vec();
+        whole.push(0);
+        let mut found = Vec::new();
+        let mut rows = self.merge(BY_CREATED, whole.clone(), behind(&whole), None)?;
+        while let Some((row, _)) = rows.next().await? {
+            let id = row.key.get(whole.len() + 8..).unwrap_or_default();
+            found.push(String::from_utf8_lossy(id).into_owned());
+        }
+        let entities = self.all_entities().await?;
+        found.extend(entities.into_iter().map(|(entity, _)| entity));
+        for instance in found {
+            self.ask(&instance, Ask::Erase).await?;
+        }
+        Ok(())
+    }
+
+    /// All entities of which something is known.
+    pub(super) async fn all_entities(&self) -> Result<Vec<(String, Entity)>> {
+        let mut whole = self.name.as_bytes().to_vec();
+        whole.push(0);
+        let to = behind(&whole);
+        let from = whole.len();
+        let mut rows = self.merge(ENTITIES, whole, to, None)?;
+        let mut found = Vec::new();
+        while let Some((row, _)) = rows.next().await? {
+            let id = String::from_utf8_lossy(&row.key[from..row.key.len() - 1]).into_owned();
+            if let Ok(entity) = rows::decode(&row.value) {
+                found.push((id, entity));
+            }
+        }
+        Ok(found)
+    }
+}

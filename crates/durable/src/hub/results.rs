@@ -1,0 +1,248 @@
+//! What workers bring back.
+
+use steadfast_core::limits;
+
+use super::TaskHub;
+use crate::action::{Action, Deed};
+use crate::command::{Answered, Ask, BatchDone, Request, Say, TaskDone, TurnDone};
+use crate::dispatch::{Claim, Given, Key, Token};
+use crate::entity::Outcome;
+use crate::error::Result;
+use crate::failure::Failure;
+use crate::rows;
+use crate::work::{ActivityResult, BatchResult, EntityAction, TurnResult};
+
+impl TaskHub {
+    /// A turn is done. `false`: nobody waits for this result any more. Without a
+    /// token it is for the turn of `instance` that is out.
+    pub async fn complete_turn(
+        &self,
+        token: &str,
+        instance: &str,
+        result: TurnResult,
+    ) -> Result<bool> {
+        let Some((key, token)) = self.turn_key(token, instance, b't') else {
+            return Ok(false);
+        };
+        if result.needs_history {
+            return Ok(self.desk.again(&key, token.as_ref()));
+        }
+        let Some(claim) = self.desk.claim(&key, token.as_ref()) else {
+            return Ok(false);
+        };
+        let ask = turn_done(&claim, result);
+        self.bring(&claim, instance, ask).await
+    }
+
+    /// A part of a result; the last part comes by [`TaskHub::complete_turn`].
+    pub async fn complete_chunk(
+        &self,
+        token: &str,
+        instance: &str,
+        index: u32,
+        part: TurnResult,
+    ) -> Result<bool> {
+        let Some((key, token)) = self.turn_key(token, instance, b't') else {
+            return Ok(false);
+        };
+        Ok(self.desk.chunk(&key, token.as_ref(), index, part))
+    }
+
+    /// A batch is done.
+    pub async fn complete_batch(
+        &self,
+        token: &str,
+        entity: &str,
+        result: BatchResult,
+    ) -> Result<bool> {
+        let Some((key, token)) = self.turn_key(token, entity, b'b') else {
+            return Ok(false);
+        };
+        if result.needs_state {
+            return Ok(self.desk.again(&key, token.as_ref()));
+        }
+        let Some(claim) = self.desk.claim(&key, token.as_ref()) else {
+            return Ok(false);
+        };
+        let Some(ask) = batch_done(&claim, result) else {
+            self.desk.settle(&claim, false);
+            return Ok(false);
+        };
+        self.bring(&claim, entity, ask).await
+    }
+
+    async fn bring(&self, claim: &Claim, instance: &str, ask: Ask) -> Result<bool> {
+        let said = self.ask(instance, ask).await;
+        self.desk.settle(claim, said.is_ok());
+        Ok(said? == Say::Done)
+    }
+
+    /// An activity is done; the first result of an open activity counts, whichever
+    /// delivery it comes from.
+    pub async fn complete_activity(
+        &self,
+        token: &str,
+        instance: &str,
+        id: i32,
+        result: ActivityResult,
+    ) -> Result<bool> {
+        let token = match token.is_empty() {
+            true => self.desk.activity(instance, id),
+            false => Token::parse(token),
+        };
+        let Some(Token::Activity {
+            execution, number, ..
+        }) = token
+        else {
+            return Ok(false);
+        };
+        let (result, failure) = match result {
+            Ok(result) => (result, None),
+            Err(failure) => (None, Some(failure)),
+        };
+        let done = TaskDone {
+            execution,
+            number,
+            result,
+            failure,
+        };
+        let said = self.ask(instance, Ask::TaskDone(done)).await?;
+        let key = self.key(instance, |key| {
+            let mut id = rows::marked(&key, b'a');
+            id.extend_from_slice(&number.to_be_bytes());
+            id
+        });
+        self.desk.done(&key);
+        Ok(said == Say::Done)
+    }
+
+    /// An item is given back, for others and for later.
+    pub async fn abandon(&self, token: &str) -> Result<bool> {
+        let token = Token::parse(token);
+        Ok(token.is_some_and(|token| self.desk.abandon(&token)))
+    }
+
+    /// The key of an instance's work, and the token if there is one; `None` if the
+    /// token is not one of ours.
+    fn turn_key(&self, token: &str, instance: &str, mark: u8) -> Option<(Key, Option<Token>)> {
+        let token = match token.is_empty() {
+            true => None,
+            false => Some(Token::parse(token)?),
+        };
+        let key = self.key(instance, |key| rows::marked(&key, mark));
+        Some((key, token))
+    }
+
+    pub(super) fn key(&self, instance: &str, work: impl FnOnce(Vec<u8>) -> Vec<u8>) -> Key {
+        let partition = self.inner.space.partition(&self.address(instance));
+        let key = rows::key(self.name.as_bytes(), instance.as_bytes());
+        (partition, work(key).into())
+    }
+}
+
+/// The command for the result of a turn, with all its parts.
+fn turn_done(claim: &Claim, last: TurnResult) -> Ask {
+    let Given::Turn {
+        execution,
+        generation,
+        at,
+        taken,
+    } = claim.given.clone()
+    else {
+        unreachable!("a turn's key names a turn");
+    };
+    let is_whole = claim.chunks.is_empty();
+    let mut actions: Vec<Action> = Vec::new();
+    for part in claim.chunks.values() {
+        actions.extend_from_slice(&part.actions);
+    }
+    actions.extend(last.actions);
+    let bytes: usize = actions.iter().map(size).sum();
+    if bytes > limits::TURN_RESULT_BYTES {
+        let failure = Failure::lasting(
+            "TurnTooLarge",
+            format!("a turn asked for {bytes} bytes; split it or pass addresses of payloads"),
+        );
+        return Ask::GiveUp { execution, failure };
+    }
+    let mut taken = taken;
+    if let Some(processed) = last.processed.filter(|_| is_whole) {
+        taken.truncate(processed as usize);
+    }
+    Ask::TurnDone(TurnDone {
+        execution,
+        generation,
+        at,
+        taken,
+        actions,
+        custom_status: last.custom_status,
+        span: last.span,
+    })
+}
+
+/// About how many bytes a wish has.
+fn size(action: &Action) -> usize {
+    let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    64 + match &action.deed {
+        Deed::Schedule(task) | Deed::Child { task, .. } => task.size(),
+        Deed::Signal(operation) | Deed::Call(operation) => operation.size(),
+        Deed::Send { input, .. } => text(input),
+        Deed::Complete { result, .. } => text(result),
+        Deed::ContinueAsNew { input, carry, .. } => {
+            text(input) + carry.iter().map(crate::event::Event::size).sum::<usize>()
+        }
+        Deed::Rewind(history) => history.iter().map(crate::event::Event::size).sum(),
+        Deed::Timer(_) | Deed::Lock(_) | Deed::Unlock(_) | Deed::Terminate { .. } => 0,
+    }
+}
+
+/// The command for the result of a batch; `None` if nothing was run.
+fn batch_done(claim: &Claim, result: BatchResult) -> Option<Ask> {
+    let Given::Batch {
+        generation,
+        mut front,
+        mut main,
+        requests,
+    } = claim.given.clone()
+    else {
+        unreachable!("a batch's key names a batch");
+    };
+    let is_nothing = result.results.is_empty() && result.state.is_none();
+    let mut outcomes: Vec<Outcome> = result.results.into_iter().map(Outcome::from).collect();
+    if let Some(failure) = &result.failure {
+        let failed = || Outcome::Failure(failure.clone());
+        outcomes.resize_with(requests.len().max(outcomes.len()), failed);
+    }
+    let mut done = Vec::with_capacity(requests.len());
+    for ((request, front_end, main_end), outcome) in requests.into_iter().zip(outcomes) {
+        (front, main) = (front_end, main_end);
+        log_failure(&request, &outcome);
+        done.push(Answered { request, outcome });
+    }
+    if done.is_empty() {
+        return None;
+    }
+    let actions: Vec<EntityAction> = result.actions;
+    Some(Ask::BatchDone(BatchDone {
+        generation,
+        front,
+        main,
+        done,
+        actions,
+        is_changed: !(result.failure.is_some() && is_nothing),
+        state: result.state,
+    }))
+}
+
+/// A failed signal has nobody to hear of it but the operator.
+fn log_failure(request: &Request, outcome: &Outcome) {
+    if let (true, Outcome::Failure(failure)) = (request.requested.is_signal, outcome) {
+        tracing::warn!(
+            event = "durable.signal_failed",
+            entity = request.requested.operation.target,
+            operation = request.requested.operation.name,
+            kind = failure.kind,
+            "an operation that was signalled has failed",
+        );
+    }
+}

@@ -1,0 +1,156 @@
+//! Names of task hubs, instances and entities.
+//!
+//! Stored state depends on the addresses here, so they never change. An entity is
+//! an instance whose id is `@name@key`; its name is lower case, its key is not
+//! touched.
+
+use std::fmt;
+
+use steadfast_core::limits;
+use steadfast_partition::{Address, Kind};
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// The service that runs instances.
+pub const KIND: Kind = Kind(32);
+
+/// Where an instance of a task hub lives.
+pub(crate) fn address(hub: &str, instance: &str) -> Address {
+    Address::new(KIND, hub.to_owned(), instance.to_owned())
+}
+
+/// Whether an instance is an entity.
+pub fn is_entity(instance: &str) -> bool {
+    instance.starts_with('@')
+}
+
+/// An entity's name and key.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntityId {
+    name: String,
+    key: String,
+}
+
+impl EntityId {
+    /// Names an entity.
+    pub fn new(name: &str, key: &str) -> Result<Self> {
+        let is_bad = name.is_empty() || name.contains('@') || has_control(name);
+        if is_bad || has_control(key) {
+            return Err(invalid(format!("{name:?} with the key {key:?}")));
+        }
+        let id = Self {
+            name: name.to_lowercase(),
+            key: key.to_owned(),
+        };
+        checked_length(&id.to_string())?;
+        Ok(id)
+    }
+
+    /// Reads `@name@key`; the key may hold more of these signs.
+    pub fn parse(text: &str) -> Result<Self> {
+        let parts = text.strip_prefix('@').and_then(|rest| rest.split_once('@'));
+        match parts {
+            Some((name, key)) => Self::new(name, key),
+            None => Err(invalid(format!("{text:?}"))),
+        }
+    }
+
+    /// The name, in lower case.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The key.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+}
+
+impl fmt::Display for EntityId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "@{}@{}", self.name, self.key)
+    }
+}
+
+/// A GUID that is the same for the same seed, and for no other.
+pub(crate) fn guid(seed: &str) -> String {
+    let hex = format!("{:032x}", xxh3_128(seed.as_bytes()));
+    let (a, b, c) = (&hex[..8], &hex[8..12], &hex[12..16]);
+    format!("{a}-{b}-{c}-{}-{}", &hex[16..20], &hex[20..])
+}
+
+fn invalid(what: String) -> Error {
+    let message = format!("{what} is no entity: write @name@key, with a name that is not empty");
+    Error::new(ErrorKind::Invalid, message)
+}
+
+fn has_control(text: &str) -> bool {
+    text.chars().any(char::is_control)
+}
+
+fn checked_length(id: &str) -> Result<()> {
+    if id.chars().count() <= limits::INSTANCE_ID {
+        return Ok(());
+    }
+    let most = limits::INSTANCE_ID;
+    Err(Error::new(
+        ErrorKind::Invalid,
+        format!("the id of an instance is at most {most} characters long; this one is longer"),
+    ))
+}
+
+/// Checks the id of an orchestration.
+pub(crate) fn check_instance(id: &str) -> Result<()> {
+    checked_length(id)?;
+    match id.is_empty() || is_entity(id) || has_control(id) {
+        false => Ok(()),
+        true => Err(Error::new(
+            ErrorKind::Invalid,
+            format!(
+                "{id:?} is no id of an orchestration: it must not be empty, begin with @ or hold control characters"
+            ),
+        )),
+    }
+}
+
+/// Checks the name of a task hub.
+pub(crate) fn check_hub(name: &str) -> Result<()> {
+    let is_good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    match !name.is_empty() && name.len() <= limits::TASK_HUB_NAME && name.chars().all(is_good) {
+        true => Ok(()),
+        false => Err(Error::new(
+            ErrorKind::Invalid,
+            format!(
+                "{name:?} is no name of a task hub: use 1 to 64 letters, digits, '-', '_' and '.'"
+            ),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durable_50_names_fold_to_lower_case_and_keys_do_not() {
+        let id = EntityId::parse("@Counter@Alice@home").unwrap();
+        assert_eq!((id.name(), id.key()), ("counter", "Alice@home"));
+        assert_eq!(id.to_string(), "@counter@Alice@home");
+        assert_eq!(EntityId::parse("@c@").unwrap().key(), "");
+        for bad in ["", "@", "@@k", "counter", "@counter", "@a\0@b"] {
+            let error = EntityId::parse(bad).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn ids_have_a_longest_length() {
+        assert!(check_instance(&"x".repeat(100)).is_ok());
+        assert!(check_instance(&"x".repeat(101)).is_err());
+        assert!(check_instance("@x").is_err());
+        assert!(EntityId::parse(&format!("@c@{}", "k".repeat(98))).is_err());
+        assert!(check_hub("my.hub_1-a").is_ok());
+        assert!(check_hub("a b").is_err());
+    }
+}

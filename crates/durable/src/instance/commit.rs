@@ -1,0 +1,239 @@
+//! Results of workers become history.
+
+use steadfast_core::clock::Timestamp;
+use steadfast_core::limits;
+use steadfast_partition::{Address, Halt, Turn};
+
+use super::act::caused;
+use super::living::{INPUT, Living, Stored, task_id};
+use super::record::OpenTask;
+use crate::action::{Action, Deed};
+use crate::command::{Say, TaskDone, TurnDone};
+use crate::event::{Event, Start, Tags, Task, What};
+use crate::failure::Failure;
+use crate::rows::{self, HISTORY, TASKS, numbered};
+use crate::status::Status;
+
+/// A worker has run a turn: one commit holds all of it.
+pub(crate) fn turn_done(turn: &mut Turn<'_>, to: &Address, done: &TurnDone) -> Result<Say, Halt> {
+    let Some(live) = Living::find(turn, to)? else {
+        return Ok(Say::Ignored);
+    };
+    let row = &live.row;
+    let is_current = row.execution == done.execution && row.generation == done.generation;
+    if row.status.is_final() || !is_current {
+        return Ok(Say::Ignored);
+    }
+    live.commit(done)?;
+    Ok(Say::Done)
+}
+
+/// A worker has run an activity; the first result counts.
+pub(crate) fn task_done(turn: &mut Turn<'_>, to: &Address, done: &TaskDone) -> Result<Say, Halt> {
+    let Some(mut live) = Living::find(turn, to)? else {
+        return Ok(Say::Ignored);
+    };
+    let key = numbered(&live.key, done.number);
+    let open: Option<OpenTask> = rows::read(live.turn, TASKS, &key)?;
+    let Some(open) = open.filter(|_| live.row.execution == done.execution) else {
+        return Ok(Say::Ignored);
+    };
+    live.turn.delete(TASKS, &key);
+    let work = task_id(&live.key, done.number);
+    live.turn.close_work(&work);
+    let task = open.id;
+    let what = match &done.failure {
+        Some(failure) => What::TaskFailed {
+            task,
+            failure: failure.clone(),
+        },
+        None => What::TaskCompleted {
+            task,
+            result: done.result.clone(),
+        },
+    };
+    let execution = Some(live.row.execution.clone());
+    live.push(execution, what);
+    live.save();
+    Ok(Say::Done)
+}
+
+/// No worker can run the instance: it fails.
+pub(crate) fn give_up(
+    turn: &mut Turn<'_>,
+    to: &Address,
+    execution: &str,
+    failure: &Failure,
+) -> Result<Say, Halt> {
+    let live = Living::find(turn, to)?;
+    let live = live.filter(|live| live.row.execution == execution && !live.row.status.is_final());
+    let Some(mut live) = live else {
+        return Ok(Say::Ignored);
+    };
+    let inbox = live.inbox()?;
+    let mut events: Vec<_> = inbox.into_iter().map(|stored| stored.event).collect();
+    events.push(live.completed(Status::Failed, None, Some(failure)));
+    live.append(events);
+    live.end(Status::Failed, None, Some(failure));
+    live.save();
+    Ok(Say::Done)
+}
+
+impl Living<'_, '_> {
+    fn commit(mut self, done: &TurnDone) -> Result<(), Halt> {
+        self.close();
+        self.row.is_turn_due = false;
+        self.take(done.taken.len() as u64);
+        self.row.clock = self.row.clock.max(Timestamp(done.at.due().0));
+        self.row.updated = self.turn.time();
+        let status = done.custom_status.clone();
+        self.row.custom_status = status.filter(|status| !status.is_empty());
+        self.row.span.clone_from(&done.span);
+        if self.row.status == Status::Pending {
+            self.row.status = Status::Running;
+        }
+        let mut events = Vec::with_capacity(done.taken.len() + done.actions.len() + 3);
+        events.push(Event::plain(done.at, What::TurnStarted));
+        events.extend_from_slice(&done.taken);
+        let end = self.act_all(done, &mut events);
+        events.push(Event::plain(done.at, What::TurnCompleted));
+        match end {
+            None => self.append(events),
+            Some(Deed::ContinueAsNew {
+                input,
+                version,
+                carry,
+                tags,
+            }) => self.renew(input, version, carry, tags)?,
+            Some(Deed::Rewind(history)) => self.rewind_as_told(history)?,
+            Some(Deed::Complete {
+                status,
+                result,
+                failure,
+            }) => {
+                let end = self.completed(status, result.as_deref(), failure.as_ref());
+                events.push(end);
+                self.append(events);
+                self.end(status, result.as_deref(), failure.as_ref());
+            }
+            Some(_) => {}
+        }
+        self.save();
+        Ok(())
+    }
+
+    /// Carries out all wishes but the last one, which it answers: the end.
+    fn act_all(&mut self, done: &TurnDone, events: &mut Vec<Event>) -> Option<Deed> {
+        let mut end = None;
+        for (place, action) in done.actions.iter().enumerate() {
+            if is_end(action) {
+                end.get_or_insert_with(|| action.deed.clone());
+                continue;
+            }
+            match self.act(action, place) {
+                Ok(what) => events.extend(what.map(|what| caused(action, done.at, what))),
+                Err(failure) => {
+                    return Some(Deed::Complete {
+                        status: Status::Failed,
+                        result: None,
+                        failure: Some(failure),
+                    });
+                }
+            }
+        }
+        end
+    }
+
+    /// The last event of an execution.
+    pub(crate) fn completed(
+        &self,
+        status: Status,
+        result: Option<&str>,
+        failure: Option<&Failure>,
+    ) -> Event {
+        let what = What::Completed {
+            status,
+            result: result.map(str::to_owned),
+            failure: failure.cloned(),
+        };
+        Event::plain(self.turn.time(), what)
+    }
+
+    /// Adds events to the history, in rows of bounded size.
+    pub(crate) fn append(&mut self, events: Vec<Event>) {
+        let (mut page, mut bytes) = (Vec::new(), 0);
+        for event in events {
+            let size = event.size();
+            if bytes + size > limits::HISTORY_ROW_BYTES && !page.is_empty() {
+                self.append_row(&page);
+                (page, bytes) = (Vec::new(), 0);
+            }
+            bytes += size;
+            page.push(event);
+        }
+        if !page.is_empty() {
+            self.append_row(&page);
+        }
+    }
+
+    fn append_row(&mut self, events: &Vec<Event>) {
+        let key = numbered(&self.key, self.row.turns);
+        self.turn.put(HISTORY, &key, rows::encode(events));
+        self.row.turns += 1;
+    }
+
+    /// Begins the next execution: with an empty history, and with what has arrived
+    /// for no execution in particular.
+    fn renew(
+        &mut self,
+        input: Option<String>,
+        version: Option<String>,
+        carry: Vec<Event>,
+        tags: Option<Tags>,
+    ) -> Result<(), Halt> {
+        let rest = self.inbox()?;
+        self.take(rest.len() as u64);
+        self.release();
+        self.drop_history();
+        self.row.execution = self.next_execution();
+        self.row.rounds += 1;
+        if let Some(version) = version {
+            self.row.version = Some(version);
+        }
+        if let Some(tags) = tags {
+            self.row.tags = tags;
+        }
+        self.payload(INPUT, input.as_deref());
+        let start = Start {
+            instance: self.id(),
+            execution: self.row.execution.clone(),
+            task: Task {
+                name: self.row.name.clone(),
+                version: self.row.version.clone(),
+                input,
+                trace: self.row.trace.clone(),
+                tags: self.row.tags.clone(),
+            },
+            parent: self.row.parent.clone(),
+            scheduled: None,
+        };
+        self.push(Some(self.row.execution.clone()), What::Started(start));
+        let carried = carry.into_iter().map(|event| Stored {
+            execution: None,
+            event,
+        });
+        let kept = rest.into_iter().filter(|stored| stored.execution.is_none());
+        for stored in carried.chain(kept) {
+            self.keep(&stored);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a wish ends the execution.
+fn is_end(action: &Action) -> bool {
+    matches!(
+        action.deed,
+        Deed::Complete { .. } | Deed::ContinueAsNew { .. } | Deed::Rewind(_)
+    )
+}

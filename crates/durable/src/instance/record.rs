@@ -1,0 +1,109 @@
+//! What is known of an instance.
+
+use std::collections::BTreeMap;
+
+use steadfast_collections::schema::Record;
+use steadfast_core::clock::Timestamp;
+
+use crate::event::{Parent, Tags, Trace};
+use crate::failure::Failure;
+use crate::moment::Moment;
+use crate::status::Status;
+use crate::work::Span;
+
+/// The row of an instance. Payloads, history and inbox have rows of their own:
+/// this one is written by every turn.
+#[derive(Record, Clone, Debug)]
+#[record(crate = "steadfast_collections", closed)]
+pub(crate) struct Instance {
+    #[n(0)]
+    pub(crate) name: String,
+    #[n(1)]
+    pub(crate) version: Option<String>,
+    #[n(2)]
+    pub(crate) execution: String,
+    #[n(3)]
+    pub(crate) status: Status,
+    #[n(4)]
+    pub(crate) created: Timestamp,
+    #[n(5)]
+    pub(crate) updated: Timestamp,
+    #[n(6)]
+    pub(crate) completed: Option<Timestamp>,
+    #[n(7)]
+    pub(crate) scheduled: Option<Moment>,
+    #[n(8)]
+    pub(crate) custom_status: Option<String>,
+    #[n(9)]
+    pub(crate) failure: Option<Failure>,
+    #[n(10)]
+    pub(crate) parent: Option<Parent>,
+    /// Whether the parent hears of its end.
+    #[n(11)]
+    pub(crate) is_reported: bool,
+    #[n(12)]
+    pub(crate) tags: Tags,
+    #[n(13)]
+    pub(crate) span: Option<Span>,
+    /// The time of the last turn: turns of one id have times that rise, whatever
+    /// the clock does, because workers make ids of them.
+    #[n(14)]
+    pub(crate) clock: Timestamp,
+    /// How many rows the history has.
+    #[n(15)]
+    pub(crate) turns: u64,
+    /// The inbox: the first number, and the one behind the last.
+    #[n(16)]
+    pub(crate) inbox: u64,
+    #[n(17)]
+    pub(crate) inbox_end: u64,
+    /// Activities of this execution: the first number, and the one behind the last.
+    #[n(18)]
+    pub(crate) tasks: u64,
+    #[n(19)]
+    pub(crate) tasks_end: u64,
+    /// Critical sections that were asked for and not left, with the entities that
+    /// were not unlocked.
+    #[n(20)]
+    pub(crate) sections: BTreeMap<String, Section>,
+    /// Counts dispatches.
+    #[n(21)]
+    pub(crate) generation: u64,
+    /// Whether a turn is wanted from a worker.
+    #[n(22)]
+    pub(crate) is_open: bool,
+    /// A turn is wanted even if nothing has arrived.
+    #[n(23)]
+    pub(crate) is_turn_due: bool,
+    /// How often it has continued as new.
+    #[n(24)]
+    pub(crate) rounds: u64,
+    /// How long it is kept when it is finished, in milliseconds; 0: for ever.
+    #[n(25)]
+    pub(crate) kept_ms: u64,
+    /// Changes when rows of the history are replaced.
+    #[n(26)]
+    pub(crate) rewrites: u64,
+    #[n(27)]
+    pub(crate) trace: Option<Trace>,
+}
+
+/// A critical section.
+#[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub(crate) struct Section {
+    /// In the order in which they are locked.
+    #[n(0)]
+    pub(crate) set: Vec<String>,
+    /// Those that were not given back.
+    #[n(1)]
+    pub(crate) held: Vec<String>,
+}
+
+/// An activity under way.
+#[derive(Record, Clone, Debug, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub(crate) struct OpenTask {
+    #[n(0)]
+    pub(crate) id: i32,
+}

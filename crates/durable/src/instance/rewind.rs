@@ -1,0 +1,274 @@
+//! Failed instances go back to before their failures.
+//!
+//! What failed, and what had no result yet, leaves the history, so that the next
+//! replay asks for it again. What succeeded stays and is not run twice.
+
+use std::collections::BTreeSet;
+
+use steadfast_partition::{Address, Halt, Turn};
+
+use super::begin::{no_instance, start};
+use super::control::wrong_state;
+use super::living::Living;
+use crate::command::{Ask, Begin, Say};
+use crate::event::{Event, Task, What};
+use crate::moment::Moment;
+use crate::rows::{self, BY_ENDED};
+use crate::status::Status;
+
+/// By a client.
+pub(crate) fn rewind(
+    turn: &mut Turn<'_>,
+    to: &Address,
+    reason: Option<&String>,
+) -> Result<Say, Halt> {
+    let Some(mut live) = Living::find(turn, to)? else {
+        return Err(no_instance(to));
+    };
+    if live.row.status != Status::Failed {
+        return Err(wrong_state(&live, "Failed"));
+    }
+    let history = live.history()?;
+    live.go_back(history, reason);
+    live.save();
+    Ok(Say::Done)
+}
+
+/// By a parent that was rewound: a failed child goes back as well, a forgotten one
+/// begins again, and all report to the parent's new execution.
+pub(crate) fn rewind_child(
+    turn: &mut Turn<'_>,
+    to: &Address,
+    reason: Option<&String>,
+    begin: &Begin,
+) -> Result<Say, Halt> {
+    let Some(mut live) = Living::find(turn, to)? else {
+        return start(turn, to, begin);
+    };
+    live.row.parent.clone_from(&begin.parent);
+    match live.row.status {
+        Status::Failed => {
+            let history = live.history()?;
+            live.go_back(history, reason);
+        }
+        status if status.is_final() => {
+            drop(live);
+            return start(turn, to, begin);
+        }
+        _ => {}
+    }
+    live.save();
+    Ok(Say::Done)
+}
+
+impl Living<'_, '_> {
+    fn go_back(&mut self, history: Vec<Event>, reason: Option<&String>) {
+        let (mut kept, open) = without_failures(history);
+        let execution = self.alive_again();
+        for event in &mut kept {
+            if let What::Started(start) = &mut event.what {
+                start.execution.clone_from(&execution);
+            }
+        }
+        let rewound = What::Rewound(reason.cloned());
+        kept.push(Event::plain(self.turn.time(), rewound));
+        self.append(kept);
+        for (id, fire_at) in open.timers {
+            self.arm(id, fire_at);
+        }
+        for (place, (id, instance, task)) in open.children.into_iter().enumerate() {
+            let ask = Ask::RewindChild {
+                reason: reason.cloned(),
+                begin: self.begin_child(id, place, &task),
+            };
+            self.send(&instance, &ask);
+        }
+    }
+
+    /// A worker has rewritten the history itself.
+    pub(crate) fn rewind_as_told(&mut self, history: Vec<Event>) -> Result<(), Halt> {
+        let rest = self.inbox()?;
+        self.take(rest.len() as u64);
+        self.release();
+        self.go_back(history, None);
+        Ok(())
+    }
+
+    /// Takes the end back; answers the new execution.
+    fn alive_again(&mut self) -> String {
+        if let Some(ended) = self.row.completed.take() {
+            let index = rows::timed(&self.to.name, ended.0, &self.to.key);
+            self.turn.delete(BY_ENDED, &index);
+        }
+        self.payload(super::living::OUTPUT, None);
+        self.drop_history();
+        self.row.execution = self.next_execution();
+        self.row.failure = None;
+        self.row.status = Status::Running;
+        self.row.updated = self.turn.time();
+        self.row.is_turn_due = true;
+        self.row.execution.clone()
+    }
+}
+
+/// What an execution still waits for.
+#[derive(Default)]
+struct Open {
+    timers: Vec<(i32, Moment)>,
+    children: Vec<(i32, String, Task)>,
+}
+
+/// The history without its end, its failures, and what had no result. Timers and
+/// children that are under way stay, and are named.
+fn without_failures(history: Vec<Event>) -> (Vec<Event>, Open) {
+    // Ids may be used again when something is tried again, so results belong to
+    // the last event before them that has their id.
+    let mut drop = BTreeSet::new();
+    let mut pending: Vec<(usize, Wait)> = Vec::new();
+    for (place, event) in history.iter().enumerate() {
+        let settled = |wait: &Wait| wait.is_settled_by(&event.what);
+        if let Some(wait) = Wait::of(event) {
+            pending.push((place, wait));
+        } else if let Some(at) = pending.iter().rposition(|(_, wait)| settled(wait)) {
+            let (asked, wait) = pending.remove(at);
+            match &event.what {
+                What::TaskFailed { .. } => drop.extend([asked, place]),
+                What::ChildFailed { .. } => {
+                    drop.insert(place);
+                    pending.push((asked, wait));
+                }
+                _ => {}
+            }
+        } else if matches!(event.what, What::Completed { .. }) {
+            drop.insert(place);
+        }
+    }
+    let mut open = Open::default();
+    for (place, wait) in pending {
+        match (wait, &history[place].what) {
+            (Wait::Timer(id), What::TimerCreated(fire_at)) => open.timers.push((id, *fire_at)),
+            (Wait::Child(id), What::ChildCreated { instance, task }) => {
+                open.children.push((id, instance.clone(), task.clone()));
+            }
+            _ => {
+                drop.insert(place);
+            }
+        }
+    }
+    let kept = history.into_iter().enumerate();
+    let kept = kept.filter(|(place, _)| !drop.contains(place));
+    (kept.map(|(_, event)| event).collect(), open)
+}
+
+/// Something that was asked for.
+enum Wait {
+    Task(i32),
+    Child(i32),
+    Timer(i32),
+    Call(String),
+    Lock(String),
+}
+
+impl Wait {
+    fn of(event: &Event) -> Option<Self> {
+        Some(match &event.what {
+            What::TaskScheduled(_) => Self::Task(event.id),
+            What::ChildCreated { .. } => Self::Child(event.id),
+            What::TimerCreated(_) => Self::Timer(event.id),
+            What::EntityCalled(operation) => Self::Call(operation.request.clone()),
+            What::LockRequested(request) => Self::Lock(request.section.clone()),
+            _ => return None,
+        })
+    }
+
+    fn is_settled_by(&self, what: &What) -> bool {
+        match (self, what) {
+            (Self::Task(id), What::TaskCompleted { task, .. } | What::TaskFailed { task, .. })
+            | (
+                Self::Child(id),
+                What::ChildCompleted { task, .. } | What::ChildFailed { task, .. },
+            ) => id == task,
+            (Self::Timer(id), What::TimerFired { timer, .. }) => id == timer,
+            (
+                Self::Call(id),
+                What::EntityCompleted { request, .. } | What::EntityFailed { request, .. },
+            ) => id == request,
+            (Self::Lock(id), What::LockGranted { section, .. }) => id == section,
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::Failure;
+    use steadfast_core::clock::Timestamp;
+
+    fn event(id: i32, what: What) -> Event {
+        let at = Moment::from(Timestamp(5));
+        Event { id, at, what }
+    }
+
+    fn scheduled(id: i32) -> Event {
+        event(id, What::TaskScheduled(Task::default()))
+    }
+
+    #[test]
+    fn a_rewound_history_keeps_what_succeeded_and_nothing_else() {
+        let failure = Failure::new("E", "no");
+        let fire_at = Moment::from(Timestamp(9));
+        let done = |task| event(-1, What::TaskCompleted { task, result: None });
+        let failed = |task| {
+            let failure = failure.clone();
+            event(-1, What::TaskFailed { task, failure })
+        };
+        let child = |id| {
+            let (instance, task) = (format!("c{id}"), Task::default());
+            event(id, What::ChildCreated { instance, task })
+        };
+        let lost = event(
+            -1,
+            What::ChildFailed {
+                task: 4,
+                failure: failure.clone(),
+            },
+        );
+        let end = event(
+            -1,
+            What::Completed {
+                status: Status::Failed,
+                result: None,
+                failure: Some(failure.clone()),
+            },
+        );
+        // Activity 1 was tried twice under one id; 3 never came back.
+        let history = vec![
+            event(-1, What::TurnStarted),
+            scheduled(1),
+            scheduled(2),
+            scheduled(3),
+            child(4),
+            event(5, What::TimerCreated(fire_at)),
+            failed(1),
+            scheduled(1),
+            done(2),
+            done(1),
+            lost,
+            end,
+        ];
+        let (kept, open) = without_failures(history);
+        let expected = [
+            event(-1, What::TurnStarted),
+            scheduled(2),
+            child(4),
+            event(5, What::TimerCreated(fire_at)),
+            scheduled(1),
+            done(2),
+            done(1),
+        ];
+        assert_eq!(kept, expected);
+        assert_eq!(open.timers, [(5, fire_at)]);
+        assert_eq!(open.children.len(), 1);
+    }
+}

@@ -1,0 +1,46 @@
+//! Durable orchestrations and entities.
+//!
+//! An orchestration is replayed from its history; an entity is a state with a queue
+//! in front of it. Both are instances of one service in a partition. Workers run
+//! people's code, in this process or elsewhere: they are given [`Item`]s, and
+//! what they give back is one commit.
+
+mod action;
+mod command;
+mod dispatch;
+mod entity;
+mod error;
+mod event;
+mod failure;
+mod hub;
+mod id;
+mod instance;
+mod moment;
+mod rows;
+mod service;
+mod status;
+mod view;
+mod work;
+
+pub use action::{Action, Deed};
+pub use dispatch::{Delivery, Dispatcher, Worker};
+pub use entity::Outcome;
+pub use error::{Error, ErrorKind, Result};
+pub use event::{
+    Event, Legacy, LockRequest, NO_ACTION, Operation, Parent, Start, Tags, Task, Trace, Unlock,
+    What,
+};
+pub use failure::Failure;
+pub use hub::{LockView, Open, TaskHub, TaskHubs, Why};
+pub use id::{EntityId, KIND, is_entity};
+pub use moment::Moment;
+pub use service::Instances;
+pub use status::Status;
+pub use view::{
+    EntityQuery, EntityView, FinishedQuery, InstanceQuery, NewInstance, Overview, Page, PurgeQuery,
+    Purged,
+};
+pub use work::{
+    ActivityResult, ActivityWork, BatchResult, BatchWork, EntityAction, Filter, Filters, Item,
+    Requested, Span, Terms, TurnResult, TurnWork, Work,
+};

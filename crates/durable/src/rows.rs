@@ -1,0 +1,124 @@
+//! The rows of instances, and how they are found.
+//!
+//! Every key begins with the task hub, a zero byte, the instance's id and another
+//! zero byte; neither holds one. Stored state depends on all of it.
+
+use bytes::Bytes;
+use steadfast_collections::schema::{Record, WriteVersion, decode_value, encode_value};
+use steadfast_core::codec::Malformed;
+use steadfast_core::id::Table;
+use steadfast_partition::{Address, Halt, Turn, service_table};
+
+use crate::id::KIND;
+
+/// Instance to what is known of it.
+pub(crate) const INSTANCES: Table = service_table(KIND, 0);
+/// Instance and side to input or output.
+pub(crate) const PAYLOADS: Table = service_table(KIND, 1);
+/// Instance and turn to the events of the turn.
+pub(crate) const HISTORY: Table = service_table(KIND, 2);
+/// Instance and number to an event that no turn has taken.
+pub(crate) const INBOX: Table = service_table(KIND, 3);
+/// Instance and number to an activity under way.
+pub(crate) const TASKS: Table = service_table(KIND, 4);
+/// Task hub, time of creation and instance, without a value.
+pub(crate) const BY_CREATED: Table = service_table(KIND, 5);
+/// Task hub, time of its end and instance, without a value.
+pub(crate) const BY_ENDED: Table = service_table(KIND, 6);
+/// Entity to what is known of it.
+pub(crate) const ENTITIES: Table = service_table(KIND, 7);
+/// Entity to its state.
+pub(crate) const STATES: Table = service_table(KIND, 8);
+/// Entity, lane and number to a request.
+pub(crate) const QUEUE: Table = service_table(KIND, 9);
+/// Entity and request of a client to what came of it.
+pub(crate) const SEEN: Table = service_table(KIND, 10);
+
+/// In front of everything that belongs to an instance.
+pub(crate) fn key(hub: &[u8], instance: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(hub.len() + instance.len() + 16);
+    key.extend_from_slice(hub);
+    key.push(0);
+    key.extend_from_slice(instance);
+    key.push(0);
+    key
+}
+
+/// The key of an address.
+pub(crate) fn key_of(to: &Address) -> Vec<u8> {
+    key(&to.name, &to.key)
+}
+
+/// `key` and a number behind it.
+pub(crate) fn numbered(key: &[u8], number: u64) -> Vec<u8> {
+    let mut out = key.to_vec();
+    out.extend_from_slice(&number.to_be_bytes());
+    out
+}
+
+/// `key` and a byte behind it.
+pub(crate) fn marked(key: &[u8], mark: u8) -> Vec<u8> {
+    let mut out = key.to_vec();
+    out.push(mark);
+    out
+}
+
+/// The key of an index by time, in milliseconds since 1970.
+pub(crate) fn timed(hub: &[u8], time: i64, instance: &[u8]) -> Vec<u8> {
+    let mut out = hub.to_vec();
+    out.push(0);
+    out.extend_from_slice(&(time.max(0) as u64).to_be_bytes());
+    out.extend_from_slice(instance);
+    out
+}
+
+/// The first key behind all that begin with `prefix`.
+pub(crate) fn behind(prefix: &[u8]) -> Vec<u8> {
+    let mut out = prefix.to_vec();
+    while let Some(last) = out.pop() {
+        if last < u8::MAX {
+            out.push(last + 1);
+            break;
+        }
+    }
+    out
+}
+
+/// Bytes of a row or message.
+pub(crate) fn encode<R: Record>(record: &R) -> Bytes {
+    let bytes = encode_value(record, WriteVersion::LATEST);
+    // Payloads are bounded far below the limits of a value.
+    bytes.expect("within the limits of a value").into()
+}
+
+/// The row or message in `bytes`.
+pub(crate) fn decode<R: Record>(bytes: &[u8]) -> Result<R, Malformed> {
+    decode_value(bytes).map_err(|_| Malformed)
+}
+
+/// Reads a row as a value. One that is not ours counts as absent: see
+/// [`Service::handle`](steadfast_partition::Service::handle).
+pub(crate) fn read<R: Record>(
+    turn: &mut Turn<'_>,
+    table: Table,
+    key: &[u8],
+) -> Result<Option<R>, Halt> {
+    let row = turn.get(table, key)?;
+    Ok(row.and_then(|row| decode(&row).ok()))
+}
+
+/// Lets a record travel between nodes.
+macro_rules! message {
+    ($($name:ty),*) => {$(
+        impl steadfast_partition::Message for $name {
+            fn encode(&self) -> bytes::Bytes {
+                $crate::rows::encode(self)
+            }
+
+            fn decode(bytes: &bytes::Bytes) -> ::std::result::Result<Self, steadfast_core::codec::Malformed> {
+                $crate::rows::decode(bytes)
+            }
+        }
+    )*};
+}
+pub(crate) use message;

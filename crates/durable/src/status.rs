@@ -1,0 +1,47 @@
+//! The states of an instance.
+
+use steadfast_collections::schema::Record;
+
+/// Where an instance is in its life. "Continued as new" is not a state: it is
+/// what a turn may ask for.
+#[derive(Record, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[record(crate = "steadfast_collections", closed)]
+pub enum Status {
+    /// Made; its first turn has not been committed.
+    #[n(0)]
+    Pending,
+    #[n(1)]
+    Running,
+    /// Runs nothing until it is resumed.
+    #[n(2)]
+    Suspended,
+    #[n(3)]
+    Completed,
+    #[n(4)]
+    Failed,
+    #[n(5)]
+    Terminated,
+    #[n(6)]
+    Canceled,
+}
+
+impl Status {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Pending,
+        Self::Running,
+        Self::Suspended,
+        Self::Completed,
+        Self::Failed,
+        Self::Terminated,
+        Self::Canceled,
+    ];
+
+    /// Whether nothing happens any more.
+    pub fn is_final(self) -> bool {
+        matches!(
+            self,
+            Self::Completed | Self::Failed | Self::Terminated | Self::Canceled
+        )
+    }
+}

@@ -1,0 +1,170 @@
+//! What workers are given to do, and what they give back.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use steadfast_collections::schema::Record;
+
+use crate::action::Action;
+use crate::event::{Event, Operation, Task};
+use crate::failure::Failure;
+use crate::moment::Moment;
+
+/// Something for a worker to do.
+#[derive(Clone, Debug)]
+pub struct Item {
+    /// Names this delivery; the result carries it.
+    pub token: String,
+    pub work: Work,
+}
+
+/// The three sorts of work.
+#[derive(Clone, Debug)]
+pub enum Work {
+    Turn(Box<TurnWork>),
+    Activity(Box<ActivityWork>),
+    Batch(Box<BatchWork>),
+}
+
+/// One turn of an orchestration.
+#[derive(Clone, Debug)]
+pub struct TurnWork {
+    pub instance: String,
+    pub execution: String,
+    /// What earlier turns have committed, one list per turn.
+    pub past: Vec<Arc<Vec<Event>>>,
+    /// The size of `past` in storage.
+    pub past_bytes: u64,
+    /// What this turn is about; begins with [`What::TurnStarted`](crate::What).
+    pub new: Vec<Event>,
+    /// What the worker returned with the last turn.
+    pub span: Option<Span>,
+    /// The worker has asked for the history with the item.
+    pub is_whole: bool,
+}
+
+/// One activity.
+#[derive(Clone, Debug)]
+pub struct ActivityWork {
+    pub instance: String,
+    pub execution: String,
+    /// The action that asked for it.
+    pub id: i32,
+    pub task: Task,
+}
+
+/// Operations on one entity, to be run one after the other.
+#[derive(Clone, Debug)]
+pub struct BatchWork {
+    pub entity: String,
+    pub execution: String,
+    /// `None`: the entity does not exist.
+    pub state: Option<String>,
+    pub operations: Vec<Requested>,
+}
+
+/// An operation in the queue of an entity.
+#[derive(Record, Clone, Debug, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub struct Requested {
+    #[n(0)]
+    pub operation: Operation,
+    /// Whether nobody waits for an answer.
+    #[n(1)]
+    pub is_signal: bool,
+}
+
+/// The span of an orchestration, kept for its worker.
+#[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub struct Span {
+    #[n(0)]
+    pub id: Option<String>,
+    #[n(1)]
+    pub started: Option<Moment>,
+}
+
+/// What came of a turn.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TurnResult {
+    pub actions: Vec<Action>,
+    /// Replaces the former one; `None` or empty: there is none.
+    pub custom_status: Option<String>,
+    /// How many of the new events were taken, if not all of them.
+    pub processed: Option<u32>,
+    pub span: Option<Span>,
+    /// The worker lacked the history and wants it with the item.
+    pub needs_history: bool,
+}
+
+/// What came of an activity.
+pub type ActivityResult = Result<Option<String>, Failure>;
+
+/// What came of a batch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BatchResult {
+    /// One per operation; the rest was not run.
+    pub results: Vec<Result<Option<String>, Failure>>,
+    pub actions: Vec<EntityAction>,
+    /// The new state; `None` deletes the entity.
+    pub state: Option<String>,
+    /// The batch as a whole failed.
+    pub failure: Option<Failure>,
+    /// The worker lacked the state and wants it with the item.
+    pub needs_state: bool,
+}
+
+/// What an operation asks for.
+#[derive(Record, Clone, Debug, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub enum EntityAction {
+    #[n(0)]
+    Signal(Operation),
+    /// Start an orchestration; an empty id is filled in.
+    #[n(1)]
+    Start {
+        #[n(0)]
+        instance: String,
+        #[n(1)]
+        task: Task,
+        #[n(2)]
+        scheduled: Option<Moment>,
+    },
+}
+
+/// What a worker takes.
+#[derive(Clone, Debug, Default)]
+pub struct Terms {
+    /// Who it is, for people; may be empty.
+    pub name: String,
+    /// How many items of each sort it takes at a time; 0: as many as usual.
+    pub turns: usize,
+    pub activities: usize,
+    pub batches: usize,
+    /// `None`: everything.
+    pub filters: Option<Filters>,
+}
+
+/// The names that a worker knows. A sort without names gets nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filters {
+    pub orchestrations: Vec<Filter>,
+    pub activities: Vec<Filter>,
+    /// Lower-case names of entities.
+    pub entities: BTreeSet<String>,
+}
+
+/// A name, and the versions of it that a worker knows; none listed: all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    pub name: String,
+    pub versions: Vec<String>,
+}
+
+impl Filter {
+    /// Whether the worker knows this version of this name.
+    pub fn fits(&self, name: &str, version: Option<&str>) -> bool {
+        let is_listed = || self.versions.iter().any(|v| v == version.unwrap_or(""));
+        self.name == name && (self.versions.is_empty() || is_listed())
+    }
+}
