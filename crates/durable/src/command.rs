@@ -260,6 +260,7 @@ pub struct Answered {
 }
 
 /// What an instance answers.
+#[expect(clippy::large_enum_variant, reason = "the large one is the rare one")]
 #[derive(Record, Clone, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub enum Say {

@@ -37,7 +37,7 @@ impl EntityId {
     pub fn new(name: &str, key: &str) -> Result<Self> {
         let is_bad = name.is_empty() || name.contains('@') || has_control(name);
         if is_bad || has_control(key) {
-            return Err(invalid(format!("{name:?} with the key {key:?}")));
+            return Err(invalid(&format!("{name:?} with the key {key:?}")));
         }
         let id = Self {
             name: name.to_lowercase(),
@@ -52,7 +52,7 @@ impl EntityId {
         let parts = text.strip_prefix('@').and_then(|rest| rest.split_once('@'));
         match parts {
             Some((name, key)) => Self::new(name, key),
-            None => Err(invalid(format!("{text:?}"))),
+            None => Err(invalid(&format!("{text:?}"))),
         }
     }
 
@@ -80,7 +80,7 @@ pub(crate) fn guid(seed: &str) -> String {
     format!("{a}-{b}-{c}-{}-{}", &hex[16..20], &hex[20..])
 }
 
-fn invalid(what: String) -> Error {
+fn invalid(what: &str) -> Error {
     let message = format!("{what} is no entity: write @name@key, with a name that is not empty");
     Error::new(ErrorKind::Invalid, message)
 }

@@ -73,13 +73,13 @@ impl Desk {
     }
 
     /// Something is wanted; it replaces what was wanted under the same key.
-    pub(super) fn want(&self, key: Key, from: Address, instance: String, wish: Wish) {
+    pub(super) fn want(&self, key: &Key, from: Address, instance: String, wish: Wish) {
         let mut state = self.state.lock();
-        self.forget(&mut state, &key);
+        self.forget(&mut state, key);
         state.next += 1;
         let entry = Entry::new(state.next, from, instance, wish);
         state.entries.insert(key.clone(), entry);
-        self.ready(&mut state, &key);
+        self.ready(&mut state, key);
     }
 
     /// A worker sits down.

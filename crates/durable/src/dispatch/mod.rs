@@ -148,7 +148,7 @@ impl Performer for Dispatcher {
             }
             (wish, Some(work)) => {
                 let key = (effect.partition, work);
-                self.desk(&hub).want(key, effect.from, instance, wish);
+                self.desk(&hub).want(&key, effect.from, instance, wish);
             }
             (_, None) => {}
         }
