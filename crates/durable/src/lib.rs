@@ -16,6 +16,7 @@ mod hub;
 mod id;
 mod instance;
 mod moment;
+pub mod native;
 mod rows;
 mod service;
 mod status;

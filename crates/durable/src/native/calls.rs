@@ -1,0 +1,173 @@
+//! Activities and children, and how often they are tried.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context as Poller, Poll};
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+
+use super::context::Context;
+use super::{BoxFuture, from_json};
+use crate::event::Task;
+use crate::failure::Failure;
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub(super) enum Plan {
+    Activity,
+    /// A child, by its id; empty: one is made.
+    Child(String),
+}
+
+/// How often something is tried, and how long is waited between.
+#[derive(Clone, Copy, Debug)]
+pub struct Retry {
+    attempts: u32,
+    first: Duration,
+    factor: f64,
+    longest: Duration,
+}
+
+impl Retry {
+    /// So many attempts in all, with the same pause between them.
+    pub fn fixed(attempts: u32, pause: Duration) -> Self {
+        Self {
+            attempts: attempts.max(1),
+            first: pause,
+            factor: 1.0,
+            longest: pause,
+        }
+    }
+
+    /// So many attempts in all; each pause is twice as long as the one before, up to
+    /// an hour.
+    pub fn doubling(attempts: u32, first: Duration) -> Self {
+        Self {
+            attempts: attempts.max(1),
+            first,
+            factor: 2.0,
+            longest: Duration::from_secs(3600),
+        }
+    }
+
+    fn pause(&self, attempt: u32) -> Duration {
+        let power = self.factor.powi(i32::try_from(attempt).unwrap_or(i32::MAX));
+        let seconds = self.first.as_secs_f64() * power;
+        match seconds.is_finite() {
+            true => Duration::from_secs_f64(seconds.min(self.longest.as_secs_f64())),
+            false => self.longest,
+        }
+    }
+}
+
+/// An activity or a child. It begins when it is first awaited.
+#[must_use = "it begins when it is awaited"]
+pub struct Call<O> {
+    state: State<O>,
+}
+
+enum State<O> {
+    Planned(Box<Planned>),
+    Running(BoxFuture<'static, Result<O, Failure>>),
+    Done,
+}
+
+struct Planned {
+    context: Context,
+    plan: Plan,
+    task: Result<Task, Failure>,
+    retry: Option<Retry>,
+}
+
+impl<O: DeserializeOwned + 'static> Call<O> {
+    pub(super) fn new(
+        context: &Context,
+        plan: Plan,
+        name: &str,
+        input: Result<Option<String>, Failure>,
+    ) -> Self {
+        let task = input.map(|input| Task {
+            name: name.to_owned(),
+            input,
+            ..Task::default()
+        });
+        let planned = Planned {
+            context: context.clone(),
+            plan,
+            task,
+            retry: None,
+        };
+        Self {
+            state: State::Planned(Box::new(planned)),
+        }
+    }
+
+    /// Tries again when it fails.
+    pub fn retry(mut self, retry: Retry) -> Self {
+        if let State::Planned(planned) = &mut self.state {
+            planned.retry = Some(retry);
+        }
+        self
+    }
+
+    /// Chooses the id of a child.
+    pub fn id(mut self, instance: impl Into<String>) -> Self {
+        if let State::Planned(planned) = &mut self.state
+            && let Plan::Child(id) = &mut planned.plan
+        {
+            *id = instance.into();
+        }
+        self
+    }
+
+    /// Asks for a version of the code.
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        if let State::Planned(planned) = &mut self.state
+            && let Ok(task) = &mut planned.task
+        {
+            task.version = Some(version.into());
+        }
+        self
+    }
+}
+
+impl Planned {
+    async fn run<O: DeserializeOwned>(self) -> Result<O, Failure> {
+        let task = self.task?;
+        let attempts = self.retry.map_or(1, |retry| retry.attempts);
+        let mut attempt = 0;
+        loop {
+            let wait = self.context.begin(&self.plan, task.clone())?;
+            let failure = match wait.await {
+                Ok(output) => return from_json(output.as_deref()),
+                Err(failure) => failure,
+            };
+            attempt += 1;
+            if attempt >= attempts || failure.is_final {
+                return Err(failure);
+            }
+            if let Some(retry) = self.retry {
+                self.context.sleep(retry.pause(attempt - 1)).await;
+            }
+        }
+    }
+}
+
+impl<O: DeserializeOwned + 'static> Future for Call<O> {
+    type Output = Result<O, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, poller: &mut Poller<'_>) -> Poll<Self::Output> {
+        if let State::Planned(_) = &self.state
+            && let State::Planned(planned) = std::mem::replace(&mut self.state, State::Done)
+        {
+            self.state = State::Running(Box::pin(planned.run()));
+        }
+        match &mut self.state {
+            State::Running(running) => running.as_mut().poll(poller),
+            State::Planned(_) | State::Done => Poll::Pending,
+        }
+    }
+}
+
+impl<O> Unpin for Call<O> {}

@@ -1,0 +1,227 @@
+//! What an orchestration works with.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::calls::{Call, Plan};
+use super::section::{self, Section};
+use super::shared::{Shared, Tag, Wait};
+use super::{from_json, to_json};
+use crate::action::Deed;
+use crate::event::{Operation, Task};
+use crate::failure::Failure;
+use crate::id::EntityId;
+use crate::moment::Moment;
+
+/// What an orchestration works with: everything that it may await comes from here.
+/// Clones are the same one.
+#[derive(Clone)]
+pub struct Context {
+    pub(super) shared: Arc<Mutex<Shared>>,
+}
+
+impl Context {
+    /// The id of the instance.
+    pub fn instance(&self) -> String {
+        self.shared.lock().instance.clone()
+    }
+
+    /// The id of the instance that started this one as its child.
+    pub fn parent(&self) -> Option<String> {
+        self.shared.lock().parent.clone()
+    }
+
+    /// The name under which the orchestration is registered.
+    pub fn name(&self) -> String {
+        self.shared.lock().name.clone()
+    }
+
+    /// The time of this turn, the same in every replay.
+    pub fn now(&self) -> Moment {
+        self.shared.lock().now
+    }
+
+    /// Whether the code runs over what has happened already. For logs only: what an
+    /// orchestration does must not depend on it.
+    pub fn is_replaying(&self) -> bool {
+        self.shared.lock().is_replaying
+    }
+
+    /// A new id, the same in every replay.
+    pub fn guid(&self) -> String {
+        self.shared.lock().guid()
+    }
+
+    /// A random number, the same in every replay.
+    pub fn random(&self) -> u64 {
+        let id = self.guid().replace('-', "");
+        u64::from_str_radix(&id[..16], 16).unwrap_or_default()
+    }
+
+    /// Shows the world how far it is.
+    pub fn set_status<T: Serialize + ?Sized>(&self, status: &T) -> Result<(), Failure> {
+        self.shared.lock().custom_status = to_json(status)?;
+        Ok(())
+    }
+
+    /// Runs an activity.
+    pub fn activity<I: Serialize + ?Sized, O: DeserializeOwned + 'static>(
+        &self,
+        name: &str,
+        input: &I,
+    ) -> Call<O> {
+        Call::new(self, Plan::Activity, name, to_json(input))
+    }
+
+    /// Runs another orchestration.
+    pub fn child<I: Serialize + ?Sized, O: DeserializeOwned + 'static>(
+        &self,
+        name: &str,
+        input: &I,
+    ) -> Call<O> {
+        Call::new(self, Plan::Child(String::new()), name, to_json(input))
+    }
+
+    /// Waits for a while.
+    pub async fn sleep(&self, time: Duration) {
+        let now = self.now();
+        let nanos = u64::from(now.nanos) + u64::from(time.subsec_nanos());
+        let seconds = now.seconds.saturating_add_unsigned(time.as_secs());
+        let until = Moment {
+            seconds: seconds.saturating_add((nanos / 1_000_000_000) as i64),
+            nanos: (nanos % 1_000_000_000) as u32,
+        };
+        self.until(until).await;
+    }
+
+    /// Waits until a moment.
+    pub async fn until(&self, moment: Moment) {
+        let id = self.shared.lock().want(Deed::Timer(moment));
+        // A timer has no other outcome than that it fires.
+        let _ = Wait::new(&self.shared, Tag::Action(id)).await;
+    }
+
+    /// Waits for an event from outside. Names are compared without regard to case;
+    /// events that come before somebody waits are kept.
+    pub async fn event<T: DeserializeOwned>(&self, name: &str) -> Result<T, Failure> {
+        let tag = self.shared.lock().expect(name);
+        let input = Wait::new(&self.shared, tag).await?;
+        from_json(input.as_deref())
+    }
+
+    /// Raises an event at another orchestration.
+    pub fn raise<T: Serialize + ?Sized>(
+        &self,
+        instance: &str,
+        name: &str,
+        input: &T,
+    ) -> Result<(), Failure> {
+        let deed = Deed::Send {
+            instance: instance.to_owned(),
+            name: name.to_owned(),
+            input: to_json(input)?,
+        };
+        self.shared.lock().want(deed);
+        Ok(())
+    }
+
+    /// Sends an operation to an entity, and does not wait.
+    pub fn signal<I: Serialize + ?Sized>(
+        &self,
+        entity: &EntityId,
+        operation: &str,
+        input: &I,
+    ) -> Result<(), Failure> {
+        self.signal_at(entity, operation, input, None)
+    }
+
+    /// The same, to be run not before a moment.
+    pub fn signal_at<I: Serialize + ?Sized>(
+        &self,
+        entity: &EntityId,
+        operation: &str,
+        input: &I,
+        moment: Option<Moment>,
+    ) -> Result<(), Failure> {
+        let input = to_json(input)?;
+        let mut shared = self.shared.lock();
+        shared.section.check_signal(entity)?;
+        let request = shared.guid();
+        let deed = Deed::Signal(Operation {
+            request,
+            name: operation.to_owned(),
+            input,
+            scheduled: moment,
+            target: entity.to_string(),
+            ..Operation::default()
+        });
+        shared.want(deed);
+        Ok(())
+    }
+
+    /// Has an entity run an operation, and waits for what comes of it.
+    pub async fn call<I: Serialize + ?Sized, O: DeserializeOwned>(
+        &self,
+        entity: &EntityId,
+        operation: &str,
+        input: &I,
+    ) -> Result<O, Failure> {
+        let input = to_json(input)?;
+        let request = {
+            let mut shared = self.shared.lock();
+            shared.section.begin_call(entity)?;
+            let request = shared.guid();
+            let deed = Deed::Call(Operation {
+                request: request.clone(),
+                name: operation.to_owned(),
+                input,
+                target: entity.to_string(),
+                ..Operation::default()
+            });
+            shared.want(deed);
+            request
+        };
+        let outcome = Wait::new(&self.shared, Tag::Request(request)).await;
+        self.shared.lock().section.end_call(entity);
+        from_json(outcome?.as_deref())
+    }
+
+    /// Locks entities: nobody else's operations run on them until the section is
+    /// dropped, or the orchestration ends in whatever way.
+    pub async fn lock<'a>(
+        &self,
+        entities: impl IntoIterator<Item = &'a EntityId>,
+    ) -> Result<Section, Failure> {
+        let set = entities.into_iter().map(ToString::to_string).collect();
+        section::enter(self, set).await
+    }
+
+    /// Begins again with a new input and an empty history: `return` what this
+    /// answers. Events that were not waited for stay.
+    pub fn continue_as_new<I: Serialize + ?Sized, O>(&self, input: &I) -> Result<O, Failure> {
+        self.shared.lock().renewal = Some(to_json(input)?);
+        Err(Failure::lasting(
+            "ContinuedAsNew",
+            "the orchestration begins again",
+        ))
+    }
+
+    pub(super) fn begin(&self, plan: &Plan, task: Task) -> Result<Wait, Failure> {
+        let mut shared = self.shared.lock();
+        let deed = match plan {
+            Plan::Activity => Deed::Schedule(task),
+            Plan::Child(instance) => {
+                shared.section.check_child()?;
+                let instance = instance.clone();
+                Deed::Child { instance, task }
+            }
+        };
+        let id = shared.want(deed);
+        drop(shared);
+        Ok(Wait::new(&self.shared, Tag::Action(id)))
+    }
+}

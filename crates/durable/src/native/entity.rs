@@ -1,0 +1,115 @@
+//! What an operation of an entity works with.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{from_json, to_json};
+use crate::event::{Operation, Task};
+use crate::failure::Failure;
+use crate::id::EntityId;
+use crate::moment::Moment;
+use crate::work::EntityAction;
+
+/// One operation on one entity: its input, the state, and what it sends. If it
+/// fails, state and messages are as if it had never run.
+pub struct EntityContext {
+    pub(super) entity: EntityId,
+    pub(super) operation: String,
+    pub(super) input: Option<String>,
+    pub(super) is_signal: bool,
+    pub(super) state: Option<String>,
+    pub(super) actions: Vec<EntityAction>,
+}
+
+impl EntityContext {
+    /// Which entity it is.
+    pub fn entity(&self) -> &EntityId {
+        &self.entity
+    }
+
+    /// What is asked of it.
+    pub fn operation(&self) -> &str {
+        &self.operation
+    }
+
+    /// Whether nobody waits for the answer.
+    pub fn is_signal(&self) -> bool {
+        self.is_signal
+    }
+
+    /// What came with the request.
+    pub fn input<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        from_json(self.input.as_deref())
+    }
+
+    /// Whether there is a state.
+    pub fn exists(&self) -> bool {
+        self.state.is_some()
+    }
+
+    /// The state, or what the type begins with.
+    pub fn state<T: DeserializeOwned + Default>(&self) -> Result<T, Failure> {
+        match &self.state {
+            Some(state) => from_json(Some(state)),
+            None => Ok(T::default()),
+        }
+    }
+
+    /// Replaces the state.
+    pub fn set_state<T: Serialize + ?Sized>(&mut self, state: &T) -> Result<(), Failure> {
+        self.state = to_json(state)?;
+        Ok(())
+    }
+
+    /// The entity has no state any more.
+    pub fn delete(&mut self) {
+        self.state = None;
+    }
+
+    /// Sends an operation to another entity.
+    pub fn signal<I: Serialize + ?Sized>(
+        &mut self,
+        entity: &EntityId,
+        operation: &str,
+        input: &I,
+    ) -> Result<(), Failure> {
+        self.signal_at(entity, operation, input, None)
+    }
+
+    /// The same, to be run not before a moment.
+    pub fn signal_at<I: Serialize + ?Sized>(
+        &mut self,
+        entity: &EntityId,
+        operation: &str,
+        input: &I,
+        moment: Option<Moment>,
+    ) -> Result<(), Failure> {
+        self.actions.push(EntityAction::Signal(Operation {
+            name: operation.to_owned(),
+            input: to_json(input)?,
+            scheduled: moment,
+            target: entity.to_string(),
+            ..Operation::default()
+        }));
+        Ok(())
+    }
+
+    /// Starts an orchestration; an empty id is filled in.
+    pub fn start<I: Serialize + ?Sized>(
+        &mut self,
+        name: &str,
+        instance: &str,
+        input: &I,
+    ) -> Result<(), Failure> {
+        self.actions.push(EntityAction::Start {
+            instance: instance.to_owned(),
+            task: Task {
+                name: name.to_owned(),
+                input: to_json(input)?,
+                ..Task::default()
+            },
+            scheduled: None,
+        });
+        Ok(())
+    }
+}

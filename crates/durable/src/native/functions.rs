@@ -1,0 +1,104 @@
+//! The code that a process has for orchestrations, activities and entities.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::activity::ActivityContext;
+use super::context::Context;
+use super::entity::EntityContext;
+use super::{BoxFuture, from_json, to_json};
+use crate::failure::Failure;
+use crate::work::{Filter, Filters};
+
+pub(super) type Outcome = Result<Option<String>, Failure>;
+type Orchestrator =
+    Arc<dyn Fn(Context, Option<String>) -> BoxFuture<'static, Outcome> + Send + Sync>;
+type Activity =
+    Arc<dyn Fn(ActivityContext, Option<String>) -> BoxFuture<'static, Outcome> + Send + Sync>;
+type Entity = Arc<dyn for<'a> Fn(&'a mut EntityContext) -> BoxFuture<'a, Outcome> + Send + Sync>;
+
+/// Named functions. Only work for these names is taken.
+#[derive(Clone, Default)]
+pub struct Functions {
+    pub(super) orchestrations: HashMap<String, Orchestrator>,
+    pub(super) activities: HashMap<String, Activity>,
+    pub(super) entities: HashMap<String, Entity>,
+}
+
+impl Functions {
+    /// No function.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds an orchestration: an async function of its context and its input.
+    #[must_use]
+    pub fn orchestration<I, O, F, R>(mut self, name: &str, function: F) -> Self
+    where
+        I: DeserializeOwned + Send,
+        O: Serialize,
+        F: Fn(Context, I) -> R + Clone + Send + Sync + 'static,
+        R: Future<Output = Result<O, Failure>> + Send + 'static,
+    {
+        let run = move |context: Context, input: Option<String>| {
+            let function = function.clone();
+            let input = from_json::<I>(input.as_deref());
+            let begun = input.map(|input| function(context, input));
+            Box::pin(async move { to_json(&begun?.await?) }) as BoxFuture<'static, Outcome>
+        };
+        self.orchestrations.insert(name.to_owned(), Arc::new(run));
+        self
+    }
+
+    /// Adds an activity: an async function of its context and its input.
+    #[must_use]
+    pub fn activity<I, O, F, R>(mut self, name: &str, function: F) -> Self
+    where
+        I: DeserializeOwned + Send,
+        O: Serialize,
+        F: Fn(ActivityContext, I) -> R + Clone + Send + Sync + 'static,
+        R: Future<Output = Result<O, Failure>> + Send + 'static,
+    {
+        let run = move |context: ActivityContext, input: Option<String>| {
+            let input = from_json::<I>(input.as_deref());
+            let begun = input.map(|input| function(context, input));
+            Box::pin(async move { to_json(&begun?.await?) }) as BoxFuture<'static, Outcome>
+        };
+        self.activities.insert(name.to_owned(), Arc::new(run));
+        self
+    }
+
+    /// Adds an entity: a function that is run for every operation.
+    #[must_use]
+    pub fn entity<F>(mut self, name: &str, function: F) -> Self
+    where
+        F: for<'a> Fn(&'a mut EntityContext) -> BoxFuture<'a, Result<Option<String>, Failure>>
+            + Send
+            + Sync
+            + 'static,
+    {
+        self.entities
+            .insert(name.to_lowercase(), Arc::new(function));
+        self
+    }
+
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.orchestrations.is_empty() && self.activities.is_empty() && self.entities.is_empty()
+    }
+
+    pub(super) fn filters(&self) -> Filters {
+        let filter = |name: &String| Filter {
+            name: name.clone(),
+            versions: Vec::new(),
+        };
+        Filters {
+            orchestrations: self.orchestrations.keys().map(filter).collect(),
+            activities: self.activities.keys().map(filter).collect(),
+            entities: self.entities.keys().cloned().collect(),
+        }
+    }
+}

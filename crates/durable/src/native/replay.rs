@@ -1,0 +1,301 @@
+//! Runs an orchestration over its history.
+//!
+//! Every event that can let the code go on is given to it one at a time, so the
+//! order in which it goes on is the order of the history, in every replay. What it
+//! asks for must be what the history says it asked for.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::{Context as Poller, Poll, Waker};
+
+use parking_lot::Mutex;
+
+use super::context::Context;
+use super::functions::{Functions, Outcome};
+use super::shared::{Shared, Tag};
+use super::{BoxFuture, panicked};
+use crate::action::{Action, Deed};
+use crate::event::{Event, What};
+use crate::failure::Failure;
+use crate::moment::Moment;
+use crate::status::Status;
+use crate::work::{TurnResult, TurnWork};
+
+/// An orchestration at some point of its life.
+pub(super) struct Replay {
+    shared: Arc<Mutex<Shared>>,
+    running: Option<BoxFuture<'static, Outcome>>,
+    outcome: Option<Outcome>,
+    /// How much of the history it has seen.
+    seen: usize,
+    /// The time of the last turn that it was given.
+    turn: Moment,
+    is_rewound: bool,
+}
+
+/// The code does something else than it did.
+#[derive(Debug)]
+pub(super) struct Mismatch {
+    history: String,
+    code: String,
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { history, code } = self;
+        write!(
+            f,
+            "the code is not the one that wrote the history: the history says {history}, \
+             the code {code}; bring the old code back and resume the instance"
+        )
+    }
+}
+
+impl Replay {
+    pub(super) fn new(work: &TurnWork) -> Self {
+        let shared = Shared::new(&work.instance, &work.execution);
+        Self {
+            shared: Arc::new(Mutex::new(shared)),
+            running: None,
+            outcome: None,
+            seen: 0,
+            turn: Moment::default(),
+            is_rewound: false,
+        }
+    }
+
+    /// Whether the work goes on where this one stands: the history has grown by the
+    /// turn that was run here, and by nothing else.
+    pub(super) fn fits(&self, work: &TurnWork) -> bool {
+        let events: usize = work.past.iter().map(|turn| turn.len()).sum();
+        let started = work.past.iter().flat_map(|turn| turn.iter());
+        let mut last = started.filter(|event| event.what == What::TurnStarted);
+        let is_same = self.shared.lock().execution == work.execution;
+        is_same && events == self.seen && last.next_back().is_some_and(|e| e.at == self.turn)
+    }
+
+    /// Runs one turn.
+    pub(super) fn turn(
+        &mut self,
+        work: &TurnWork,
+        functions: &Functions,
+    ) -> Result<TurnResult, Mismatch> {
+        if self.seen == 0 {
+            self.shared.lock().is_replaying = true;
+            for event in work.past.iter().flat_map(|turn| turn.iter()) {
+                self.is_rewound |= matches!(event.what, What::Rewound(_));
+            }
+            for event in work.past.iter().flat_map(|turn| turn.iter()) {
+                self.feed(event, functions)?;
+                self.seen += 1;
+            }
+        }
+        self.shared.lock().is_replaying = false;
+        for event in &work.new {
+            self.feed(event, functions)?;
+        }
+        let result = self.result();
+        let written = result.actions.iter().filter(|action| is_written(action));
+        self.seen += work.new.len() + written.count() + 1;
+        Ok(result)
+    }
+
+    fn feed(&mut self, event: &Event, functions: &Functions) -> Result<(), Mismatch> {
+        let resolve = |tag, outcome| self.shared.lock().resolve(tag, outcome);
+        match &event.what {
+            What::TurnStarted => {
+                self.shared.lock().now = event.at;
+                self.turn = event.at;
+                return Ok(());
+            }
+            What::Started(start) => {
+                let mut shared = self.shared.lock();
+                shared.name.clone_from(&start.task.name);
+                shared.parent = start.parent.as_ref().map(|parent| parent.instance.clone());
+                drop(shared);
+                self.begin(&start.task.name, start.task.input.clone(), functions);
+            }
+            What::TaskCompleted { task, result } | What::ChildCompleted { task, result } => {
+                resolve(Tag::Action(*task), Ok(result.clone()));
+            }
+            What::TaskFailed { task, failure } | What::ChildFailed { task, failure } => {
+                resolve(Tag::Action(*task), Err(failure.clone()));
+            }
+            What::TimerFired { timer, .. } => resolve(Tag::Action(*timer), Ok(None)),
+            What::EntityCompleted {
+                request, output, ..
+            } => resolve(Tag::Request(request.clone()), Ok(output.clone())),
+            What::EntityFailed {
+                request, failure, ..
+            } => resolve(Tag::Request(request.clone()), Err(failure.clone())),
+            What::LockGranted { section, .. } => resolve(Tag::Request(section.clone()), Ok(None)),
+            What::EventRaised { name, input } => {
+                self.shared.lock().raise(name, input.clone());
+            }
+            What::TurnCompleted => return self.check_all_written(),
+            _ => return self.confirm(event),
+        }
+        self.go_on();
+        Ok(())
+    }
+
+    fn begin(&mut self, name: &str, input: Option<String>, functions: &Functions) {
+        let context = Context {
+            shared: Arc::clone(&self.shared),
+        };
+        match functions.orchestrations.get(name) {
+            Some(function) => self.running = Some(function(context, input)),
+            None => {
+                let message = format!("there is no orchestration {name:?} in this process");
+                self.outcome = Some(Err(Failure::lasting("UnknownOrchestration", message)));
+            }
+        }
+    }
+
+    /// Lets the code go on until it waits.
+    fn go_on(&mut self) {
+        let Some(running) = &mut self.running else {
+            return;
+        };
+        let mut poller = Poller::from_waker(Waker::noop());
+        let polled = catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(&mut poller)));
+        let outcome = match polled {
+            Ok(Poll::Ready(outcome)) => outcome,
+            Ok(Poll::Pending) if self.shared.lock().is_waiting() => return,
+            Ok(Poll::Pending) => Err(Failure::lasting(
+                "ForeignAwait",
+                "an orchestration awaits something that does not come from its context; \
+                 do outside work in an activity",
+            )),
+            Err(panic) => Err(panicked(&*panic)),
+        };
+        self.outcome = Some(outcome);
+        self.shared.lock().is_over = true;
+        self.running = None;
+    }
+
+    /// The history says that something was asked for: the code must have done so.
+    fn confirm(&mut self, event: &Event) -> Result<(), Mismatch> {
+        let Some(said) = described(&event.what) else {
+            return Ok(());
+        };
+        let mut shared = self.shared.lock();
+        let place = shared
+            .wanted
+            .iter()
+            .position(|action| action.id == event.id);
+        let Some(place) = place else {
+            return Err(Mismatch {
+                history: format!("{said} as action {}", event.id),
+                code: "asks for nothing of that number".into(),
+            });
+        };
+        let asked = asked(&shared.wanted[place].deed);
+        if asked != said {
+            return Err(Mismatch {
+                history: format!("{said} as action {}", event.id),
+                code: asked,
+            });
+        }
+        shared.wanted.remove(place);
+        Ok(())
+    }
+
+    /// A turn of the past is over: all that the code asked for is in the history.
+    fn check_all_written(&mut self) -> Result<(), Mismatch> {
+        let mut shared = self.shared.lock();
+        shared.wanted.retain(is_written);
+        match shared.wanted.first() {
+            Some(action) if !self.is_rewound => Err(Mismatch {
+                history: "nothing more".into(),
+                code: format!("{} as action {}", asked(&action.deed), action.id),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// What came of the turn.
+    fn result(&mut self) -> TurnResult {
+        let mut shared = self.shared.lock();
+        let mut actions = std::mem::take(&mut shared.wanted);
+        if let Some(outcome) = self.outcome.take() {
+            let deed = match (shared.renewal.take(), outcome) {
+                (Some(input), Err(failure)) if failure.kind == "ContinuedAsNew" => {
+                    let at = shared.now;
+                    let kept = std::mem::take(&mut shared.events);
+                    let carry = kept.into_iter().flat_map(|(name, inputs)| {
+                        inputs.into_iter().map(move |input| {
+                            let name = name.clone();
+                            Event::plain(at, What::EventRaised { name, input })
+                        })
+                    });
+                    Deed::ContinueAsNew {
+                        input,
+                        version: None,
+                        carry: carry.collect(),
+                        tags: None,
+                    }
+                }
+                (_, Ok(result)) => Deed::Complete {
+                    status: Status::Completed,
+                    result,
+                    failure: None,
+                },
+                (_, Err(failure)) => Deed::Complete {
+                    status: Status::Failed,
+                    result: None,
+                    failure: Some(failure),
+                },
+            };
+            actions.push(Action { id: -1, deed });
+        }
+        TurnResult {
+            actions,
+            custom_status: shared.custom_status.clone(),
+            ..TurnResult::default()
+        }
+    }
+}
+
+/// Whether an action leaves an event in the history.
+fn is_written(action: &Action) -> bool {
+    !matches!(
+        action.deed,
+        Deed::Terminate { .. }
+            | Deed::Complete { .. }
+            | Deed::ContinueAsNew { .. }
+            | Deed::Rewind(_)
+    )
+}
+
+/// What the history says was asked for.
+fn described(what: &What) -> Option<String> {
+    Some(match what {
+        What::TaskScheduled(task) => format!("runs the activity {:?}", task.name),
+        What::ChildCreated { task, .. } => format!("runs the orchestration {:?}", task.name),
+        What::TimerCreated(_) => "waits for a time".into(),
+        What::EventSent { instance, name, .. } => format!("raises {name:?} at {instance:?}"),
+        What::EntitySignaled(o) => format!("signals {:?} to {:?}", o.name, o.target),
+        What::EntityCalled(o) => format!("calls {:?} of {:?}", o.name, o.target),
+        What::LockRequested(request) => format!("locks {:?}", request.set),
+        What::UnlockSent(unlock) => format!("unlocks {:?}", unlock.target),
+        _ => return None,
+    })
+}
+
+/// What the code asks for, in the same words.
+fn asked(deed: &Deed) -> String {
+    match deed {
+        Deed::Schedule(task) => format!("runs the activity {:?}", task.name),
+        Deed::Child { task, .. } => format!("runs the orchestration {:?}", task.name),
+        Deed::Timer(_) => "waits for a time".into(),
+        Deed::Send { instance, name, .. } => format!("raises {name:?} at {instance:?}"),
+        Deed::Signal(o) => format!("signals {:?} to {:?}", o.name, o.target),
+        Deed::Call(o) => format!("calls {:?} of {:?}", o.name, o.target),
+        Deed::Lock(request) => format!("locks {:?}", request.set),
+        Deed::Unlock(unlock) => format!("unlocks {:?}", unlock.target),
+        Deed::Terminate { instance, .. } => format!("ends {instance:?}"),
+        Deed::Complete { .. } | Deed::ContinueAsNew { .. } | Deed::Rewind(_) => "ends".into(),
+    }
+}

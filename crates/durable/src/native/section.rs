@@ -1,0 +1,176 @@
+//! Critical sections, and what must not be done in them.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use super::context::Context;
+use super::shared::{Tag, Wait};
+use crate::action::Deed;
+use crate::event::{LockRequest, Unlock};
+use crate::failure::Failure;
+use crate::id::EntityId;
+
+/// What is not allowed in a critical section, or while one is being entered. It
+/// reaches the orchestration as a [`Failure`] whose kind is the name here, and the
+/// section stays usable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CriticalSection {
+    /// There is a section already.
+    Nested,
+    /// A child must not be started while locks are held.
+    SubOrchestration,
+    /// The entity is not among the locked ones.
+    NotLocked,
+    /// An earlier call to the entity has no answer yet.
+    CallPending,
+    /// A locked entity must not be signalled.
+    SignalLocked,
+    /// The locks are not there yet: await the section first.
+    AcquirePending,
+    /// No entity was named.
+    EmptySet,
+}
+
+impl CriticalSection {
+    /// The kind of the failure.
+    pub fn kind(self) -> String {
+        format!("CriticalSection::{self:?}")
+    }
+
+    /// Whether a failure is this violation.
+    pub fn is(self, failure: &Failure) -> bool {
+        failure.kind == self.kind()
+    }
+}
+
+impl fmt::Display for CriticalSection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nested => "a critical section cannot be entered in another one",
+            Self::SubOrchestration => "a child cannot be started while locks are held",
+            Self::NotLocked => {
+                "an entity that is not locked cannot be called in a critical section"
+            }
+            Self::CallPending => "a locked entity takes one call at a time: await the first",
+            Self::SignalLocked => "a locked entity cannot be signalled: call it",
+            Self::AcquirePending => "entities cannot be called before the locks are there",
+            Self::EmptySet => "a critical section needs at least one entity",
+        })
+    }
+}
+
+impl From<CriticalSection> for Failure {
+    fn from(violation: CriticalSection) -> Self {
+        Self::lasting(&violation.kind(), violation.to_string())
+    }
+}
+
+/// Where an orchestration stands.
+pub(super) enum State {
+    Free,
+    /// The locks were asked for.
+    Entering,
+    Inside {
+        set: Vec<String>,
+        /// Entities with a call under way.
+        busy: BTreeSet<String>,
+    },
+}
+
+impl State {
+    pub(super) fn check_signal(&self, entity: &EntityId) -> Result<(), CriticalSection> {
+        match self {
+            Self::Inside { set, .. } if set.contains(&entity.to_string()) => {
+                Err(CriticalSection::SignalLocked)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn check_child(&self) -> Result<(), CriticalSection> {
+        match self {
+            Self::Free => Ok(()),
+            _ => Err(CriticalSection::SubOrchestration),
+        }
+    }
+
+    pub(super) fn begin_call(&mut self, entity: &EntityId) -> Result<(), CriticalSection> {
+        match self {
+            Self::Free => Ok(()),
+            Self::Entering => Err(CriticalSection::AcquirePending),
+            Self::Inside { set, busy } => {
+                let entity = entity.to_string();
+                if !set.contains(&entity) {
+                    return Err(CriticalSection::NotLocked);
+                }
+                match busy.insert(entity) {
+                    true => Ok(()),
+                    false => Err(CriticalSection::CallPending),
+                }
+            }
+        }
+    }
+
+    pub(super) fn end_call(&mut self, entity: &EntityId) {
+        if let Self::Inside { busy, .. } = self {
+            busy.remove(&entity.to_string());
+        }
+    }
+}
+
+/// Locks that are held. Dropping it gives them back.
+#[must_use = "the locks are given back when it is dropped"]
+pub struct Section {
+    context: Context,
+    id: String,
+    set: Vec<String>,
+}
+
+/// Asks for the locks and waits for all of them.
+pub(super) async fn enter(context: &Context, mut set: Vec<String>) -> Result<Section, Failure> {
+    set.sort_unstable();
+    set.dedup();
+    let id = {
+        let mut shared = context.shared.lock();
+        if !matches!(shared.section, State::Free) {
+            return Err(CriticalSection::Nested.into());
+        }
+        if set.is_empty() {
+            return Err(CriticalSection::EmptySet.into());
+        }
+        let id = shared.guid();
+        let deed = Deed::Lock(LockRequest {
+            section: id.clone(),
+            set: set.clone(),
+            ..LockRequest::default()
+        });
+        shared.want(deed);
+        shared.section = State::Entering;
+        id
+    };
+    Wait::new(&context.shared, Tag::Request(id.clone())).await?;
+    context.shared.lock().section = State::Inside {
+        set: set.clone(),
+        busy: BTreeSet::new(),
+    };
+    Ok(Section {
+        context: context.clone(),
+        id,
+        set,
+    })
+}
+
+impl Drop for Section {
+    fn drop(&mut self) {
+        let mut shared = self.context.shared.lock();
+        shared.section = State::Free;
+        for target in std::mem::take(&mut self.set) {
+            let section = self.id.clone();
+            shared.want(Deed::Unlock(Unlock {
+                section,
+                target,
+                ..Unlock::default()
+            }));
+        }
+    }
+}

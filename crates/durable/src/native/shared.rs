@@ -1,0 +1,203 @@
+//! What an orchestration and its replay share.
+
+use std::collections::{HashMap, VecDeque};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as Poller, Poll, Waker};
+
+use parking_lot::Mutex;
+
+use super::section::State;
+use crate::action::{Action, Deed};
+use crate::failure::Failure;
+use crate::id::guid;
+use crate::moment::Moment;
+
+/// How a result names what it belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Tag {
+    /// An action.
+    Action(i32),
+    /// A request to an entity, or a critical section.
+    Request(String),
+    /// A wait for an event from outside.
+    Event(String, u64),
+}
+
+/// What came of something.
+pub(super) type Outcome = Result<Option<String>, Failure>;
+
+/// What an orchestration knows and wants.
+pub(super) struct Shared {
+    pub(super) instance: String,
+    pub(super) execution: String,
+    pub(super) name: String,
+    pub(super) parent: Option<String>,
+    pub(super) now: Moment,
+    pub(super) is_replaying: bool,
+    next: i32,
+    ids: u64,
+    /// Asked for, and not yet seen in the history.
+    pub(super) wanted: Vec<Action>,
+    slots: HashMap<Tag, Slot>,
+    /// Events that nobody has waited for.
+    pub(super) events: HashMap<String, VecDeque<Option<String>>>,
+    /// Waits for events, in order.
+    waiting: HashMap<String, VecDeque<u64>>,
+    pub(super) custom_status: Option<String>,
+    pub(super) section: State,
+    /// It wants to begin again, with this input.
+    pub(super) renewal: Option<Option<String>>,
+    /// Nothing that it asks for counts any more.
+    pub(super) is_over: bool,
+}
+
+#[derive(Default)]
+struct Slot {
+    outcome: Option<Outcome>,
+    waker: Option<Waker>,
+}
+
+impl Shared {
+    pub(super) fn new(instance: &str, execution: &str) -> Self {
+        Self {
+            instance: instance.to_owned(),
+            execution: execution.to_owned(),
+            name: String::new(),
+            parent: None,
+            now: Moment::default(),
+            is_replaying: true,
+            next: 0,
+            ids: 0,
+            wanted: Vec::new(),
+            slots: HashMap::new(),
+            events: HashMap::new(),
+            waiting: HashMap::new(),
+            custom_status: None,
+            section: State::Free,
+            renewal: None,
+            is_over: false,
+        }
+    }
+
+    /// Asks for something; answers the action's number.
+    pub(super) fn want(&mut self, deed: Deed) -> i32 {
+        self.next += 1;
+        let id = self.next;
+        if !self.is_over {
+            self.wanted.push(Action { id, deed });
+        }
+        id
+    }
+
+    /// An id that is the same in every replay, and nowhere else.
+    pub(super) fn guid(&mut self) -> String {
+        self.ids += 1;
+        guid(&format!(
+            "{} {} {}",
+            self.instance, self.execution, self.ids
+        ))
+    }
+
+    /// Something has come.
+    pub(super) fn resolve(&mut self, tag: Tag, outcome: Outcome) {
+        let slot = self.slots.entry(tag).or_default();
+        // The first one counts.
+        slot.outcome.get_or_insert(outcome);
+        if let Some(waker) = slot.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// An event from outside: for whoever waits longest, or kept.
+    pub(super) fn raise(&mut self, name: &str, input: Option<String>) {
+        let key = name.to_lowercase();
+        let first = self.waiting.get_mut(&key).and_then(VecDeque::pop_front);
+        match first {
+            Some(number) => self.resolve(Tag::Event(key, number), Ok(input)),
+            None => self.events.entry(key).or_default().push_back(input),
+        }
+    }
+
+    /// Waits for an event: one that was kept, or the next.
+    pub(super) fn expect(&mut self, name: &str) -> Tag {
+        let key = name.to_lowercase();
+        self.ids += 1;
+        let number = self.ids;
+        let tag = Tag::Event(key.clone(), number);
+        let kept = self.events.get_mut(&key).and_then(VecDeque::pop_front);
+        match kept {
+            Some(input) => self.resolve(tag.clone(), Ok(input)),
+            None => self.waiting.entry(key).or_default().push_back(number),
+        }
+        tag
+    }
+
+    /// Nobody waits any more; what has come for a dropped wait is kept for others.
+    fn drop_wait(&mut self, tag: &Tag) {
+        let outcome = self.slots.remove(tag).and_then(|slot| slot.outcome);
+        let Tag::Event(name, number) = tag else {
+            return;
+        };
+        if let Some(waiting) = self.waiting.get_mut(name) {
+            waiting.retain(|other| other != number);
+        }
+        if let Some(Ok(input)) = outcome {
+            self.events
+                .entry(name.clone())
+                .or_default()
+                .push_front(input);
+        }
+    }
+
+    /// Whether somebody waits for something that can still come.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.slots.values().any(|slot| slot.waker.is_some())
+    }
+}
+
+/// Waits for something that was asked for.
+pub(super) struct Wait {
+    shared: Arc<Mutex<Shared>>,
+    tag: Tag,
+    is_done: bool,
+}
+
+impl Wait {
+    pub(super) fn new(shared: &Arc<Mutex<Shared>>, tag: Tag) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            tag,
+            is_done: false,
+        }
+    }
+}
+
+impl Future for Wait {
+    type Output = Outcome;
+
+    fn poll(mut self: Pin<&mut Self>, poller: &mut Poller<'_>) -> Poll<Outcome> {
+        let mut shared = self.shared.lock();
+        let slot = shared.slots.entry(self.tag.clone()).or_default();
+        match slot.outcome.take() {
+            Some(outcome) => {
+                shared.slots.remove(&self.tag);
+                drop(shared);
+                self.is_done = true;
+                Poll::Ready(outcome)
+            }
+            None => {
+                slot.waker = Some(poller.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.shared.lock().drop_wait(&self.tag);
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Task hubs on a virtual clock, on a disk that outlives processes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use steadfast_core::clock::{Clock, Timestamp};
+use steadfast_core::id::Owner;
+use steadfast_durable::native::{Functions, Host};
+use steadfast_durable::{
+    Delivery, Dispatcher, EntityId, Event, Instances, Moment, NewInstance, Operation, Overview,
+    Task, TaskHub, TaskHubs, What,
+};
+use steadfast_partition::{Alone, Options, Router, Runtime, Services, Space};
+use steadfast_storage::memory::Memory;
+use steadfast_storage::{Engine, Store};
+use tokio::time::Instant;
+
+/// Follows the paused time of the runtime.
+pub(crate) struct Paused {
+    began: Instant,
+}
+
+impl Clock for Paused {
+    fn now(&self) -> Timestamp {
+        Timestamp(1_700_000_000_000 + self.began.elapsed().as_millis() as i64)
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.began.elapsed()
+    }
+}
+
+/// A machine whose disk outlives its processes.
+pub(crate) struct Hall {
+    engine: Arc<dyn Engine>,
+    pub(crate) clock: Arc<Paused>,
+    pub(crate) delivery: Delivery,
+    pub(crate) kept: BTreeMap<String, Duration>,
+}
+
+/// A process.
+pub(crate) struct Node {
+    pub(crate) hubs: TaskHubs,
+    pub(crate) hub: TaskHub,
+    _runtime: Runtime,
+    _store: Arc<Store>,
+}
+
+impl Hall {
+    pub(crate) fn new() -> Self {
+        Self {
+            engine: Arc::new(Memory::new()),
+            clock: Arc::new(Paused {
+                began: Instant::now(),
+            }),
+            delivery: Delivery::default(),
+            kept: BTreeMap::new(),
+        }
+    }
+
+    /// A process without workers.
+    pub(crate) async fn start(&self) -> Node {
+        let owner = Owner {
+            node: 1,
+            incarnation: fastrand::u128(..),
+        };
+        let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
+        let mut options = steadfast_storage::Options::new(owner);
+        options.clock = Arc::clone(&clock);
+        let store = Arc::new(Store::start(Arc::clone(&self.engine), options));
+        let router = Arc::new(Router::new(Arc::new(Alone)));
+        let dispatcher = Dispatcher::new(Arc::clone(&router), Arc::clone(&clock), self.delivery);
+        let options = Options {
+            services: Services::new().with(Instances),
+            performer: Arc::new(dispatcher.clone()),
+            router,
+            clock,
+        };
+        let wanted = Space {
+            number: 0,
+            name: "main".into(),
+            partitions: 4,
+            incarnation: 1,
+        };
+        let space = Space::open(&*self.engine, wanted).await.unwrap();
+        let runtime = Runtime::new(Arc::clone(&store), space, options);
+        runtime.serve_all().await.unwrap();
+        let hubs = TaskHubs::new(&runtime, dispatcher, self.kept.clone());
+        Node {
+            hub: hubs.hub("default").unwrap(),
+            hubs,
+            _runtime: runtime,
+            _store: store,
+        }
+    }
+
+    /// A process with these functions.
+    pub(crate) async fn run(&self, functions: Functions) -> (Node, Host) {
+        let node = self.start().await;
+        let host = Host::start(node.hub.clone(), functions);
+        (node, host)
+    }
+
+    pub(crate) fn now(&self) -> Moment {
+        Moment::from(self.clock.now())
+    }
+
+    /// So many milliseconds from now.
+    pub(crate) fn later(&self, ms: i64) -> Moment {
+        Moment::from(Timestamp(self.clock.now().0 + ms))
+    }
+}
+
+impl Node {
+    /// Starts an orchestration.
+    pub(crate) async fn begin(&self, name: &str, instance: &str, input: &str) -> String {
+        let new = NewInstance {
+            instance: instance.into(),
+            task: task(name, input),
+            ..NewInstance::default()
+        };
+        self.hub.start(new).await.unwrap()
+    }
+
+    /// Starts an orchestration and waits for its end.
+    pub(crate) async fn run(&self, name: &str, instance: &str, input: &str) -> Overview {
+        let instance = self.begin(name, instance, input).await;
+        self.hub.ended(&instance, true).await.unwrap()
+    }
+
+    /// Everything that happened.
+    pub(crate) async fn history(&self, instance: &str) -> Vec<Event> {
+        let turns = self.hub.history(instance, None).await.unwrap();
+        turns.iter().flat_map(|turn| turn.iter().cloned()).collect()
+    }
+
+    /// Sends an operation.
+    pub(crate) async fn signal(&self, entity: &str, name: &str, input: &str) {
+        self.hub
+            .signal(operation(entity, name, input))
+            .await
+            .unwrap();
+    }
+
+    /// The state of an entity.
+    pub(crate) async fn state(&self, entity: &str) -> Option<String> {
+        let found = self.hub.entity(entity, true).await.unwrap();
+        found.and_then(|found| found.state)
+    }
+}
+
+pub(crate) fn task(name: &str, input: &str) -> Task {
+    Task {
+        name: name.into(),
+        input: Some(input.into()),
+        ..Task::default()
+    }
+}
+
+pub(crate) fn operation(entity: &str, name: &str, input: &str) -> Operation {
+    Operation {
+        name: name.into(),
+        target: entity.into(),
+        input: Some(input.into()),
+        ..Operation::default()
+    }
+}
+
+pub(crate) fn entity(name: &str, key: &str) -> EntityId {
+    EntityId::new(name, key).unwrap()
+}
+
+/// How many events are such.
+pub(crate) fn count(events: &[Event], is_such: impl Fn(&What) -> bool) -> usize {
+    events.iter().filter(|event| is_such(&event.what)).count()
+}
+
+/// An account: `add` answers the new balance, `get` the balance, `fail` changes it
+/// and then fails.
+pub(crate) fn with_accounts(functions: Functions) -> Functions {
+    functions.entity("account", |context| {
+        Box::pin(async move {
+            let mut balance: i64 = context.state()?;
+            match context.operation() {
+                "add" => balance += context.input::<i64>()?,
+                "get" => {}
+                "delete" => {
+                    context.delete();
+                    return Ok(None);
+                }
+                "fail" => {
+                    context.set_state(&-1)?;
+                    context.signal(&EntityId::new("account", "other").unwrap(), "add", &7)?;
+                    return Err(steadfast_durable::Failure::new("Refused", "no"));
+                }
+                other => panic!("what is {other}?"),
+            }
+            context.set_state(&balance)?;
+            Ok(Some(balance.to_string()))
+        })
+    })
+}
