@@ -163,31 +163,42 @@ impl Context {
         Ok(())
     }
 
-    /// Has an entity run an operation, and waits for what comes of it.
-    pub async fn call<I: Serialize + ?Sized, O: DeserializeOwned>(
+    /// Has an entity run an operation, and waits for what comes of it. It begins when
+    /// it is first awaited.
+    pub fn call<I: Serialize + ?Sized, O: DeserializeOwned>(
         &self,
         entity: &EntityId,
         operation: &str,
         input: &I,
-    ) -> Result<O, Failure> {
-        let input = to_json(input)?;
-        let request = {
-            let mut shared = self.shared.lock();
-            shared.section.begin_call(entity)?;
-            let request = shared.guid();
-            let deed = Deed::Call(Operation {
-                request: request.clone(),
-                name: operation.to_owned(),
-                input,
-                target: entity.to_string(),
-                ..Operation::default()
-            });
-            shared.want(deed);
-            request
-        };
-        let outcome = Wait::new(&self.shared, Tag::Request(request)).await;
-        self.shared.lock().section.end_call(entity);
-        from_json(outcome?.as_deref())
+    ) -> impl Future<Output = Result<O, Failure>> + use<I, O> {
+        let (context, entity) = (self.clone(), entity.clone());
+        let (operation, input) = (operation.to_owned(), to_json(input));
+        async move {
+            let request = context.begin_call(&entity, operation, input?)?;
+            let outcome = Wait::new(&context.shared, Tag::Request(request)).await;
+            context.shared.lock().section.end_call(&entity);
+            from_json(outcome?.as_deref())
+        }
+    }
+
+    fn begin_call(
+        &self,
+        entity: &EntityId,
+        name: String,
+        input: Option<String>,
+    ) -> Result<String, Failure> {
+        let mut shared = self.shared.lock();
+        shared.section.begin_call(entity)?;
+        let request = shared.guid();
+        let deed = Deed::Call(Operation {
+            request: request.clone(),
+            name,
+            input,
+            target: entity.to_string(),
+            ..Operation::default()
+        });
+        shared.want(deed);
+        Ok(request)
     }
 
     /// Locks entities: nobody else's operations run on them until the section is

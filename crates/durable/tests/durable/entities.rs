@@ -1,13 +1,11 @@
 //! Entities and their locks, with workers in this process.
 
-mod hall;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::hall::{Hall, Node, entity, operation, with_accounts};
 use futures_util::future::{join, join_all};
-use hall::{Hall, Node, entity, operation, with_accounts};
 use parking_lot::Mutex;
 use steadfast_durable::native::{Context, CriticalSection, Functions};
 use steadfast_durable::{

@@ -1,13 +1,11 @@
 //! Orchestrations from their start to their end, with workers in this process.
 
-mod hall;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::hall::{Hall, count, task};
 use futures_util::future::join_all;
-use hall::{Hall, count, task};
 use steadfast_durable::native::{Context, Functions, Retry};
 use steadfast_durable::{ErrorKind, Failure, InstanceQuery, NewInstance, PurgeQuery, Status, What};
 

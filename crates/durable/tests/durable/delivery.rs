@@ -1,0 +1,583 @@
+//! Work on its way to workers and back.
+
+use std::time::Duration;
+
+use crate::hall::{Hall, Node, count, operation, task};
+use steadfast_durable::native::{Context, Functions, Host};
+use steadfast_durable::{
+    Action, BatchResult, Deed, Failure, Filter, Filters, Item, NewInstance, Status, Tags, Task,
+    Terms, Trace, TurnResult, What, Why, Work, Worker,
+};
+
+fn wants(deeds: Vec<Deed>) -> TurnResult {
+    let numbered = deeds.into_iter().zip(1..);
+    TurnResult {
+        actions: numbered.map(|(deed, id)| Action { id, deed }).collect(),
+        ..TurnResult::default()
+    }
+}
+
+fn completed(result: &str) -> Deed {
+    Deed::Complete {
+        status: Status::Completed,
+        result: Some(result.into()),
+        failure: None,
+    }
+}
+
+/// Runs the first turn of an instance, which asks for one activity.
+async fn with_activity(node: &Node, worker: &mut Worker, id: &str) -> Item {
+    node.begin("o", id, "1").await;
+    let turn = worker.next().await.unwrap();
+    let result = wants(vec![Deed::Schedule(task("a", "1"))]);
+    assert!(
+        node.hub
+            .complete_turn(&turn.token, id, result)
+            .await
+            .unwrap()
+    );
+    worker.next().await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn durable_04_task_hubs_do_not_see_each_other() {
+    let hall = Hall::new();
+    let node = hall.start().await;
+    let other = node.hubs.hub("other").unwrap();
+    node.begin("o", "same", "1").await;
+    let new = NewInstance {
+        instance: "same".into(),
+        task: task("o", "2"),
+        ..NewInstance::default()
+    };
+    other.start(new).await.unwrap();
+    let mut worker = other.worker(Terms::default());
+    let item = worker.next().await.unwrap();
+    let result = wants(vec![completed("2")]);
+    assert!(
+        other
+            .complete_turn(&item.token, "same", result)
+            .await
+            .unwrap()
+    );
+    let here = node.hub.get("same", true).await.unwrap().unwrap();
+    let there = other.get("same", true).await.unwrap().unwrap();
+    assert_eq!(
+        (here.status, here.input.as_deref()),
+        (Status::Pending, Some("1"))
+    );
+    assert_eq!(
+        (there.status, there.input.as_deref()),
+        (Status::Completed, Some("2"))
+    );
+    other.wipe().await.unwrap();
+    assert_eq!(other.get("same", false).await.unwrap(), None);
+    assert!(node.hub.get("same", false).await.unwrap().is_some());
+    assert!(node.hubs.hub("no hub").is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn durable_05_39_results_that_nobody_waits_for_change_nothing() {
+    let hall = Hall::new();
+    let node = hall.start().await;
+    let mut worker = node.hub.worker(Terms::default());
+    let activity = with_activity(&node, &mut worker, "i").await;
+    for token in ["nonsense", "t:1:1", "t:ffff:1", "a:9:1:x"] {
+        let turn = node
+            .hub
+            .complete_turn(token, "i", wants(vec![completed("1")]));
+        assert!(!turn.await.unwrap(), "{token}");
+        let task = node.hub.complete_activity(token, "i", 1, Ok(None));
+        assert!(!task.await.unwrap(), "{token}");
+        let batch = node
+            .hub
+            .complete_batch(token, "@e@k", BatchResult::default());
+        assert!(!batch.await.unwrap(), "{token}");
+        assert!(!node.hub.abandon(token).await.unwrap(), "{token}");
+    }
+    let done = |n: &str| Ok(Some(n.to_owned()));
+    assert!(
+        node.hub
+            .complete_activity(&activity.token, "i", 1, done("one"))
+            .await
+            .unwrap()
+    );
+    assert!(
+        !node
+            .hub
+            .complete_activity(&activity.token, "i", 1, done("two"))
+            .await
+            .unwrap()
+    );
+    let turn = worker.next().await.unwrap();
+    let result = || wants(vec![completed("1")]);
+    assert!(
+        node.hub
+            .complete_turn(&turn.token, "i", result())
+            .await
+            .unwrap()
+    );
+    assert!(
+        !node
+            .hub
+            .complete_turn(&turn.token, "i", result())
+            .await
+            .unwrap()
+    );
+    let events = node.history("i").await;
+    assert_eq!(
+        count(&events, |w| matches!(w, What::TaskCompleted { .. })),
+        1
+    );
+    assert_eq!(count(&events, |w| matches!(w, What::Completed { .. })), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn durable_06_workers_without_tokens_are_understood() {
+    let hall = Hall::new();
+    let node = hall.start().await;
+    let mut worker = node.hub.worker(Terms::default());
+    node.begin("o", "i", "1").await;
+    worker.next().await.unwrap();
+    let result = wants(vec![Deed::Schedule(task("a", "1"))]);
+    assert!(node.hub.complete_turn("", "i", result).await.unwrap());
+    worker.next().await.unwrap();
+    assert!(
+        node.hub
+            .complete_activity("", "i", 1, Ok(None))
+            .await
+            .unwrap()
+    );
+    worker.next().await.unwrap();
+    assert!(
+        node.hub
+            .complete_turn("", "i", wants(vec![completed("9")]))
+            .await
+            .unwrap()
+    );
+    let end = node.hub.ended("i", true).await.unwrap();
+    assert_eq!(end.output.as_deref(), Some("9"));
+    node.signal("@e@k", "op", "1").await;
+    worker.next().await.unwrap();
+    let result = BatchResult {
+        results: vec![Ok(None)],
+        state: Some("1".into()),
+        ..BatchResult::default()
+    };
+    assert!(node.hub.complete_batch("", "@e@k", result).await.unwrap());
+    assert_eq!(node.state("@e@k").await.as_deref(), Some("1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn durable_07_a_result_in_parts_counts_with_its_last_part() {
+    let hall = Hall::new();
+    let node = hall.start().await;
+    let mut worker = node.hub.worker(Terms::default());
+    node.begin("o", "i", "1").await;
+    let turn = worker.next().await.unwrap();
+    let part = |name: &str| wants(vec![Deed::Schedule(task(name, "1"))]);
+    // A part that is sent again replaces the first one.
+    for (index, name) in [(1, "b"), (0, "x"), (0, "a")] {
+        let kept = node.hub.complete_chunk(&turn.token, "i", index, part(name));
+        assert!(kept.await.unwrap());
+    }
+    assert!(node.history("i").await.is_empty());
+    assert!(
+        node.hub
+            .complete_turn(&turn.token, "i", part("c"))
+            .await
+            .unwrap()
+    );
+    let events = node.history("i").await;
+    let names: Vec<_> = events
+        .iter()
+        .filter_map(|event| match &event.what {
+            What::TaskScheduled(task) => Some(task.name.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(names, ["a", "b", "c"]);
+    // Parts of a delivery that was lost are forgotten.
+    node.begin("o", "j", "1").await;
+    let turn = loop {
+        let item = worker.next().await.unwrap();
+        if matches!(&item.work, Work::Turn(work) if work.instance == "j") {
+            break item;
+        }
+    };
+    assert!(
+        node.hub
+            .complete_chunk(&turn.token, "j", 0, part("lost"))
+            .await
+            .unwrap()
+    );
+    drop(worker);
+    let mut worker = node.hub.worker(Terms::default());
+    let turn = loop {
+        let item = worker.next().await.unwrap();
+        if matches!(&item.work, Work::Turn(work) if work.instance == "j") {
+            break item;
+        }
+    };
+    assert!(
+        node.hub
+            .complete_turn(&turn.token, "j", part("kept"))
+            .await
+            .unwrap()
+    );
+    let events = node.history("j").await;
+    assert_eq!(count(&events, |w| matches!(w, What::TaskScheduled(_))), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn durable_34_tags_version_and_trace_reach_the_worker() {
+    let hall = Hall::new();
+    let node = hall.start().await;
+    let sent = Task {
+        name: "o".into(),
+        version: Some("1.2".into()),
+        input: Some("1".into()),
+        trace: Some(Trace {
+            parent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into(),
+            span: "b7ad6b7169203331".into(),
+            state: None,
+        }),
+        tags: Tags::from([("colour".into(), "blue".into())]),
+    };
+    let new = NewInstance {
+        instance: "i".into(),
+        task: sent.clone(),
+        ..NewInstance::default()
+    };
+    node.hub.start(new).await.unwrap();
+    let mut worker = node.hub.worker(Terms::default());
+    let item = worker.next().await.unwrap();
+    let Work::Turn(work) = item.work else {
+        panic!("a turn was expected");
+    };
+    let What::Started(start) = &work.new[1].what else {
+        panic!("the start was expected");
+    };
+    assert_eq!((&start.task, start.instance.as_str()), (&sent, "i"));
+    let result = wants(vec![Deed::Schedule(sent.clone())]);
+    node.hub
+        .complete_turn(&item.token, "i", result)
+        .await
+        .unwrap();
+    let Work::Activity(work) = worker.next().await.unwrap().work else {
+        panic!("an activity was expected");
+    };
+    assert_eq!(work.task, sent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn durable_35_filters_route_by_name_and_version_and_the_rest_waits() {
+    let hall = Hall::new();
+    let node = hall.start().await;
+    let filter = |name: &str, versions: &[&str]| Filter {
+        name: name.into(),
+        versions: versions.iter().map(|v| (*v).to_owned()).collect(),
+    };
+    let terms = |filters| Terms {
+        filters: Some(filters),
+        ..Terms::default()
+    };
+    let mut old = node.hub.worker(terms(Filters {
+        orchestrations: vec![filter("o", &["", "1"])],
+        ..Filters::default()
+    }));
+    let start = async |id: &str, name: &str, version: Option<&str>| {
+        let new = NewInstance {
+            instance: id.into(),
+            task: Task {
+                name: name.into(),
+                version: version.map(str::to_owned),
+                ..Task::default()
+            },
+            ..NewInstance::default()
+        };
+        node.hub.start(new).await.unwrap();
+    };
+    let instance = |item: Item| match item.work {
+        Work::Turn(work) => work.instance,
+        Work::Activity(work) => work.instance,
+        Work::Batch(work) => work.entity,
+    };
+    start("none", "o", None).await;
+    assert_eq!(instance(old.next().await.unwrap()), "none");
+    start("one", "o", Some("1")).await;
+    assert_eq!(instance(old.next().await.unwrap()), "one");
+    start("two", "o", Some("2")).await;
+    start("other", "p", None).await;
+    node.signal("@counter@k", "add", "1").await;
+    let nothing = tokio::time::timeout(Duration::from_secs(60), old.next()).await;
+    assert!(nothing.is_err());
+    let waits = node.hub.why("two").await.unwrap();
+    assert_eq!(waits, Why::NoWorker { name: "o".into() });
+    assert_eq!(
+        node.hub.get("two", false).await.unwrap().unwrap().status,
+        Status::Pending
+    );
+    let mut new = node.hub.worker(terms(Filters {
+        orchestrations: vec![filter("o", &["2"])],
+        ..Filters::default()
+    }));
+    assert_eq!(instance(new.next().await.unwrap()), "two");
+    assert_eq!(node.hub.why("two").await.unwrap(), Why::Running);
+    let mut entities = node.hub.worker(terms(Filters {
+        entities: ["counter".to_owned()].into(),
+        ..Filters::default()
+    }));
+    assert_eq!(instance(entities.next().await.unwrap()), "@counter@k");
+    let mut all = node.hub.worker(Terms::default());
+    assert_eq!(instance(all.next().await.unwrap()), "other");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_gets_no_more_than_it_takes() {
+    let hall = Hall::new();
+    let node = hall.start().await;
+    for number in 0..5 {
+        node.begin("o", &format!("i{number}"), "1").await;
+    }
+    let mut worker = node.hub.worker(Terms {
+        turns: 2,
+        ..Terms::default()
+    });
+    let mut out = vec![worker.next().await.unwrap(), worker.next().await.unwrap()];
+    let nothing = tokio::time::timeout(Duration::from_secs(1), worker.next()).await;
+    assert!(nothing.is_err());
+    for _ in 0..3 {
+        let item = out.remove(0);
+        let Work::Turn(work) = &item.work else {
+            panic!("a turn was expected");
+        };
+        let result = wants(vec![completed("1")]);
+        node.hub
+            .complete_turn(&item.token, &work.instance, result)
+            .await
+            .unwrap();
+        out.push(worker.next().await.unwrap());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn durable_36_an_activity_of_a_dead_worker_runs_again_and_counts_once() {
+    let hall = Hall::new();
+    let node = hall.start().await;
+    let mut dying = node.hub.worker(Terms::default());
+    let activity = with_activity(&node, &mut dying, "i").await;
+    let mut other = node.hub.worker(Terms {
+        turns: 1,
+        activities: 1,
+        batches: 1,
+        ..Terms::default()
+    });
+    drop(dying);
+    let began = tokio::time::Instant::now();
+    let again = other.next().await.unwrap();
+    let waited = began.elapsed();
+    assert!(waited >= Duration::from_secs(5) && waited < Duration::from_secs(10));
+    // The first worker was only away; its result comes first and counts.
+    assert!(
+        node.hub
+            .complete_activity(&activity.token, "i", 1, Ok(None))
+            .await
+            .unwrap()
+    );
+    assert!(
+        !node
+            .hub
+            .complete_activity(&again.token, "i", 1, Ok(None))
+            .await
+            .unwrap()
+    );
+    let turn = other.next().await.unwrap();
+    node.hub
+        .complete_turn(&turn.token, "i", wants(Vec::new()))
+        .await
+        .unwrap();
+    let events = node.history("i").await;
+    assert_eq!(
+        count(&events, |w| matches!(w, What::TaskCompleted { .. })),
+        1
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn durable_37_a_turn_of_a_dead_or_silent_worker_goes_to_another() {
+    let hall = Hall::new();
+    let node = hall.start().await;
+    node.begin("o", "i", "1").await;
+    let mut dying = node.hub.worker(Terms::default());
+    let first = dying.next().await.unwrap();
+    let mut silent = node.hub.worker(Terms::default());
+    drop(dying);
+    let second = silent.next().await.unwrap();
+    let mut third = node.hub.worker(Terms::default());
+    // One that does not answer loses its turn after two minutes.
+    let began = tokio::time::Instant::now();
+    let item = tokio::select! {
+        item = third.next() => item.unwrap(),
+        item = silent.next() => item.unwrap(),
+    };
+    assert!(began.elapsed() >= Duration::from_secs(119));
+    for late in [first, second] {
+        let result = wants(vec![completed("late")]);
+        assert!(
+            !node
+                .hub
+                .complete_turn(&late.token, "i", result)
+                .await
+                .unwrap()
+        );
+    }
+    let result = wants(vec![completed("good")]);
+    assert!(
+        node.hub
+            .complete_turn(&item.token, "i", result)
+            .await
+            .unwrap()
+    );
+    let end = node.hub.ended("i", true).await.unwrap();
+    assert_eq!(end.output.as_deref(), Some("good"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn durable_38_what_is_given_back_comes_again_later_and_later() {
+    let hall = Hall::new();
+    let node = hall.start().await;
+    node.begin("o", "i", "1").await;
+    let mut worker = node.hub.worker(Terms::default());
+    let mut item = worker.next().await.unwrap();
+    for pause in [100, 200, 400, 800] {
+        let began = tokio::time::Instant::now();
+        assert!(node.hub.abandon(&item.token).await.unwrap());
+        item = worker.next().await.unwrap();
+        let waited = began.elapsed().as_millis();
+        assert!(
+            (pause..pause + 50).contains(&waited),
+            "{waited} ms instead of {pause}"
+        );
+    }
+    let result = wants(vec![completed("1")]);
+    assert!(
+        node.hub
+            .complete_turn(&item.token, "i", result)
+            .await
+            .unwrap()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_item_that_never_comes_back_is_poison() {
+    let mut hall = Hall::new();
+    hall.delivery.is_poison_failed = true;
+    let node = hall.start().await;
+    node.begin("o", "i", "1").await;
+    for _ in 0..20 {
+        let mut worker = node.hub.worker(Terms::default());
+        worker.next().await.unwrap();
+    }
+    let end = node.hub.ended("i", false).await.unwrap();
+    assert_eq!(end.failure.unwrap().kind, "PoisonedWorkItem");
+}
+
+#[tokio::test(start_paused = true)]
+async fn results_of_a_batch_may_be_fewer_than_its_operations() {
+    let hall = Hall::new();
+    let node = hall.start().await;
+    for n in ["1", "2", "3"] {
+        node.signal("@e@k", "op", n).await;
+    }
+    let mut worker = node.hub.worker(Terms::default());
+    let inputs = |item: &Item| match &item.work {
+        Work::Batch(work) => work
+            .operations
+            .iter()
+            .map(|op| op.operation.input.clone().unwrap())
+            .collect::<Vec<_>>(),
+        _ => panic!("a batch was expected"),
+    };
+    let mut item = worker.next().await.unwrap();
+    // The first signal may have been given out alone.
+    while inputs(&item) != ["1", "2", "3"] {
+        node.hub.abandon(&item.token).await.unwrap();
+        item = worker.next().await.unwrap();
+    }
+    let some = BatchResult {
+        results: vec![Ok(None), Ok(None)],
+        state: Some("2".into()),
+        ..BatchResult::default()
+    };
+    assert!(
+        node.hub
+            .complete_batch(&item.token, "@e@k", some)
+            .await
+            .unwrap()
+    );
+    let item = worker.next().await.unwrap();
+    assert_eq!(inputs(&item), ["3"]);
+    // The batch as a whole fails: the state stays, and the operation has failed.
+    let failed = BatchResult {
+        failure: Some(Failure::new("Worker", "broken")),
+        ..BatchResult::default()
+    };
+    assert!(
+        node.hub
+            .complete_batch(&item.token, "@e@k", failed)
+            .await
+            .unwrap()
+    );
+    let view = node.hub.entity("@e@k", true).await.unwrap().unwrap();
+    assert_eq!((view.state.as_deref(), view.backlog), (Some("2"), 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_wait_for_room_in_front_of_an_entity_and_are_told_when_there_is_none() {
+    let hall = Hall::new();
+    let node = hall.start().await;
+    for number in 0..10_000 {
+        node.signal("@e@k", "op", &number.to_string()).await;
+    }
+    let began = tokio::time::Instant::now();
+    let refused = node
+        .hub
+        .signal(operation("@e@k", "op", "x"))
+        .await
+        .unwrap_err();
+    assert_eq!(refused.code().0, "STF-5105");
+    assert!(began.elapsed() >= Duration::from_secs(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn leaving_waits_for_what_is_out_and_ends_the_streams() {
+    let hall = Hall::new();
+    let node = hall.start().await;
+    node.begin("o", "i", "1").await;
+    let mut worker = node.hub.worker(Terms::default());
+    let item = worker.next().await.unwrap();
+    let hubs = node.hubs.clone();
+    let leaving = tokio::spawn(async move { hubs.leave(Duration::from_secs(10)).await });
+    tokio::task::yield_now().await;
+    node.begin("o", "j", "1").await;
+    assert!(!leaving.is_finished());
+    let result = wants(vec![completed("1")]);
+    assert!(
+        node.hub
+            .complete_turn(&item.token, "i", result)
+            .await
+            .unwrap()
+    );
+    leaving.await.unwrap();
+    assert!(worker.next().await.is_none());
+    // What was not given out is there for the next process.
+    drop((worker, node));
+    let functions = Functions::new().orchestration("o", |_: Context, n: i64| async move { Ok(n) });
+    let node = hall.start().await;
+    let _host = Host::start(node.hub.clone(), functions);
+    assert_eq!(
+        node.hub.ended("j", true).await.unwrap().output.as_deref(),
+        Some("1")
+    );
+}
