@@ -33,6 +33,7 @@ pub(crate) const GROUPS: &[Group] = &[
     row("collections", "conformance, models, crash and history tests of the collections", collections),
     row("partition", "the runtime, and a simulation of several nodes on 1,000 seeds", partition),
     row("jobs", "recurrence against an oracle, runs, retries and downtimes of jobs", jobs),
+    row("durable", "orchestrations, entities, locks, delivery to workers", durable),
     row("events", "event hubs, blobs and processors; kills", events),
     row("postgres", "conformance, failover, damage and migration tests of the engine on PostgreSQL", postgres),
     row("harness", "tests of the test harness", harness),
@@ -88,6 +89,10 @@ fn protocols(workspace: &Workspace) -> Result<()> {
 
 fn jobs(workspace: &Workspace) -> Result<()> {
     integration(workspace, "steadfast-jobs")
+}
+
+fn durable(workspace: &Workspace) -> Result<()> {
+    integration(workspace, "steadfast-durable")
 }
 
 fn ownership(workspace: &Workspace) -> Result<()> {

@@ -1,4 +1,4 @@
-//! What instances are told, what they answer, and what they want done.
+//! What instances are told, answer, and want done.
 
 use bytes::Bytes;
 use steadfast_collections::schema::Record;

@@ -40,6 +40,10 @@ const AREAS: &[Area] = &[
         packages: &["steadfast-events", "steadfast-wire", "steadfast-protocols"],
     },
     Area {
+        name: "durable",
+        packages: &["steadfast-durable", "steadfast-protocols", "steadfast-server"],
+    },
+    Area {
         name: "jobs",
         packages: &["steadfast-jobs", "steadfast-protocols"],
     },
@@ -61,7 +65,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<bool> {
     let items = list::parse(&text).with_context(|| file.clone())?;
     // The same items are asked of every engine, PostgreSQL included.
     tools::install_postgres(workspace)?;
-    if area.name == "events" {
+    if matches!(area.name, "events" | "durable") {
         interop::install(workspace)?;
     }
     let (tests, clean) = run_tests(workspace, area, &items)?;

@@ -11,13 +11,29 @@ pub(crate) struct Test {
 }
 
 impl Test {
-    /// Whether its name, or a module in its path, begins with the item's id.
+    /// Whether its name, or a module in its path, begins with the item's id. A test
+    /// may show several items of one list: `durable_11_12_ids_are_taken_once`.
     pub(crate) fn shows(&self, item: &Item) -> bool {
+        let begins = |part: &str| {
+            let rest = part.strip_prefix(item.id.as_str());
+            rest.is_some_and(|rest| rest.starts_with('_'))
+        };
         self.name
             .split("::")
-            .filter_map(|part| part.strip_prefix(item.id.as_str()))
-            .any(|rest| rest.starts_with('_'))
+            .any(|part| begins(part) || names(part, &item.id))
     }
+}
+
+/// Whether the item's number is among those behind the name of its list.
+fn names(part: &str, id: &str) -> bool {
+    let Some((list, number)) = id.rsplit_once('_') else {
+        return false;
+    };
+    let rest = part.strip_prefix(list).and_then(|rest| rest.strip_prefix('_'));
+    let words = rest.unwrap_or_default().split('_');
+    words
+        .take_while(|word| word.len() == number.len() && word.parse::<u32>().is_ok())
+        .any(|word| word == number)
 }
 
 /// The tests in the output of libtest; one that was ignored did not pass.
@@ -51,6 +67,21 @@ failures:
 
 test result: FAILED. 2 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out
 ";
+
+    #[test]
+    fn a_test_may_show_several_items() {
+        let item = |id: &str| Item {
+            id: id.into(),
+            mark: None,
+            title: "x".into(),
+        };
+        let test = Test {
+            name: "life::durable_11_12_ids_13".into(),
+            passed: true,
+        };
+        assert!(test.shows(&item("durable_11")) && test.shows(&item("durable_12")));
+        assert!(!test.shows(&item("durable_13")) && !test.shows(&item("jobs_11")));
+    }
 
     #[test]
     fn names_and_results() {

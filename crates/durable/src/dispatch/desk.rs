@@ -9,10 +9,10 @@ use steadfast_core::clock::Clock;
 use steadfast_partition::{Address, Router};
 use tokio::sync::watch;
 
-use super::Delivery;
+use super::delivery::Delivery;
 use super::entry::{Entry, Given, Group, Key, Place, Sort};
+use super::histories::Histories;
 use super::lease::Leases;
-use super::load::Histories;
 use super::seat::Seat;
 use super::token::Token;
 use crate::command::Wish;
@@ -257,7 +257,7 @@ impl Desk {
             let deadline = tokio::time::Instant::now() + self.delivery.turn_lease;
             let is_first = state.leases.add(deadline, key.clone(), number, attempt);
             if is_first {
-                tokio::spawn(super::lease::watch(self.me.clone()));
+                tokio::spawn(Self::watch(self.me.clone()));
             }
         }
         if let Some(desk) = self.me.upgrade() {

@@ -4,8 +4,6 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
 use steadfast_core::clock::Timestamp;
 use steadfast_core::id::Table;
 use steadfast_core::limits;
@@ -14,6 +12,7 @@ use tokio::sync::mpsc;
 
 use super::desk::Desk;
 use super::entry::{Given, Key};
+use super::histories::History;
 use crate::command::{Ask, Order, TaskDone, Wish};
 use crate::entity::{Entity, FRONT, MAIN, Queued, lane};
 use crate::event::{Event, What};
@@ -24,40 +23,6 @@ use crate::rows::{
     self, ENTITIES, HISTORY, INBOX, INSTANCES, QUEUE, STATES, TASKS, key_of, numbered,
 };
 use crate::work::{ActivityWork, BatchWork, Item, TurnWork, Work};
-
-/// Histories that were read lately.
-pub(super) struct Histories {
-    cache: Cache<Bytes, Arc<History>, Weight>,
-}
-
-/// What turns have committed, as far as it was read.
-#[derive(Clone, Default)]
-struct History {
-    execution: String,
-    rewrites: u64,
-    turns: Vec<Arc<Vec<Event>>>,
-    bytes: u64,
-}
-
-#[derive(Clone)]
-struct Weight;
-
-impl Weighter<Bytes, Arc<History>> for Weight {
-    fn weight(&self, key: &Bytes, history: &Arc<History>) -> u64 {
-        key.len() as u64 + history.bytes + 64
-    }
-}
-
-/// What all histories in memory may come to.
-const HISTORY_BYTES: u64 = 64 * 1024 * 1024;
-
-impl Default for Histories {
-    fn default() -> Self {
-        Self {
-            cache: Cache::with_weighter(4096, HISTORY_BYTES, Weight),
-        }
-    }
-}
 
 impl Desk {
     /// Reads what the worker needs and gives it to it. If there is nothing to do any
@@ -167,7 +132,7 @@ impl Desk {
         key: &[u8],
         row: &Instance,
     ) -> Option<Arc<History>> {
-        let known = self.histories.cache.get(key);
+        let known = self.histories.get(key);
         let is_same = |known: &Arc<History>| {
             let is_known = known.execution == row.execution && known.rewrites == row.rewrites;
             is_known && known.turns.len() as u64 <= row.turns
@@ -187,8 +152,7 @@ impl Desk {
                 .push(Arc::new(rows::decode(&found.value).ok()?));
         }
         let history = Arc::new(history);
-        let cached = Bytes::copy_from_slice(key);
-        self.histories.cache.insert(cached, Arc::clone(&history));
+        self.histories.keep(key, &history);
         Some(history)
     }
 

@@ -1,40 +1,10 @@
-//! Workers, and what they take.
-
-use std::sync::Arc;
+//! Workers as the desk sees them.
 
 use steadfast_core::limits;
 use tokio::sync::mpsc;
 
-use super::desk::Desk;
 use super::entry::{Group, Sort};
 use crate::work::{Filter, Filters, Item, Terms};
-
-/// A stream of work for one worker. Dropping it gives back what it had.
-pub struct Worker {
-    desk: Arc<Desk>,
-    id: u64,
-    items: mpsc::UnboundedReceiver<Item>,
-}
-
-impl Worker {
-    pub(crate) fn new(desk: Arc<Desk>, terms: Terms) -> Self {
-        let (sender, items) = mpsc::unbounded_channel();
-        let id = desk.seat(Seat::new(terms, sender));
-        Self { desk, id, items }
-    }
-
-    /// The next thing to do; `None` when the node leaves. Nothing is lost if this is
-    /// dropped while it waits.
-    pub async fn next(&mut self) -> Option<Item> {
-        self.items.recv().await
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        self.desk.vacate(self.id);
-    }
-}
 
 /// A worker as the desk sees it.
 pub(crate) struct Seat {
@@ -46,7 +16,7 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    fn new(terms: Terms, sender: mpsc::UnboundedSender<Item>) -> Self {
+    pub(super) fn new(terms: Terms, sender: mpsc::UnboundedSender<Item>) -> Self {
         let most = [terms.turns, terms.activities, terms.batches];
         let most = most.map(|most| match most {
             0 => limits::WORKER_ITEMS,

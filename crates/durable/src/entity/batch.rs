@@ -1,4 +1,4 @@
-//! A worker has run requests of an entity: one commit holds all of it.
+//! Results of workers become the state of an entity.
 
 use steadfast_partition::{Address, Halt, Turn};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use steadfast_partition::Snapshot;
 use uuid::Uuid;
 
-use super::{TaskHub, check_payload, unreadable};
+use super::task_hub::{TaskHub, check_payload, unreadable};
 use crate::command::{Ask, Client, Request, Say};
 use crate::entity::{Entity, Outcome};
 use crate::error::{Error, ErrorKind, Result};

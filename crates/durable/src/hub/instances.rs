@@ -5,7 +5,7 @@ use std::sync::Arc;
 use steadfast_partition::Snapshot;
 use uuid::Uuid;
 
-use super::{TaskHub, check_payload, unreadable};
+use super::task_hub::{TaskHub, check_payload, unreadable};
 use crate::command::{Ask, Begin, Say};
 use crate::dispatch::scan;
 use crate::error::{Error, ErrorKind, Result};

@@ -15,7 +15,7 @@ use steadfast_partition::{
 
 use super::entities::view;
 use super::instances::{overview, read};
-use super::{TaskHub, snapshot, unreadable};
+use super::task_hub::{TaskHub, snapshot, unreadable};
 use crate::entity::Entity;
 use crate::error::{Error, ErrorKind, Result};
 use crate::instance::Instance;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::TaskHub;
+use super::task_hub::TaskHub;
 use crate::command::{Ask, Say};
 use crate::entity::Entity;
 use crate::error::Result;

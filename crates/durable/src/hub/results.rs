@@ -2,7 +2,7 @@
 
 use steadfast_core::limits;
 
-use super::TaskHub;
+use super::task_hub::TaskHub;
 use crate::action::{Action, Deed};
 use crate::command::{Answered, Ask, BatchDone, Request, Say, TaskDone, TurnDone};
 use crate::dispatch::{Claim, Given, Key, Token};

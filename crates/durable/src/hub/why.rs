@@ -1,6 +1,6 @@
 //! What an instance waits for.
 
-use super::TaskHub;
+use super::task_hub::TaskHub;
 use crate::dispatch::Place;
 use crate::error::Result;
 use crate::event::{Event, What};

@@ -1,4 +1,4 @@
-//! Instances that begin, and events that reach them from outside.
+//! Instances that begin, and events from outside.
 
 use steadfast_core::clock::Timestamp;
 use steadfast_partition::{Address, Envelope, Halt, Message, Turn};

@@ -5,16 +5,54 @@ use std::pin::Pin;
 use std::task::{Context as Poller, Poll};
 use std::time::Duration;
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::context::Context;
-use super::{BoxFuture, from_json};
+use super::payload::{BoxFuture, from_json, to_json};
+use super::shared::{Tag, Wait};
+use crate::action::Deed;
 use crate::event::Task;
 use crate::failure::Failure;
 
+impl Context {
+    /// Runs an activity.
+    pub fn activity<I: Serialize + ?Sized, O: DeserializeOwned + 'static>(
+        &self,
+        name: &str,
+        input: &I,
+    ) -> Call<O> {
+        Call::new(self, Plan::Activity, name, to_json(input))
+    }
+
+    /// Runs another orchestration.
+    pub fn child<I: Serialize + ?Sized, O: DeserializeOwned + 'static>(
+        &self,
+        name: &str,
+        input: &I,
+    ) -> Call<O> {
+        Call::new(self, Plan::Child(String::new()), name, to_json(input))
+    }
+
+    fn begin(&self, plan: &Plan, task: Task) -> Result<Wait, Failure> {
+        let mut shared = self.shared.lock();
+        let deed = match plan {
+            Plan::Activity => Deed::Schedule(task),
+            Plan::Child(instance) => {
+                shared.section.check_child()?;
+                let instance = instance.clone();
+                Deed::Child { instance, task }
+            }
+        };
+        let id = shared.want(deed);
+        drop(shared);
+        Ok(Wait::new(&self.shared, Tag::Action(id)))
+    }
+}
+
 /// What is run.
 #[derive(Clone, Debug)]
-pub(super) enum Plan {
+enum Plan {
     Activity,
     /// A child, by its id; empty: one is made.
     Child(String),
@@ -81,7 +119,7 @@ struct Planned {
 }
 
 impl<O: DeserializeOwned + 'static> Call<O> {
-    pub(super) fn new(
+    fn new(
         context: &Context,
         plan: Plan,
         name: &str,

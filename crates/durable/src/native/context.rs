@@ -7,12 +7,10 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::calls::{Call, Plan};
-use super::section::{self, Section};
+use super::payload::{from_json, to_json};
 use super::shared::{Shared, Tag, Wait};
-use super::{from_json, to_json};
 use crate::action::Deed;
-use crate::event::{Operation, Task};
+use crate::event::Operation;
 use crate::failure::Failure;
 use crate::id::EntityId;
 use crate::moment::Moment;
@@ -66,24 +64,6 @@ impl Context {
     pub fn set_status<T: Serialize + ?Sized>(&self, status: &T) -> Result<(), Failure> {
         self.shared.lock().custom_status = to_json(status)?;
         Ok(())
-    }
-
-    /// Runs an activity.
-    pub fn activity<I: Serialize + ?Sized, O: DeserializeOwned + 'static>(
-        &self,
-        name: &str,
-        input: &I,
-    ) -> Call<O> {
-        Call::new(self, Plan::Activity, name, to_json(input))
-    }
-
-    /// Runs another orchestration.
-    pub fn child<I: Serialize + ?Sized, O: DeserializeOwned + 'static>(
-        &self,
-        name: &str,
-        input: &I,
-    ) -> Call<O> {
-        Call::new(self, Plan::Child(String::new()), name, to_json(input))
     }
 
     /// Waits for a while.
@@ -201,16 +181,6 @@ impl Context {
         Ok(request)
     }
 
-    /// Locks entities: nobody else's operations run on them until the section is
-    /// dropped, or the orchestration ends in whatever way.
-    pub async fn lock<'a>(
-        &self,
-        entities: impl IntoIterator<Item = &'a EntityId>,
-    ) -> Result<Section, Failure> {
-        let set = entities.into_iter().map(ToString::to_string).collect();
-        section::enter(self, set).await
-    }
-
     /// Begins again with a new input and an empty history: `return` what this
     /// answers. Events that were not waited for stay.
     pub fn continue_as_new<I: Serialize + ?Sized, O>(&self, input: &I) -> Result<O, Failure> {
@@ -219,20 +189,5 @@ impl Context {
             "ContinuedAsNew",
             "the orchestration begins again",
         ))
-    }
-
-    pub(super) fn begin(&self, plan: &Plan, task: Task) -> Result<Wait, Failure> {
-        let mut shared = self.shared.lock();
-        let deed = match plan {
-            Plan::Activity => Deed::Schedule(task),
-            Plan::Child(instance) => {
-                shared.section.check_child()?;
-                let instance = instance.clone();
-                Deed::Child { instance, task }
-            }
-        };
-        let id = shared.want(deed);
-        drop(shared);
-        Ok(Wait::new(&self.shared, Tag::Action(id)))
     }
 }

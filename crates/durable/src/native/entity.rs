@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{from_json, to_json};
+use super::payload::{from_json, to_json};
 use crate::event::{Operation, Task};
 use crate::failure::Failure;
 use crate::id::EntityId;

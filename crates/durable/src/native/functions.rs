@@ -1,4 +1,4 @@
-//! The code that a process has for orchestrations, activities and entities.
+//! The functions that a process has.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use super::activity::ActivityContext;
 use super::context::Context;
 use super::entity::EntityContext;
-use super::{BoxFuture, from_json, to_json};
+use super::payload::{BoxFuture, from_json, to_json};
 use crate::failure::Failure;
 use crate::work::{Filter, Filters};
 

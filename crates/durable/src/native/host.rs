@@ -11,7 +11,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use super::activity::ActivityContext;
 use super::entity::EntityContext;
 use super::functions::Functions;
-use super::panicked;
+use super::payload::panicked;
 use super::replay::{Mismatch, Replay};
 use crate::failure::Failure;
 use crate::hub::TaskHub;

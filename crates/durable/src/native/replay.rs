@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 
 use super::context::Context;
 use super::functions::{Functions, Outcome};
+use super::payload::{BoxFuture, panicked};
 use super::shared::{Shared, Tag};
-use super::{BoxFuture, panicked};
 use crate::action::{Action, Deed};
 use crate::event::{Event, What};
 use crate::failure::Failure;

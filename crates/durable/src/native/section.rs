@@ -1,12 +1,8 @@
-//! Critical sections, and what must not be done in them.
+//! What must not be done in a critical section.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::context::Context;
-use super::shared::{Tag, Wait};
-use crate::action::Deed;
-use crate::event::{LockRequest, Unlock};
 use crate::failure::Failure;
 use crate::id::EntityId;
 
@@ -114,63 +110,6 @@ impl State {
     pub(super) fn end_call(&mut self, entity: &EntityId) {
         if let Self::Inside { busy, .. } = self {
             busy.remove(&entity.to_string());
-        }
-    }
-}
-
-/// Locks that are held. Dropping it gives them back.
-#[must_use = "the locks are given back when it is dropped"]
-pub struct Section {
-    context: Context,
-    id: String,
-    set: Vec<String>,
-}
-
-/// Asks for the locks and waits for all of them.
-pub(super) async fn enter(context: &Context, mut set: Vec<String>) -> Result<Section, Failure> {
-    set.sort_unstable();
-    set.dedup();
-    let id = {
-        let mut shared = context.shared.lock();
-        if !matches!(shared.section, State::Free) {
-            return Err(CriticalSection::Nested.into());
-        }
-        if set.is_empty() {
-            return Err(CriticalSection::EmptySet.into());
-        }
-        let id = shared.guid();
-        let deed = Deed::Lock(LockRequest {
-            section: id.clone(),
-            set: set.clone(),
-            ..LockRequest::default()
-        });
-        shared.want(deed);
-        shared.section = State::Entering;
-        id
-    };
-    Wait::new(&context.shared, Tag::Request(id.clone())).await?;
-    context.shared.lock().section = State::Inside {
-        set: set.clone(),
-        busy: BTreeSet::new(),
-    };
-    Ok(Section {
-        context: context.clone(),
-        id,
-        set,
-    })
-}
-
-impl Drop for Section {
-    fn drop(&mut self) {
-        let mut shared = self.context.shared.lock();
-        shared.section = State::Free;
-        for target in std::mem::take(&mut self.set) {
-            let section = self.id.clone();
-            shared.want(Deed::Unlock(Unlock {
-                section,
-                target,
-                ..Unlock::default()
-            }));
         }
     }
 }

@@ -475,7 +475,8 @@ fn bank() -> Functions {
             let take = cx.call::<_, i64>(&from, "add", &-amount);
             let give = cx.call::<_, i64>(&to, "add", &amount);
             let (taken, given) = join(take, give).await;
-            (taken?, given?);
+            taken?;
+            given?;
             drop(section);
             Ok(true)
         },

@@ -1,4 +1,4 @@
-//! Task hubs on a virtual clock, on a disk that outlives processes.
+//! Task hubs on a virtual clock.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Orchestrations and entities, on a virtual clock and a disk that outlives
-//! processes.
+//! Orchestrations and entities on a virtual clock.
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod delivery;
 mod entities;

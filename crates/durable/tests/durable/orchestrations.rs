@@ -1,4 +1,4 @@
-//! Orchestrations from their start to their end, with workers in this process.
+//! Orchestrations from their start to their end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

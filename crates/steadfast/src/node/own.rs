@@ -1,4 +1,4 @@
-//! The services that every node has: event hubs, task hubs and jobs.
+//! The services that every node has.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -1,0 +1,117 @@
+//! Takes what the service wants done.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use steadfast_core::clock::Clock;
+use steadfast_partition::{Effect, Performer, Router};
+
+use super::delivery::Delivery;
+use super::desk::Desk;
+use super::waits::Waits;
+use crate::command::Wish;
+
+/// Performs the effects of instances. Clones are the same one.
+#[derive(Clone)]
+pub struct Dispatcher {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    router: Arc<Router>,
+    clock: Arc<dyn Clock>,
+    delivery: Delivery,
+    desks: RwLock<HashMap<String, Arc<Desk>>>,
+    waits: Arc<Waits>,
+}
+
+impl Dispatcher {
+    /// A dispatcher for the partitions that a router knows.
+    pub fn new(router: Arc<Router>, clock: Arc<dyn Clock>, delivery: Delivery) -> Self {
+        let inner = Inner {
+            router,
+            clock,
+            delivery,
+            desks: RwLock::default(),
+            waits: Arc::default(),
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// The desk of a task hub.
+    pub(crate) fn desk(&self, hub: &str) -> Arc<Desk> {
+        if let Some(desk) = self.inner.desks.read().get(hub) {
+            return Arc::clone(desk);
+        }
+        let mut desks = self.inner.desks.write();
+        let desk = desks.entry(hub.to_owned()).or_insert_with(|| {
+            let Inner {
+                router,
+                clock,
+                delivery,
+                ..
+            } = &*self.inner;
+            Desk::new(Arc::clone(router), Arc::clone(clock), *delivery)
+        });
+        Arc::clone(desk)
+    }
+
+    /// The task hubs that have been heard of.
+    pub(crate) fn hubs(&self) -> Vec<String> {
+        let mut names: Vec<_> = self.inner.desks.read().keys().cloned().collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Who waits for what.
+    pub(crate) fn waits(&self) -> &Arc<Waits> {
+        &self.inner.waits
+    }
+
+    /// Gives out nothing more, waits for what is out, and ends all streams of work.
+    pub async fn leave(&self, limit: Duration) {
+        let desks: Vec<_> = self.inner.desks.read().values().cloned().collect();
+        for desk in &desks {
+            desk.stop();
+        }
+        let all_back = async {
+            for desk in &desks {
+                desk.all_back().await;
+            }
+        };
+        let _ = tokio::time::timeout(limit, all_back).await;
+        for desk in &desks {
+            desk.close();
+        }
+    }
+}
+
+impl Performer for Dispatcher {
+    fn perform(&self, effect: Effect) {
+        let hub = String::from_utf8_lossy(&effect.from.name).into_owned();
+        let instance = String::from_utf8_lossy(&effect.from.key).into_owned();
+        let Some(wish) = Wish::decode(&effect.body) else {
+            tracing::error!(
+                event = "durable.wish_unreadable",
+                from = %effect.from,
+                "a wish of an instance cannot be read",
+            );
+            return;
+        };
+        match (wish, effect.work) {
+            (Wish::Changed, _) => self.inner.waits.changed(&hub, &instance),
+            (Wish::Answer { request, outcome }, _) => {
+                self.inner.waits.answer(&hub, &instance, &request, &outcome);
+            }
+            (wish, Some(work)) => {
+                let key = (effect.partition, work);
+                self.desk(&hub).want(&key, effect.from, instance, wish);
+            }
+            (_, None) => {}
+        }
+    }
+}

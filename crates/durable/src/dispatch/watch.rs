@@ -1,0 +1,51 @@
+//! Workers that are silent for too long.
+
+use std::collections::HashMap;
+use std::sync::Weak;
+
+use tokio::time::Instant;
+
+use super::desk::Desk;
+use super::entry::{Entry, Key, Place};
+use super::lease::Lease;
+
+impl Desk {
+    /// Ends leases until there are none.
+    pub(super) async fn watch(me: Weak<Self>) {
+        loop {
+            let deadline = {
+                let Some(desk) = me.upgrade() else {
+                    return;
+                };
+                let mut state = desk.state.lock();
+                let now = Instant::now();
+                while let Some(lease) = state.leases.queue.front()
+                    && (lease.deadline <= now || !is_out(&state.entries, lease))
+                {
+                    let Some(lease) = state.leases.queue.pop_front() else {
+                        break;
+                    };
+                    if is_out(&state.entries, &lease) {
+                        desk.lose(&mut state, &lease.key);
+                    }
+                }
+                match state.leases.queue.front() {
+                    Some(lease) => lease.deadline,
+                    None => {
+                        state.leases.is_watched = false;
+                        return;
+                    }
+                }
+            };
+            tokio::time::sleep_until(deadline).await;
+        }
+    }
+}
+
+fn is_out(entries: &HashMap<Key, Entry>, lease: &Lease) -> bool {
+    let entry = entries.get(&lease.key);
+    entry.is_some_and(|entry| {
+        let is_same = entry.number == lease.number && entry.attempt == lease.attempt;
+        is_same && matches!(entry.place, Place::Out(_))
+    })
+}

@@ -1,0 +1,136 @@
+//! Task hubs and the ways to their instances.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use steadfast_core::limits;
+use steadfast_partition::{
+    Address, Door, Error as PartitionError, ErrorKind as PartitionKind, Handle, Router, Runtime,
+    Snapshot, Space,
+};
+
+use crate::command::{Ask, Say};
+use crate::dispatch::{Desk, Dispatcher, Worker};
+use crate::error::{Error, ErrorKind, Result};
+use crate::id;
+use crate::service::Instances;
+use crate::work::Terms;
+
+/// All task hubs of a node. Clones lead to the same ones.
+#[derive(Clone)]
+pub struct TaskHubs {
+    inner: Arc<Inner>,
+}
+
+pub(super) struct Inner {
+    handle: Handle<Instances>,
+    pub(super) space: Space,
+    pub(super) router: Arc<Router>,
+    pub(super) dispatcher: Dispatcher,
+    pub(super) kept: BTreeMap<String, Duration>,
+}
+
+/// One task hub. It exists as soon as it is used. Clones lead to the same one.
+#[derive(Clone)]
+pub struct TaskHub {
+    pub(super) inner: Arc<Inner>,
+    pub(super) name: Arc<str>,
+    pub(super) desk: Arc<Desk>,
+}
+
+impl TaskHubs {
+    /// The task hubs of a runtime, whose performer for instances is `dispatcher`.
+    /// Finished instances of a task hub are forgotten after its time in `kept`; those
+    /// of others never.
+    pub fn new(
+        runtime: &Runtime,
+        dispatcher: Dispatcher,
+        kept: BTreeMap<String, Duration>,
+    ) -> Self {
+        let inner = Inner {
+            handle: runtime.handle(),
+            space: runtime.space().clone(),
+            router: Arc::clone(runtime.router()),
+            dispatcher,
+            kept,
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// A task hub by name.
+    pub fn hub(&self, name: &str) -> Result<TaskHub> {
+        id::check_hub(name)?;
+        Ok(TaskHub {
+            inner: Arc::clone(&self.inner),
+            name: name.into(),
+            desk: self.inner.dispatcher.desk(name),
+        })
+    }
+
+    /// The task hubs that this node has heard of since it started.
+    pub fn names(&self) -> Vec<String> {
+        self.inner.dispatcher.hubs()
+    }
+
+    /// Gives out no more work, waits for what is out, and ends all streams of work.
+    pub async fn leave(&self, limit: Duration) {
+        self.inner.dispatcher.leave(limit).await;
+    }
+}
+
+impl TaskHub {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A stream of work.
+    pub fn worker(&self, terms: Terms) -> Worker {
+        Worker::new(Arc::clone(&self.desk), terms)
+    }
+
+    pub(super) fn address(&self, instance: &str) -> Address {
+        id::address(&self.name, instance)
+    }
+
+    pub(super) async fn ask(&self, instance: &str, ask: Ask) -> Result<Say> {
+        let to = self.address(instance);
+        Ok(self.inner.handle.call(to, ask).await?)
+    }
+
+    /// The way to the partition of an instance.
+    fn door(&self, instance: &str) -> Result<Door> {
+        let partition = self.inner.space.partition(&self.address(instance));
+        let not_here = || PartitionError::new(PartitionKind::NotOwner { partition });
+        Ok(self.inner.router.door(partition).ok_or_else(not_here)?)
+    }
+
+    /// What is durable of the partition of an instance.
+    pub(super) fn snapshot(&self, instance: &str) -> Result<Snapshot> {
+        snapshot(&self.door(instance)?)
+    }
+}
+
+pub(super) fn snapshot(door: &Door) -> Result<Snapshot> {
+    let snapshot = door.ledger().snapshot();
+    snapshot.map_err(|error| Error::from(PartitionError::from(error)))
+}
+
+pub(super) fn unreadable() -> Error {
+    let what = "a row of an instance";
+    Error::from(PartitionError::new(PartitionKind::Malformed { what }))
+}
+
+/// Checks the size of a payload.
+pub(super) fn check_payload(payload: Option<&String>) -> Result<()> {
+    match payload.is_some_and(|text| text.len() > limits::PAYLOAD_BYTES) {
+        false => Ok(()),
+        true => Err(Error::new(
+            ErrorKind::TooLarge,
+            "a payload is at most 16 MiB; keep larger ones elsewhere and send their address",
+        )),
+    }
+}
