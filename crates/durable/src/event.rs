@@ -341,6 +341,20 @@ impl Event {
 }
 
 impl Task {
+    /// A task with an input, which is written as JSON.
+    pub fn new<T: serde::Serialize + ?Sized>(
+        name: impl Into<String>,
+        input: &T,
+    ) -> Result<Self, Failure> {
+        let input = serde_json::to_string(input)
+            .map_err(|error| Failure::lasting("Serialization", error.to_string()))?;
+        Ok(Self {
+            name: name.into(),
+            input: Some(input),
+            ..Self::default()
+        })
+    }
+
     /// About how many bytes it has in storage.
     pub fn size(&self) -> usize {
         let tags = self

@@ -44,3 +44,17 @@ impl Failure {
         }
     }
 }
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.kind, self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<crate::error::Error> for Failure {
+    fn from(error: crate::error::Error) -> Self {
+        Self::new(error.code().0, error.message())
+    }
+}

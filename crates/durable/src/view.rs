@@ -18,6 +18,16 @@ pub struct NewInstance {
     pub replaceable: Option<Vec<Status>>,
 }
 
+impl NewInstance {
+    /// An instance whose id is made for it.
+    pub fn of(task: Task) -> Self {
+        Self {
+            task,
+            ..Self::default()
+        }
+    }
+}
+
 /// An instance as clients see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overview {

@@ -9,6 +9,7 @@ use proc_macro::TokenStream;
 
 mod attributes;
 mod body;
+mod entity;
 mod fields;
 mod key;
 mod record;
@@ -42,6 +43,31 @@ pub fn derive_record(input: TokenStream) -> TokenStream {
 #[proc_macro_derive(Key, attributes(n, record))]
 pub fn derive_key(input: TokenStream) -> TokenStream {
     expand(input, key::derive)
+}
+
+/// Makes an entity of a type: its methods are the operations.
+///
+/// It stands on an `impl` block. A method takes `&mut self`, or `&self` if it only
+/// looks; then, if it wants, the context of the operation by reference; then one
+/// input. It may be async, and may fail with anything that becomes a `Failure`.
+///
+/// A proxy of the type's name and `At` has the same methods, for orchestrations and
+/// clients: `Counter::at("key")?.add(&cx, 5).await?`, and `signal_add` for those who
+/// do not wait.
+///
+/// `#[entity(name = "..")]` gives it another name than the type's in lower case,
+/// `#[entity(crate = "..")]` says where the facade's module `durable` is.
+#[proc_macro_attribute]
+pub fn entity(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    let mut options = entity::Options::default();
+    let parser = syn::meta::parser(|meta| options.entry(&meta));
+    let parsed = syn::parse::Parser::parse(parser, attribute);
+    let expanded = parsed
+        .and_then(|()| syn::parse::<syn::ItemImpl>(item))
+        .and_then(|block| entity::expand(&options, &block));
+    expanded
+        .unwrap_or_else(|error| error.into_compile_error())
+        .into()
 }
 
 fn expand(

@@ -28,6 +28,7 @@
 //!   [`Builder::memory`], [`Builder::postgres`]), what runs in it
 //!   ([`Builder::service`]) and whether ports are opened ([`Builder::serve`]).
 //! - [`Node::service`] opens partitioned services of [`collections`].
+//! - [`durable`] has orchestrations and entities.
 //! - [`Node::drain`] leaves, and says what became of everything.
 //! - [`config`] reads settings in layers: defaults, a file, the environment, flags.
 //!
@@ -36,6 +37,7 @@
 #![warn(missing_docs)]
 
 pub mod config;
+pub mod durable;
 pub mod inspect;
 mod node;
 

@@ -41,7 +41,11 @@ const AREAS: &[Area] = &[
     },
     Area {
         name: "durable",
-        packages: &["steadfast-durable", "steadfast-protocols", "steadfast-server"],
+        packages: &[
+            "steadfast-durable",
+            "steadfast-protocols",
+            "steadfast-server",
+        ],
     },
     Area {
         name: "jobs",

@@ -29,7 +29,9 @@ fn names(part: &str, id: &str) -> bool {
     let Some((list, number)) = id.rsplit_once('_') else {
         return false;
     };
-    let rest = part.strip_prefix(list).and_then(|rest| rest.strip_prefix('_'));
+    let rest = part
+        .strip_prefix(list)
+        .and_then(|rest| rest.strip_prefix('_'));
     let words = rest.unwrap_or_default().split('_');
     words
         .take_while(|word| word.len() == number.len() && word.parse::<u32>().is_ok())

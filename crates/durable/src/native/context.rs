@@ -127,19 +127,23 @@ impl Context {
         input: &I,
         moment: Option<Moment>,
     ) -> Result<(), Failure> {
-        let input = to_json(input)?;
-        let mut shared = self.shared.lock();
-        shared.section.check_signal(entity)?;
-        let request = shared.guid();
-        let deed = Deed::Signal(Operation {
-            request,
+        self.signal_raw(Operation {
             name: operation.to_owned(),
-            input,
+            input: to_json(input)?,
             scheduled: moment,
             target: entity.to_string(),
             ..Operation::default()
-        });
-        shared.want(deed);
+        })
+    }
+
+    pub(super) fn signal_raw(&self, operation: Operation) -> Result<(), Failure> {
+        let mut shared = self.shared.lock();
+        shared.section.check_signal(&operation.target)?;
+        let request = shared.guid();
+        shared.want(Deed::Signal(Operation {
+            request,
+            ..operation
+        }));
         Ok(())
     }
 
@@ -151,33 +155,38 @@ impl Context {
         operation: &str,
         input: &I,
     ) -> impl Future<Output = Result<O, Failure>> + use<I, O> {
-        let (context, entity) = (self.clone(), entity.clone());
-        let (operation, input) = (operation.to_owned(), to_json(input));
-        async move {
-            let request = context.begin_call(&entity, operation, input?)?;
-            let outcome = Wait::new(&context.shared, Tag::Request(request)).await;
-            context.shared.lock().section.end_call(&entity);
-            from_json(outcome?.as_deref())
-        }
-    }
-
-    fn begin_call(
-        &self,
-        entity: &EntityId,
-        name: String,
-        input: Option<String>,
-    ) -> Result<String, Failure> {
-        let mut shared = self.shared.lock();
-        shared.section.begin_call(entity)?;
-        let request = shared.guid();
-        let deed = Deed::Call(Operation {
-            request: request.clone(),
-            name,
+        let operation = to_json(input).map(|input| Operation {
+            name: operation.to_owned(),
             input,
             target: entity.to_string(),
             ..Operation::default()
         });
-        shared.want(deed);
+        let context = self.clone();
+        async move { from_json(context.call_raw(operation?).await?.as_deref()) }
+    }
+
+    pub(super) fn call_raw(
+        &self,
+        operation: Operation,
+    ) -> impl Future<Output = Result<Option<String>, Failure>> + Send + use<> {
+        let context = self.clone();
+        async move {
+            let target = operation.target.clone();
+            let request = context.begin_call(operation)?;
+            let outcome = Wait::new(&context.shared, Tag::Request(request)).await;
+            context.shared.lock().section.end_call(&target);
+            outcome
+        }
+    }
+
+    fn begin_call(&self, operation: Operation) -> Result<String, Failure> {
+        let mut shared = self.shared.lock();
+        shared.section.begin_call(&operation.target)?;
+        let request = shared.guid();
+        shared.want(Deed::Call(Operation {
+            request: request.clone(),
+            ..operation
+        }));
         Ok(request)
     }
 

@@ -19,6 +19,8 @@ pub struct EntityContext {
     pub(super) is_signal: bool,
     pub(super) state: Option<String>,
     pub(super) actions: Vec<EntityAction>,
+    /// The state is as it shall be.
+    pub(super) is_settled: bool,
 }
 
 impl EntityContext {
@@ -63,6 +65,7 @@ impl EntityContext {
 
     /// The entity has no state any more.
     pub fn delete(&mut self) {
+        self.is_settled = true;
         self.state = None;
     }
 

@@ -192,6 +192,7 @@ impl Bench {
             is_signal: requested.is_signal,
             state: result.state.clone(),
             actions: Vec::new(),
+            is_settled: false,
         };
         let run = AssertUnwindSafe(function(&mut context)).catch_unwind();
         let outcome = run.await.unwrap_or_else(|panic| Err(panicked(&*panic)));

@@ -16,6 +16,7 @@ mod payload;
 mod replay;
 mod section;
 mod shared;
+mod typed;
 
 pub use activity::ActivityContext;
 pub use calls::{Call, Retry};
@@ -26,3 +27,6 @@ pub use host::Host;
 pub use lock::Section;
 pub use payload::BoxFuture;
 pub use section::CriticalSection;
+pub use typed::{Caller, EntityType};
+#[doc(hidden)]
+pub use typed::{call_typed, signal_typed};

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::failure::Failure;
-use crate::id::EntityId;
 
 /// What is not allowed in a critical section, or while one is being entered. It
 /// reaches the orchestration as a [`Failure`] whose kind is the name here, and the
@@ -74,9 +73,9 @@ pub(super) enum State {
 }
 
 impl State {
-    pub(super) fn check_signal(&self, entity: &EntityId) -> Result<(), CriticalSection> {
+    pub(super) fn check_signal(&self, entity: &str) -> Result<(), CriticalSection> {
         match self {
-            Self::Inside { set, .. } if set.contains(&entity.to_string()) => {
+            Self::Inside { set, .. } if set.iter().any(|locked| locked == entity) => {
                 Err(CriticalSection::SignalLocked)
             }
             _ => Ok(()),
@@ -90,16 +89,15 @@ impl State {
         }
     }
 
-    pub(super) fn begin_call(&mut self, entity: &EntityId) -> Result<(), CriticalSection> {
+    pub(super) fn begin_call(&mut self, entity: &str) -> Result<(), CriticalSection> {
         match self {
             Self::Free => Ok(()),
             Self::Entering => Err(CriticalSection::AcquirePending),
             Self::Inside { set, busy } => {
-                let entity = entity.to_string();
-                if !set.contains(&entity) {
+                if !set.iter().any(|locked| locked == entity) {
                     return Err(CriticalSection::NotLocked);
                 }
-                match busy.insert(entity) {
+                match busy.insert(entity.to_owned()) {
                     true => Ok(()),
                     false => Err(CriticalSection::CallPending),
                 }
@@ -107,9 +105,9 @@ impl State {
         }
     }
 
-    pub(super) fn end_call(&mut self, entity: &EntityId) {
+    pub(super) fn end_call(&mut self, entity: &str) {
         if let Self::Inside { busy, .. } = self {
-            busy.remove(&entity.to_string());
+            busy.remove(entity);
         }
     }
 }

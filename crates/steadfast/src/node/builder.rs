@@ -6,7 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use parking_lot::{Mutex, RwLock};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use steadfast_core::clock::{Clock, SystemClock};
+use steadfast_durable::Failure;
+use steadfast_durable::native::{ActivityContext, Context, EntityType, Functions, Host};
 use steadfast_partition::{
     Alone, Kind, Options, Performer, Router, Runtime, Service, Services, Space,
 };
@@ -31,6 +35,9 @@ use crate::config::{Config, Engine, Error as ConfigError};
 /// The space that holds everything durable.
 const MAIN: &str = "main";
 
+/// The task hub of whoever names none.
+const DEFAULT_HUB: &str = "default";
+
 /// What a node will be. Without [`Builder::serve`] it opens no port.
 ///
 /// ```
@@ -54,6 +61,7 @@ pub struct Builder {
     restored: Option<RestoreOutcome>,
     services: Services,
     makers: BTreeMap<Kind, Maker>,
+    functions: BTreeMap<String, Functions>,
 }
 
 impl Node {
@@ -74,6 +82,7 @@ impl Default for Builder {
             restored: None,
             services: Services::new(),
             makers: BTreeMap::new(),
+            functions: BTreeMap::new(),
         }
     }
 }
@@ -224,6 +233,45 @@ impl Builder {
         self
     }
 
+    /// Runs the entities of a type, in the task hub `default`; see
+    /// [`durable`](crate::durable) for an example.
+    #[must_use]
+    pub fn entity<E: EntityType>(self) -> Self {
+        self.functions(DEFAULT_HUB, Functions::entities::<E>)
+    }
+
+    /// Runs an orchestration, in the task hub `default`.
+    #[must_use]
+    pub fn orchestration<I, O, F, R>(self, name: &str, function: F) -> Self
+    where
+        I: DeserializeOwned + Send,
+        O: Serialize,
+        F: Fn(Context, I) -> R + Clone + Send + Sync + 'static,
+        R: Future<Output = std::result::Result<O, Failure>> + Send + 'static,
+    {
+        self.functions(DEFAULT_HUB, |all| all.orchestration(name, function))
+    }
+
+    /// Runs an activity, in the task hub `default`.
+    #[must_use]
+    pub fn activity<I, O, F, R>(self, name: &str, function: F) -> Self
+    where
+        I: DeserializeOwned + Send,
+        O: Serialize,
+        F: Fn(ActivityContext, I) -> R + Clone + Send + Sync + 'static,
+        R: Future<Output = std::result::Result<O, Failure>> + Send + 'static,
+    {
+        self.functions(DEFAULT_HUB, |all| all.activity(name, function))
+    }
+
+    /// Adds to the functions that this process runs for a task hub.
+    #[must_use]
+    pub fn functions(mut self, hub: &str, add: impl FnOnce(Functions) -> Functions) -> Self {
+        let functions = self.functions.remove(hub).unwrap_or_default();
+        self.functions.insert(hub.to_owned(), add(functions));
+        self
+    }
+
     /// Takes the time from elsewhere, for tests.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
@@ -270,6 +318,10 @@ impl Builder {
         let (store, runtime) = runtime(&config, engine, &clock, services, makers).await?;
         let own = own::open(prepared, &config, &runtime, &clock);
         own::declare(&config, &own).await?;
+        let mut hosts = Vec::new();
+        for (hub, functions) in self.functions {
+            hosts.push(Host::start(own.task_hubs.hub(&hub)?, functions));
+        }
         let inner = Arc::new_cyclic(|weak: &std::sync::Weak<Inner>| {
             let me = weak.clone();
             let checks = move || me.upgrade().map(|inner| inner.checks()).unwrap_or_default();
@@ -283,6 +335,7 @@ impl Builder {
                 store,
                 runtime,
                 own,
+                hosts: Mutex::new(hosts),
                 keys,
                 changing: Mutex::new(()),
                 certificate,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use steadfast_core::clock::Clock;
+use steadfast_durable::native::Host;
 use steadfast_partition::{Hook, Runtime};
 use steadfast_protocols::access::{Access, Ring};
 use steadfast_protocols::http::{Check, Health};
@@ -33,6 +34,8 @@ pub(super) struct Inner {
     pub(super) store: Arc<Store>,
     pub(super) runtime: Runtime,
     pub(super) own: Own,
+    /// Run people's functions as long as the node is there.
+    pub(super) hosts: Mutex<Vec<Host>>,
     pub(super) access: Arc<Access>,
     pub(super) keys: KeyFile,
     /// Held by whoever changes or reads the file of keys, until everybody uses it.

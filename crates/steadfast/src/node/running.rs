@@ -22,6 +22,9 @@ use super::inner::Inner;
 use super::stateful::StatefulService;
 use crate::config::Config;
 
+/// How long a node that leaves waits for what its workers have.
+const WORKER_LIMIT: Duration = Duration::from_secs(10);
+
 /// A running node. Clones are the same node. Dropping all of them stops it as a
 /// crash would: nothing acknowledged is lost, but nobody is told.
 ///
@@ -307,13 +310,16 @@ impl Inner {
         self.health.set(State::Draining);
         self.leaving.cancel();
         tracing::info!(event = "node.draining", limit_s = limit.as_secs());
-        let hooks = std::mem::take(&mut *self.hooks.lock());
+        let mut hooks = std::mem::take(&mut *self.hooks.lock());
+        let task_hubs = self.own.task_hubs.clone();
+        hooks.push(Box::pin(async move { task_hubs.leave(WORKER_LIMIT).await }));
         let Sheet {
             moved,
             left,
             completed,
             cut_off,
         } = self.runtime.drain(hooks, limit).await;
+        self.hosts.lock().clear();
         let took = self.clock.monotonic().saturating_sub(began);
         tracing::info!(event = "node.drained", moved, completed, cut_off, left);
         DrainSheet {

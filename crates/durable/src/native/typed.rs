@@ -1,0 +1,155 @@
+//! Entities as types, and their proxies.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::context::Context;
+use super::entity::EntityContext;
+use super::functions::Functions;
+use super::payload::{BoxFuture, from_json, to_json};
+use crate::event::Operation;
+use crate::failure::Failure;
+use crate::hub::TaskHub;
+use crate::id::EntityId;
+
+/// A type whose values are the states of entities; made by `#[entity]`.
+pub trait EntityType: Default + Serialize + DeserializeOwned + Send + 'static {
+    /// The name of these entities, in lower case.
+    const NAME: &'static str;
+
+    /// Runs the operation of a context on the state.
+    fn run<'a>(
+        &'a mut self,
+        context: &'a mut EntityContext,
+    ) -> BoxFuture<'a, Result<Option<String>, Failure>>;
+}
+
+impl Functions {
+    /// Adds the entities of a type.
+    #[must_use]
+    pub fn entities<E: EntityType>(self) -> Self {
+        self.entities_with(|_: &mut E, _: &EntityContext| {})
+    }
+
+    /// Adds the entities of a type. Whatever they need that is not their state is
+    /// put into them before each operation, such as a client that fields marked
+    /// `#[serde(skip)]` hold.
+    #[must_use]
+    pub fn entities_with<E: EntityType>(
+        self,
+        prepare: impl Fn(&mut E, &EntityContext) + Clone + Send + Sync + 'static,
+    ) -> Self {
+        self.entity(E::NAME, move |context| {
+            let prepare = prepare.clone();
+            Box::pin(async move {
+                let mut entity: E = context.state()?;
+                prepare(&mut entity, context);
+                let output = entity.run(context).await?;
+                if !context.is_settled {
+                    context.set_state(&entity)?;
+                }
+                Ok(output)
+            })
+        })
+    }
+}
+
+impl EntityContext {
+    /// What an operation answers.
+    #[doc(hidden)]
+    pub fn output<T: Serialize>(&self, output: &T) -> Result<Option<String>, Failure> {
+        to_json(output)
+    }
+
+    /// The operation only looks.
+    #[doc(hidden)]
+    pub fn leave_state(&mut self) {
+        self.is_settled = true;
+    }
+
+    /// An operation that the type does not have. All entities can be deleted.
+    #[doc(hidden)]
+    pub fn otherwise(&mut self) -> Result<Option<String>, Failure> {
+        if self.operation.eq_ignore_ascii_case("delete") {
+            self.delete();
+            return Ok(None);
+        }
+        let (operation, entity) = (&self.operation, self.entity.name());
+        let message = format!("the entity {entity:?} has no operation {operation:?}");
+        Err(Failure::lasting("UnknownOperation", message))
+    }
+}
+
+/// Whoever may ask entities for something: an orchestration or a client.
+pub trait Caller {
+    /// Has an entity run an operation, and waits for what comes of it.
+    fn call_entity(
+        &self,
+        operation: Operation,
+    ) -> BoxFuture<'static, Result<Option<String>, Failure>>;
+
+    /// Has an entity run an operation, and does not wait.
+    fn signal_entity(&self, operation: Operation) -> BoxFuture<'static, Result<(), Failure>>;
+}
+
+impl Caller for Context {
+    fn call_entity(
+        &self,
+        operation: Operation,
+    ) -> BoxFuture<'static, Result<Option<String>, Failure>> {
+        Box::pin(self.call_raw(operation))
+    }
+
+    fn signal_entity(&self, operation: Operation) -> BoxFuture<'static, Result<(), Failure>> {
+        let sent = self.signal_raw(operation);
+        Box::pin(async move { sent })
+    }
+}
+
+impl Caller for TaskHub {
+    fn call_entity(
+        &self,
+        operation: Operation,
+    ) -> BoxFuture<'static, Result<Option<String>, Failure>> {
+        let hub = self.clone();
+        Box::pin(async move { hub.call(operation).await? })
+    }
+
+    fn signal_entity(&self, operation: Operation) -> BoxFuture<'static, Result<(), Failure>> {
+        let hub = self.clone();
+        Box::pin(async move { Ok(hub.signal(operation).await?) })
+    }
+}
+
+fn operation<I: Serialize>(entity: &EntityId, name: &str, input: &I) -> Result<Operation, Failure> {
+    Ok(Operation {
+        name: name.to_owned(),
+        input: to_json(input)?,
+        target: entity.to_string(),
+        ..Operation::default()
+    })
+}
+
+/// A call of a proxy.
+#[doc(hidden)]
+pub fn call_typed<C: Caller, I: Serialize, O: DeserializeOwned>(
+    by: &C,
+    entity: &EntityId,
+    name: &str,
+    input: &I,
+) -> impl Future<Output = Result<O, Failure>> + Send + use<C, I, O> {
+    let called = operation(entity, name, input).map(|operation| by.call_entity(operation));
+    async move { from_json(called?.await?.as_deref()) }
+}
+
+/// A signal of a proxy.
+#[doc(hidden)]
+pub fn signal_typed<C: Caller, I: Serialize>(
+    by: &C,
+    entity: &EntityId,
+    name: &str,
+    input: &I,
+) -> impl Future<Output = Result<(), Failure>> + Send + use<C, I> {
+    let sent = operation(entity, name, input).map(|operation| by.signal_entity(operation));
+    async move { sent?.await }
+}
