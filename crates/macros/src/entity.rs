@@ -73,6 +73,8 @@ pub(crate) fn expand(options: &Options, block: &ItemImpl) -> Result<TokenStream>
     let methods = operations.iter().map(|operation| proxied(root, operation));
     let about = format!("One [`{name}`], to be called or signalled.");
     Ok(quote! {
+        // An input comes by value: it was made of a payload.
+        #[allow(clippy::needless_pass_by_value)]
         #block
 
         impl #root::EntityType for #name {

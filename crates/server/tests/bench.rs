@@ -257,6 +257,25 @@ fn a_quick_run_of_the_runtime_reports_everything() {
 }
 
 #[test]
+fn a_quick_run_of_the_task_hubs_reports_every_goal() {
+    let report = quick_report("durable");
+    let goals = report["goals"].as_array().unwrap();
+    let names: Vec<_> = goals
+        .iter()
+        .map(|goal| goal["name"].as_str().unwrap())
+        .collect();
+    let expected = [
+        "signals_per_s_1_keys",
+        "signals_per_s_1000_keys",
+        "call_p50_over_fdatasync",
+        "transfers_per_s",
+        "resident_per_idle_entity",
+        "restart",
+    ];
+    assert_eq!(names, expected);
+}
+
+#[test]
 fn a_quick_run_of_the_jobs_reports_every_goal() {
     let report = quick_report("jobs");
     let goals = report["goals"].as_array().unwrap();

@@ -1,0 +1,14 @@
+//! `steadfast bench durable`: entities, orchestrations.
+
+mod child;
+mod entities;
+mod functions;
+mod idle;
+mod orchestrations;
+mod run;
+mod session;
+mod settings;
+
+pub use child::serve;
+pub use run::run;
+pub use settings::Settings;
