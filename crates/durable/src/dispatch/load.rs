@@ -5,15 +5,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use steadfast_core::clock::Timestamp;
+use steadfast_core::codec::Malformed;
 use steadfast_core::id::Table;
 use steadfast_core::limits;
-use steadfast_partition::{Address, Door, Envelope, Message, Scan, Snapshot};
+use steadfast_partition::{
+    Address, Door, Envelope, Error as PartitionError, Message, Row, Scan, Snapshot, StorageError,
+};
 use tokio::sync::mpsc;
 
 use super::desk::Desk;
 use super::entry::{Given, Key};
 use super::histories::History;
-use crate::command::{Ask, Order, TaskDone, Wish};
+use crate::command::{Ask, Order, Request, TaskDone, Wish};
 use crate::entity::{Entity, FRONT, MAIN, Queued, lane};
 use crate::event::{Event, What};
 use crate::failure::Failure;
@@ -23,6 +26,30 @@ use crate::rows::{
     self, ENTITIES, HISTORY, INBOX, INSTANCES, QUEUE, STATES, TASKS, key_of, numbered,
 };
 use crate::work::{ActivityWork, BatchWork, Item, TurnWork, Work};
+
+/// What a worker gets, or `None` if there is nothing to do any more.
+type Found = Result<Option<(Work, Given)>, Unread>;
+
+/// Rows could not be read; they may be when it is tried again.
+pub(super) struct Unread;
+
+impl From<StorageError> for Unread {
+    fn from(_: StorageError) -> Self {
+        Self
+    }
+}
+
+impl From<PartitionError> for Unread {
+    fn from(_: PartitionError) -> Self {
+        Self
+    }
+}
+
+impl From<Malformed> for Unread {
+    fn from(_: Malformed) -> Self {
+        Self
+    }
+}
 
 impl Desk {
     /// Reads what the worker needs and gives it to it. If there is nothing to do any
@@ -51,9 +78,10 @@ impl Desk {
                 }
                 Wish::Activity(order) => activity(&door, &from, instance, order).await,
                 Wish::Batch { generation } => batch(&door, &from, instance, *generation).await,
-                Wish::Changed | Wish::Answer { .. } => None,
+                Wish::Changed | Wish::Answer { .. } => Ok(None),
             },
-            None => None,
+            // Its next owner wants it done there.
+            None => Ok(None),
         };
         self.hand_over(&key, number, attempt, found, &sender);
     }
@@ -63,7 +91,7 @@ impl Desk {
         key: &Key,
         number: u64,
         attempt: u32,
-        found: Option<(Work, Given)>,
+        found: Found,
         sender: &mpsc::UnboundedSender<Item>,
     ) {
         let mut state = self.state.lock();
@@ -72,7 +100,7 @@ impl Desk {
             return;
         };
         match found {
-            Some((mut work, given)) => {
+            Ok(Some((mut work, given))) => {
                 entry.given = Some(given);
                 if let Work::Turn(turn) = &mut work {
                     turn.is_whole = entry.is_whole;
@@ -81,26 +109,21 @@ impl Desk {
                 // A worker that has gone gives back what it had.
                 let _ = sender.send(Item { token, work });
             }
-            None => {
+            Ok(None) => {
                 drop(state);
                 self.done(key);
             }
+            Err(Unread) => self.lose(&mut state, key),
         }
     }
 
-    async fn turn(
-        &self,
-        door: &Door,
-        from: &Address,
-        instance: String,
-        generation: u64,
-    ) -> Option<(Work, Given)> {
+    async fn turn(&self, door: &Door, from: &Address, instance: String, generation: u64) -> Found {
         let key = key_of(from);
-        let snapshot = door.ledger().snapshot().ok()?;
-        let row: Instance = read(&snapshot, INSTANCES, &key).await?;
-        if row.generation != generation || !row.is_open {
-            return None;
-        }
+        let snapshot = door.ledger().snapshot()?;
+        let row: Option<Instance> = read(&snapshot, INSTANCES, &key).await?;
+        let Some(row) = row.filter(|row| row.generation == generation && row.is_open) else {
+            return Ok(None);
+        };
         let taken = inbox(&snapshot, &key, &row).await?;
         let history = self.history(&snapshot, &key, &row).await?;
         let now = self.clock.now().max(Timestamp(row.clock.0 + 1));
@@ -123,7 +146,7 @@ impl Desk {
             at,
             taken,
         };
-        Some((Work::Turn(Box::new(work)), given))
+        Ok(Some((Work::Turn(Box::new(work)), given)))
     }
 
     async fn history(
@@ -131,7 +154,7 @@ impl Desk {
         snapshot: &Snapshot,
         key: &[u8],
         row: &Instance,
-    ) -> Option<Arc<History>> {
+    ) -> Result<Arc<History>, Unread> {
         let known = self.histories.get(key);
         let is_same = |known: &Arc<History>| {
             let is_known = known.execution == row.execution && known.rewrites == row.rewrites;
@@ -139,7 +162,7 @@ impl Desk {
         };
         let known = known.filter(is_same);
         if let Some(known) = known.as_ref().filter(|k| k.turns.len() as u64 == row.turns) {
-            return Some(Arc::clone(known));
+            return Ok(Arc::clone(known));
         }
         let mut history = known.map(|known| (*known).clone()).unwrap_or_default();
         history.execution.clone_from(&row.execution);
@@ -147,13 +170,11 @@ impl Desk {
         let from = numbered(key, history.turns.len() as u64);
         for found in scan(snapshot, HISTORY, from, numbered(key, row.turns)).await? {
             history.bytes += found.value.len() as u64;
-            history
-                .turns
-                .push(Arc::new(rows::decode(&found.value).ok()?));
+            history.turns.push(Arc::new(rows::decode(&found.value)?));
         }
         let history = Arc::new(history);
         self.histories.keep(key, &history);
-        Some(history)
+        Ok(history)
     }
 
     /// An instance whose work never comes back fails.
@@ -191,7 +212,7 @@ impl Desk {
 }
 
 /// What a turn is about: the front of the inbox.
-async fn inbox(snapshot: &Snapshot, key: &[u8], row: &Instance) -> Option<Vec<Event>> {
+async fn inbox(snapshot: &Snapshot, key: &[u8], row: &Instance) -> Result<Vec<Event>, Unread> {
     let end = row.inbox_end.min(row.inbox + limits::TURN_EVENTS as u64);
     let from = numbered(key, row.inbox);
     let found = scan(snapshot, INBOX, from, numbered(key, end)).await?;
@@ -201,47 +222,39 @@ async fn inbox(snapshot: &Snapshot, key: &[u8], row: &Instance) -> Option<Vec<Ev
         if bytes > limits::WORK_BYTES && !events.is_empty() {
             break;
         }
-        let stored: Stored = rows::decode(&row.value).ok()?;
+        let stored: Stored = rows::decode(&row.value)?;
         events.push(stored.event);
     }
-    Some(events)
+    Ok(events)
 }
 
-async fn activity(
-    door: &Door,
-    from: &Address,
-    instance: String,
-    order: &Order,
-) -> Option<(Work, Given)> {
+async fn activity(door: &Door, from: &Address, instance: String, order: &Order) -> Found {
     let key = numbered(&key_of(from), order.number);
-    door.row(TASKS, &key).await.ok().flatten()?;
+    if door.row(TASKS, &key).await?.is_none() {
+        return Ok(None);
+    }
     let work = ActivityWork {
         instance,
         execution: order.execution.clone(),
         id: order.id,
         task: order.task.clone(),
     };
-    Some((Work::Activity(Box::new(work)), Given::Activity))
+    Ok(Some((Work::Activity(Box::new(work)), Given::Activity)))
 }
 
-async fn batch(
-    door: &Door,
-    from: &Address,
-    entity: String,
-    generation: u64,
-) -> Option<(Work, Given)> {
+async fn batch(door: &Door, from: &Address, entity: String, generation: u64) -> Found {
     let key = key_of(from);
-    let snapshot = door.ledger().snapshot().ok()?;
-    let row: Entity = read(&snapshot, ENTITIES, &key).await?;
-    if row.generation != generation || !row.is_open {
-        return None;
-    }
+    let snapshot = door.ledger().snapshot()?;
+    let row: Option<Entity> = read(&snapshot, ENTITIES, &key).await?;
+    let Some(row) = row.filter(|row| row.generation == generation && row.is_open) else {
+        return Ok(None);
+    };
     let requests = requests(&snapshot, &key, &row).await?;
     if requests.is_empty() {
-        return None;
+        return Err(Unread);
     }
     let state = match row.exists {
-        true => snapshot.get(STATES, &key).await.ok()?,
+        true => snapshot.get(STATES, &key).await?,
         false => None,
     };
     let state = state.map(|state| String::from_utf8_lossy(&state).into_owned());
@@ -258,7 +271,7 @@ async fn batch(
         main: row.main,
         requests,
     };
-    Some((Work::Batch(Box::new(work)), given))
+    Ok(Some((Work::Batch(Box::new(work)), given)))
 }
 
 /// The requests that may run now, and where the lanes begin behind each.
@@ -266,7 +279,7 @@ async fn requests(
     snapshot: &Snapshot,
     key: &[u8],
     row: &Entity,
-) -> Option<Vec<(crate::command::Request, u64, u64)>> {
+) -> Result<Vec<(Request, u64, u64)>, Unread> {
     let (mut front, mut main) = (row.front, row.main);
     let mut queued = lane_rows(snapshot, key, FRONT, row.front, row.front_end).await?;
     let fronts = queued.len();
@@ -291,7 +304,7 @@ async fn requests(
         }
         requests.push((request, front, main));
     }
-    Some(requests)
+    Ok(requests)
 }
 
 async fn lane_rows(
@@ -300,9 +313,9 @@ async fn lane_rows(
     which: u8,
     first: u64,
     end: u64,
-) -> Option<Vec<(u64, Queued, usize)>> {
+) -> Result<Vec<(u64, Queued, usize)>, Unread> {
     if first >= end {
-        return Some(Vec::new());
+        return Ok(Vec::new());
     }
     let found = scan(
         snapshot,
@@ -312,20 +325,22 @@ async fn lane_rows(
     );
     let mut queued = Vec::new();
     for row in found.await? {
-        let number = row.key.last_chunk::<8>().copied()?;
-        let entry = rows::decode(&row.value).ok()?;
+        let number = row.key.last_chunk::<8>().copied().ok_or(Unread)?;
+        let entry = rows::decode(&row.value)?;
         queued.push((u64::from_be_bytes(number), entry, row.value.len()));
     }
-    Some(queued)
+    Ok(queued)
 }
 
 async fn read<R: steadfast_collections::schema::Record>(
     snapshot: &Snapshot,
     table: Table,
     key: &[u8],
-) -> Option<R> {
-    let row = snapshot.get(table, key).await.ok()??;
-    rows::decode(&row).ok()
+) -> Result<Option<R>, Unread> {
+    match snapshot.get(table, key).await? {
+        Some(row) => Ok(Some(rows::decode(&row)?)),
+        None => Ok(None),
+    }
 }
 
 /// All rows from one key on and before another.
@@ -334,7 +349,7 @@ pub(crate) async fn scan(
     table: Table,
     from: Vec<u8>,
     to: Vec<u8>,
-) -> Option<Vec<steadfast_partition::Row>> {
+) -> Result<Vec<Row>, StorageError> {
     let mut found = Vec::new();
     let mut from = Bound::Included(Bytes::from(from));
     let to = Bytes::from(to);
@@ -345,15 +360,15 @@ pub(crate) async fn scan(
             to: Bound::Excluded(to.clone()),
             limit,
         };
-        let page = snapshot.scan(table, wanted).await.ok()?;
+        let page = snapshot.scan(table, wanted).await?;
         let is_last = page.len() < limit;
         from = match page.last() {
             Some(last) => Bound::Excluded(last.key.clone()),
-            None => return Some(found),
+            None => return Ok(found),
         };
         found.extend(page);
         if is_last {
-            return Some(found);
+            return Ok(found);
         }
     }
 }

@@ -190,7 +190,7 @@ impl TaskHub {
         };
         let end = numbered(&key, row.turns);
         let found = scan(&snapshot, HISTORY, numbered(&key, 0), end).await;
-        let turns = found.ok_or_else(unreadable)?;
+        let turns = found.map_err(steadfast_partition::Error::from)?;
         let decoded = turns
             .iter()
             .map(|row| rows::decode(&row.value).map(Arc::new));
