@@ -71,8 +71,8 @@ pub const TURN_LOOK: usize = 16;
 /// How long a partition works before it looks at anything else, about.
 pub const TURN_TIME: Duration = Duration::from_micros(300);
 
-/// Replies and effects that a partition lets go before it looks at anything else.
-pub const TURN_RELEASES: usize = 4096;
+/// Rows of messages that have arrived, removed by one commit.
+pub const SWEPT_ROWS: usize = 256;
 
 /// Timers of a partition that are kept in memory.
 pub const NEAR_TIMERS: usize = 4 * 1024;
