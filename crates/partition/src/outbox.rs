@@ -260,9 +260,13 @@ mod tests {
         outbox.arrived(there, most);
         assert!(outbox.is_littered());
         let mut rounds = 0;
-        while outbox.arrived_rows().len() > 0 {
-            assert!(outbox.arrived_rows().len() <= limits::SWEPT_ROWS);
-            outbox.forget_rows(outbox.arrived_rows().len());
+        loop {
+            let count = outbox.arrived_rows().len();
+            if count == 0 {
+                break;
+            }
+            assert!(count <= limits::SWEPT_ROWS);
+            outbox.forget_rows(count);
             rounds += 1;
         }
         assert_eq!(rounds, limits::LINK_QUEUE / limits::SWEPT_ROWS);
