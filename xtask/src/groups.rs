@@ -118,7 +118,9 @@ fn harness(workspace: &Workspace) -> Result<()> {
 }
 
 fn server(workspace: &Workspace) -> Result<()> {
-    chosen(workspace, "steadfast-server", |test| !needs_postgres(test))
+    chosen(workspace, "steadfast-server", |test| {
+        !needs_postgres(test) && !interop::TESTS.contains(&test)
+    })
 }
 
 fn docs(workspace: &Workspace) -> Result<()> {

@@ -6,7 +6,7 @@ use crate::workspace::Workspace;
 use crate::{process, tools};
 
 /// Tests that are clients of others. They start their own servers.
-pub(crate) const TESTS: &[&str] = &["event_hub_clients", "scheduler_clients"];
+pub(crate) const TESTS: &[&str] = &["durable_clients", "event_hub_clients", "scheduler_clients"];
 
 /// Installs what the clients need, and runs them all.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
@@ -19,7 +19,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     process::run(&mut cargo)
 }
 
-/// Client libraries of Event Hubs, for Python and for Node.
+/// Client libraries of Event Hubs and of Durable Task, for Python and for Node.
 pub(crate) fn install(workspace: &Workspace) -> Result<()> {
     let sources = workspace.root.join("interop");
     tools::install_python(
@@ -27,7 +27,13 @@ pub(crate) fn install(workspace: &Workspace) -> Result<()> {
         "eventhub",
         &sources.join("python/requirements.txt"),
     )?;
+    tools::install_python(
+        workspace,
+        "durable",
+        &sources.join("durable-python/requirements.txt"),
+    )?;
     tools::install_node(workspace)?;
     tools::install_packages(workspace, "event-hubs", &sources.join("node"))?;
+    tools::install_packages(workspace, "durable", &sources.join("durable-node"))?;
     Ok(())
 }

@@ -170,6 +170,36 @@ pub const HEADER_TIME: Duration = Duration::from_secs(10);
 /// Requests that one HTTP/2 connection has under way at a time.
 pub const HTTP_STREAMS: u32 = 1000;
 
+/// Largest message of a gRPC client.
+pub const GRPC_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
+
+/// The work item streams of the Durable Task protocol are never silent for longer:
+/// workers that hear nothing reconnect.
+pub const WORK_PING: Duration = Duration::from_secs(30);
+
+/// History from which on workers that can fetch it themselves have to.
+pub const STREAMED_HISTORY_BYTES: u64 = 1024 * 1024;
+
+/// Events of a history that travel together, unless one alone is larger.
+pub const HISTORY_CHUNK_BYTES: usize = 256 * 1024;
+
+/// A history that travels with its work item is worth a warning from here on: many
+/// workers take messages of 4 MiB at most.
+pub const LONG_HISTORY_BYTES: u64 = 3_900_000;
+
+/// Items on a page of a gRPC answer, and its length: clients take 4 MiB.
+pub const GRPC_PAGE: usize = 1000;
+pub const GRPC_PAGE_BYTES: usize = 3_500_000;
+
+/// Instances that one request may name.
+pub const INSTANCE_BATCH: usize = 500;
+
+/// How long a REST client may wait for the end of an instance or for an entity.
+pub const REST_WAIT: Duration = Duration::from_secs(230);
+
+/// Failures that stand behind a failure.
+pub const FAILURE_DEPTH: usize = 16;
+
 /// AMQP channels of one connection, less one; and handles of one session, less one.
 pub const AMQP_CHANNEL_MAX: u16 = 4999;
 pub const AMQP_HANDLE_MAX: u32 = 255;

@@ -14,6 +14,7 @@ mod completions;
 mod config;
 mod context;
 mod doctor;
+mod entity;
 mod event;
 mod eventhub;
 mod exit;
@@ -23,6 +24,7 @@ mod job;
 mod key;
 mod migrate;
 mod node;
+mod orchestration;
 mod origin;
 mod out;
 mod parked;
@@ -33,6 +35,7 @@ mod result;
 mod serve;
 mod table;
 mod tail;
+mod taskhub;
 
 use std::process::ExitCode;
 
@@ -130,6 +133,33 @@ enum Command {
         #[command(flatten)]
         target: Target,
     },
+    /// Start, show, explain and steer orchestrations
+    Orchestration {
+        #[command(subcommand)]
+        command: orchestration::Command,
+        #[command(flatten)]
+        hub: taskhub::Hub,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Signal, call and show entities
+    Entity {
+        #[command(subcommand)]
+        command: entity::Command,
+        #[command(flatten)]
+        hub: taskhub::Hub,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Show and release locks of entities
+    Lock {
+        #[command(subcommand)]
+        command: entity::Locks,
+        #[command(flatten)]
+        hub: taskhub::Hub,
+        #[command(flatten)]
+        target: Target,
+    },
     /// Write, check and show configuration
     #[command(subcommand)]
     Config(config::Command),
@@ -203,6 +233,21 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Command::Event { command, target } => event::run(command, target, output),
         Command::Group { command, target } => group::run(command, target, output),
         Command::Parked { command, target } => parked::run(command, target, output),
+        Command::Orchestration {
+            command,
+            hub,
+            target,
+        } => orchestration::run(command, hub, target, output),
+        Command::Entity {
+            command,
+            hub,
+            target,
+        } => entity::run(command, hub, target, output),
+        Command::Lock {
+            command,
+            hub,
+            target,
+        } => entity::locks(command, hub, target, output),
         Command::Config(command) => config::run(command, output),
         Command::Context(command) => context::run(command, output),
         Command::Backup(arguments) => backup::run(arguments, output),

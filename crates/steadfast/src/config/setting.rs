@@ -50,6 +50,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("events.amqp_port", PORT, "5672", "Event hubs by AMQP, not encrypted; open on loopback, or where tls.allow_plain is set."),
     setting("events.amqps_port", PORT, "5671", "Event hubs by AMQP over TLS; open if there is a certificate."),
     setting("events.partitions", Form::Number(1, 1024), "4", "Partitions of an event hub whose declaration does not say."),
+    setting("durable.port", PORT, "4001", "Orchestrations and entities by gRPC, for the Durable Task SDKs; encrypted if there is a certificate."),
     setting("jobs.secret_key", Form::Text, "", "A file whose text encrypts the secrets of jobs; secret.key in the data folder unless set."),
     setting("jobs.allow", Form::List, "[]", "Networks that jobs may call although they are closed to them, such as link-local ones."),
     setting("jobs.proxy", Form::Text, "", "A proxy for all calls of jobs."),

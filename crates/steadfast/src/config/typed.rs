@@ -82,6 +82,8 @@ pub struct Config {
     pub amqps_port: u16,
     /// Partitions of an event hub whose declaration does not say.
     pub events_partitions: u32,
+    /// The port of the Durable Task SDKs.
+    pub durable_port: u16,
     /// The file of the key that encrypts secrets of jobs.
     pub jobs_secret_key: Option<PathBuf>,
     /// Networks that jobs may call although they are closed.
@@ -158,6 +160,7 @@ impl Config {
             amqp_port: number(layers, "events.amqp_port") as u16,
             amqps_port: number(layers, "events.amqps_port") as u16,
             events_partitions: number(layers, "events.partitions") as u32,
+            durable_port: number(layers, "durable.port") as u16,
             jobs_secret_key: text(layers, "jobs.secret_key").map(PathBuf::from),
             jobs_allow: texts("jobs.allow"),
             jobs_proxy: text(layers, "jobs.proxy"),
@@ -192,7 +195,11 @@ impl Config {
 
     /// All ports, by what is spoken there.
     pub fn ports(&self) -> Vec<(&'static str, u16)> {
-        let mut ports = vec![("http", self.http_port), ("amqp", self.amqp_port)];
+        let mut ports = vec![
+            ("http", self.http_port),
+            ("amqp", self.amqp_port),
+            ("durable", self.durable_port),
+        ];
         if self.tls.is_some() {
             ports.push(("amqps", self.amqps_port));
         }

@@ -29,7 +29,7 @@ use super::inner::{Inner, Source, ring};
 use super::keys::KeyFile;
 use super::performers::{Maker, Performers};
 use super::running::Node;
-use super::{amqp, exposure, open, own, web};
+use super::{amqp, durable, exposure, open, own, web};
 use crate::config::{Config, Engine, Error as ConfigError};
 
 /// The space that holds everything durable.
@@ -311,6 +311,10 @@ impl Builder {
             true => amqp::bind(&config, certificate.as_ref())?,
             false => Vec::new(),
         };
+        let durable_port = match self.is_serving {
+            true => Some(durable::bind(&config, certificate.as_ref())?),
+            false => None,
+        };
         let engine = open::engine(&config, &clock).await?;
         let mut makers = self.makers;
         let prepared = own::prepare(&config, &clock, &mut makers)?;
@@ -357,10 +361,12 @@ impl Builder {
             }
         });
         declare_jobs(&inner).await?;
-        if let Some(port) = port {
+        if let (Some(port), Some(durable_port)) = (port, durable_port) {
             let context = amqp::context(&inner);
-            web::start(&inner, port, &web::frame(&inner), &context);
+            let frame = web::frame(&inner);
+            web::start(&inner, port, &frame, &context);
             amqp::start(&inner, amqp_ports, &context);
+            durable::start(&inner, durable_port, &frame);
         }
         inner.health.set(State::Ready);
         Ok(Node::new(inner))

@@ -5,6 +5,7 @@ mod amqp;
 mod builder;
 mod care;
 mod collections;
+mod durable;
 mod error;
 mod exposure;
 mod inner;

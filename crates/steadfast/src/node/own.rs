@@ -10,6 +10,7 @@ use steadfast_durable::{Delivery, Dispatcher, Instances, TaskHubs};
 use steadfast_events::{Blobs, Definition, EventHubs, Retention};
 use steadfast_jobs::{Jobs, Runner, Scheduler};
 use steadfast_partition::{Kind, Performer, Replicas, Runtime, Services};
+use steadfast_protocols::durabletask::Counts;
 use steadfast_protocols::outbound::{self, Guard, Outbound};
 use steadfast_protocols::scheduler::SecretKey;
 
@@ -23,6 +24,8 @@ pub(super) struct Own {
     pub(super) hubs: EventHubs,
     pub(super) blobs: Blobs,
     pub(super) task_hubs: TaskHubs,
+    /// What workers of task hubs have done.
+    pub(super) work: Arc<Counts>,
     pub(super) jobs: Jobs,
     pub(super) replicas: Arc<Replicas>,
     /// Opens and closes the secrets of jobs.
@@ -123,6 +126,7 @@ pub(super) fn open(
     };
     Own {
         blobs: Blobs::new(runtime, hubs.clone()),
+        work: Arc::default(),
         task_hubs: TaskHubs::new(runtime, dispatcher, kept.collect()),
         jobs: Jobs::new(runtime, runner),
         replicas: Arc::new(Replicas::new(Arc::clone(runtime.router()), options)),

@@ -76,6 +76,16 @@ pub(super) fn readings(inner: &Inner) -> Vec<Reading> {
             sum(|counts| counts.backlog) as f64,
         ),
         Reading::Gauge(
+            "durable_streams",
+            "Streams of work that workers of task hubs hold",
+            inner.own.work.streams() as f64,
+        ),
+        Reading::Counter(
+            "durable_stale_results",
+            "Results of workers that nobody waited for any more",
+            inner.own.work.stale(),
+        ),
+        Reading::Gauge(
             "longest_turn_seconds",
             "Longest time for which a partition's loop did not look up",
             longest(|counts| counts.longest_turn.as_secs_f64()),

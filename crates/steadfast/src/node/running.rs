@@ -36,7 +36,8 @@ const WORKER_LIMIT: Duration = Duration::from_secs(10);
 ///
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let layers = Layers::new().flag("http.port=0")?.flag("events.amqp_port=0")?;
+/// let layers = Layers::new().flag("http.port=0")?;
+/// let layers = layers.flag("events.amqp_port=0")?.flag("durable.port=0")?;
 /// let config = Config::new(&layers)?;
 /// let builder = steadfast::Node::builder().config(config).memory();
 /// let node = builder.serve().development().start().await?;
@@ -166,6 +167,13 @@ impl Node {
                      SharedAccessKey={secret};UseDevelopmentEmulator=true;"
                 ),
             ));
+        }
+        let durable = addresses.iter().find(|address| address.name == "durable");
+        if let Some(port) = durable.and_then(|durable| durable.url.rsplit(':').next()) {
+            let string = "TaskHub=default;Authentication=None";
+            let string = format!("Endpoint=http://localhost:{port};{string}");
+            all.push(("durable", string));
+            all.push(("grpc", format!("localhost:{port}")));
         }
         all
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use steadfast_protocols::amqp::Context as Events;
+use steadfast_protocols::durabletask;
 use steadfast_protocols::http::{Cors, Frame, Proxies, Registry, serve};
 use steadfast_protocols::listen::{Bind, Listener};
 use steadfast_protocols::publish;
@@ -11,6 +12,7 @@ use steadfast_protocols::scheduler::{self, Auth, NoInternal, Settings};
 
 use super::address::Address;
 use super::collections::Shelves;
+use super::durable;
 use super::error::Result;
 use super::inner::Inner;
 use super::readings::readings;
@@ -82,8 +84,15 @@ pub(super) fn start(inner: &Arc<Inner>, port: Port, frame: &Frame, events: &Arc<
         leaving: inner.leaving.clone(),
     });
     let interface = rest::event_routes(interface, &hubs);
+    let scheme = match port.listener.is_encrypted() {
+        true => "https",
+        false => "http",
+    };
+    let rest_hubs = durable::rest_context(inner);
     let routes = interface
         .routes()
+        .merge(durabletask::routes(durable::context(inner)))
+        .merge(durabletask::rest::routes(rest_hubs, scheme))
         .merge(Arc::clone(&inner.health).routes())
         .merge(steadfast_protocols::amqp::routes(
             Arc::clone(events),
@@ -99,11 +108,6 @@ pub(super) fn start(inner: &Arc<Inner>, port: Port, frame: &Frame, events: &Arc<
         .method_not_allowed_fallback(rest::no_method);
     let routes = frame.around(routes);
     let listener = port.listener;
-    let scheme = if listener.is_encrypted() {
-        "https"
-    } else {
-        "http"
-    };
     inner.own.addresses.write().push(listener.address());
     inner.addresses.lock().push(Address {
         name: "http",

@@ -1,0 +1,317 @@
+//! What clients ask of orchestrations.
+
+use std::time::Duration;
+
+use steadfast_core::limits;
+use steadfast_durable::{
+    Error, FinishedQuery, InstanceQuery, NewInstance, Overview, PurgeQuery, Purged,
+};
+use steadfast_wire::durabletask as wire;
+use steadfast_wire::durabletask::purge_request::Request as PurgeRequest;
+use tonic::Status;
+
+use super::context::Caller;
+use super::convert::{moment, overview_shown, span_of_time, statuses, task};
+use super::refused::{late, leaving, malformed, refused};
+
+type Answer<T> = Result<T, Status>;
+
+#[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
+fn no(error: Error) -> Status {
+    refused(&error)
+}
+
+pub(super) async fn start(
+    caller: &Caller,
+    request: wire::CreateInstanceRequest,
+) -> Answer<wire::CreateInstanceResponse> {
+    let policy = request.orchestration_id_reuse_policy;
+    let policy = policy.map(|policy| statuses(&policy.replaceable_status));
+    let new = NewInstance {
+        instance: request.instance_id,
+        execution: request.execution_id.filter(|id| !id.is_empty()),
+        task: task(
+            request.name,
+            request.version,
+            request.input,
+            request.parent_trace_context,
+            request.tags,
+        )?,
+        scheduled: request.scheduled_start_timestamp.map(moment).transpose()?,
+        replaceable: policy.transpose()?.map(Option::unwrap_or_default),
+    };
+    let instance_id = caller.hub.start(new).await.map_err(no)?;
+    Ok(wire::CreateInstanceResponse { instance_id })
+}
+
+pub(super) async fn get(
+    caller: &Caller,
+    request: wire::GetInstanceRequest,
+) -> Answer<wire::GetInstanceResponse> {
+    let has_payloads = request.get_inputs_and_outputs;
+    let found = caller.hub.get(&request.instance_id, has_payloads).await;
+    Ok(shown(found.map_err(no)?))
+}
+
+fn shown(found: Option<Overview>) -> wire::GetInstanceResponse {
+    wire::GetInstanceResponse {
+        exists: found.is_some(),
+        orchestration_state: found.map(overview_shown),
+    }
+}
+
+pub(super) async fn wait_for_start(
+    caller: &Caller,
+    request: wire::GetInstanceRequest,
+) -> Answer<wire::GetInstanceResponse> {
+    let (instance, has_payloads) = (&request.instance_id, request.get_inputs_and_outputs);
+    let started = caller.hub.started(instance, has_payloads);
+    wait(caller, instance, started).await
+}
+
+pub(super) async fn wait_for_end(
+    caller: &Caller,
+    request: wire::GetInstanceRequest,
+) -> Answer<wire::GetInstanceResponse> {
+    let (instance, has_payloads) = (&request.instance_id, request.get_inputs_and_outputs);
+    let ended = caller.hub.ended(instance, has_payloads);
+    wait(caller, instance, ended).await
+}
+
+/// Waits for an instance, as long as the client does and the node stays.
+async fn wait(
+    caller: &Caller,
+    instance: &str,
+    state: impl Future<Output = Result<Overview, Error>>,
+) -> Answer<wire::GetInstanceResponse> {
+    tokio::select! {
+        found = state => Ok(shown(Some(found.map_err(no)?))),
+        () = caller.context.leaving.cancelled() => Err(leaving()),
+        () = patience(caller.patience) => {
+            // Who waits for what does not exist is told so.
+            match caller.hub.get(instance, false).await.map_err(no)? {
+                Some(_) => Err(late()),
+                None => Ok(shown(None)),
+            }
+        }
+    }
+}
+
+/// Ends a little before the client gives up, so that it still hears the answer.
+async fn patience(patience: Option<Duration>) {
+    let Some(patience) = patience else {
+        return std::future::pending().await;
+    };
+    let margin = (patience / 10).min(Duration::from_millis(100));
+    tokio::time::sleep(patience.saturating_sub(margin)).await;
+}
+
+pub(super) async fn raise(
+    caller: &Caller,
+    request: wire::RaiseEventRequest,
+) -> Answer<wire::Empty> {
+    let (instance, name) = (&request.instance_id, &request.name);
+    let raised = caller.hub.raise(instance, name, request.input).await;
+    raised.map(done).map_err(no)
+}
+
+pub(super) async fn terminate(
+    caller: &Caller,
+    request: wire::TerminateRequest,
+) -> Answer<wire::Empty> {
+    let (instance, is_recursive) = (&request.instance_id, request.recursive);
+    let ended = caller.hub.terminate(instance, request.output, is_recursive);
+    ended.await.map(done).map_err(no)
+}
+
+pub(super) async fn suspend(caller: &Caller, request: wire::ReasonRequest) -> Answer<wire::Empty> {
+    let suspended = caller.hub.suspend(&request.instance_id, request.reason);
+    suspended.await.map(done).map_err(no)
+}
+
+pub(super) async fn resume(caller: &Caller, request: wire::ReasonRequest) -> Answer<wire::Empty> {
+    let resumed = caller.hub.resume(&request.instance_id, request.reason);
+    resumed.await.map(done).map_err(no)
+}
+
+pub(super) async fn rewind(caller: &Caller, request: wire::ReasonRequest) -> Answer<wire::Empty> {
+    let rewound = caller.hub.rewind(&request.instance_id, request.reason);
+    rewound.await.map(done).map_err(no)
+}
+
+/// Whether it had an effect is nothing that clients hear.
+fn done<T>(_: T) -> wire::Empty {
+    wire::Empty {}
+}
+
+pub(super) async fn restart(
+    caller: &Caller,
+    request: wire::RestartInstanceRequest,
+) -> Answer<wire::RestartInstanceResponse> {
+    let is_new_id = request.restart_with_new_instance_id;
+    let restarted = caller.hub.restart(&request.instance_id, is_new_id).await;
+    let instance_id = restarted.map_err(no)?;
+    Ok(wire::RestartInstanceResponse { instance_id })
+}
+
+pub(super) async fn query(
+    caller: &Caller,
+    request: wire::QueryInstancesRequest,
+) -> Answer<wire::QueryInstancesResponse> {
+    let query = request.query.unwrap_or_default();
+    let Some(wanted) = statuses(&query.runtime_status)? else {
+        return Ok(wire::QueryInstancesResponse::default());
+    };
+    let query = InstanceQuery {
+        statuses: wanted,
+        from: query.created_time_from.map(moment).transpose()?,
+        to: query.created_time_to.map(moment).transpose()?,
+        prefix: query.instance_id_prefix.unwrap_or_default(),
+        limit: limit(query.max_instance_count)?,
+        cursor: query.continuation_token.filter(|token| !token.is_empty()),
+        has_payloads: query.fetch_inputs_and_outputs,
+    };
+    let mut query = query;
+    loop {
+        let page = caller.hub.query(&query).await.map_err(no)?;
+        let count = page.items.len();
+        let response = wire::QueryInstancesResponse {
+            orchestration_state: page.items.into_iter().map(overview_shown).collect(),
+            continuation_token: page.next,
+        };
+        match shorter(count, &response) {
+            Some(limit) => query.limit = limit,
+            None => return Ok(response),
+        }
+    }
+}
+
+/// How many items are wanted.
+pub(super) fn limit(number: i32) -> Answer<usize> {
+    let limit = usize::try_from(number);
+    let limit = limit.map_err(|_| malformed("the size of a page is negative"))?;
+    Ok(limit.min(limits::GRPC_PAGE))
+}
+
+/// How many items a page may have if this one is too long for clients.
+pub(super) fn shorter(count: usize, page: &impl prost::Message) -> Option<usize> {
+    let is_too_long = page.encoded_len() > limits::GRPC_PAGE_BYTES && count > 1;
+    is_too_long.then_some(count / 2)
+}
+
+pub(super) async fn list_ids(
+    caller: &Caller,
+    request: wire::ListInstanceIdsRequest,
+) -> Answer<wire::ListInstanceIdsResponse> {
+    let Some(wanted) = statuses(&request.runtime_status)? else {
+        return Ok(wire::ListInstanceIdsResponse::default());
+    };
+    let query = FinishedQuery {
+        statuses: wanted,
+        from: request.completed_time_from.map(moment).transpose()?,
+        to: request.completed_time_to.map(moment).transpose()?,
+        limit: limit(request.page_size)?,
+        cursor: request.last_instance_key.filter(|key| !key.is_empty()),
+    };
+    let page = caller.hub.finished(&query).await.map_err(no)?;
+    Ok(wire::ListInstanceIdsResponse {
+        instance_ids: page.items,
+        last_instance_key: page.next,
+    })
+}
+
+pub(super) async fn purge(
+    caller: &Caller,
+    request: wire::PurgeInstancesRequest,
+) -> Answer<wire::PurgeInstancesResponse> {
+    let is_recursive = request.recursive;
+    let is_wanted = |id: &str| !(request.is_orchestration && id.starts_with('@'));
+    let purged = match request.request {
+        Some(PurgeRequest::InstanceId(id)) => {
+            let count = match is_wanted(&id) {
+                true => caller.hub.purge(&id, is_recursive).await.map_err(no)?,
+                false => 0,
+            };
+            whole(count)
+        }
+        Some(PurgeRequest::Batch(batch)) => {
+            let mut count = 0;
+            for id in batch_of(batch)?.iter().filter(|id| is_wanted(id)) {
+                count += caller.hub.purge(id, is_recursive).await.map_err(no)?;
+            }
+            whole(count)
+        }
+        Some(PurgeRequest::Filter(filter)) => purge_all(caller, filter, is_recursive).await?,
+        None => return Err(malformed("it does not say what is to be purged")),
+    };
+    Ok(wire::PurgeInstancesResponse {
+        deleted_instance_count: i32::try_from(purged.count).unwrap_or(i32::MAX),
+        is_complete: Some(purged.is_complete),
+    })
+}
+
+fn whole(count: u64) -> Purged {
+    Purged {
+        count,
+        is_complete: true,
+    }
+}
+
+async fn purge_all(
+    caller: &Caller,
+    filter: wire::PurgeInstanceFilter,
+    is_recursive: bool,
+) -> Answer<Purged> {
+    let Some(wanted) = statuses(&filter.runtime_status)? else {
+        return Ok(whole(0));
+    };
+    let query = PurgeQuery {
+        statuses: wanted,
+        from: filter.created_time_from.map(moment).transpose()?,
+        to: filter.created_time_to.map(moment).transpose()?,
+    };
+    let limit = filter.timeout.map(span_of_time).transpose()?;
+    let purged = caller.hub.purge_all(&query, limit, is_recursive);
+    purged.await.map_err(no)
+}
+
+/// Instances that a request names, if they are not too many.
+fn batch_of(batch: wire::InstanceBatch) -> Answer<Vec<String>> {
+    match batch.instance_ids.len() <= limits::INSTANCE_BATCH {
+        true => Ok(batch.instance_ids),
+        false => Err(malformed(format!(
+            "a request names {} instances at most",
+            limits::INSTANCE_BATCH
+        ))),
+    }
+}
+
+pub(super) async fn skip_graceful(
+    caller: &Caller,
+    request: wire::SkipGracefulOrchestrationTerminationsRequest,
+) -> Answer<wire::SkipGracefulOrchestrationTerminationsResponse> {
+    let mut unterminated_instance_ids = Vec::new();
+    for id in batch_of(request.instance_batch.unwrap_or_default())? {
+        let ended = caller.hub.skip_graceful(&id, request.reason.clone()).await;
+        if !ended.map_err(no)? {
+            unterminated_instance_ids.push(id);
+        }
+    }
+    Ok(wire::SkipGracefulOrchestrationTerminationsResponse {
+        unterminated_instance_ids,
+    })
+}
+
+pub(super) async fn create_hub(
+    caller: &Caller,
+    request: wire::CreateTaskHubRequest,
+) -> Answer<wire::Empty> {
+    if request.recreate_if_exists {
+        caller.hub.wipe().await.map_err(no)?;
+    }
+    Ok(wire::Empty {})
+}
+
+pub(super) async fn delete_hub(caller: &Caller, _: wire::Empty) -> Answer<wire::Empty> {
+    caller.hub.wipe().await.map(done).map_err(no)
+}

@@ -1,0 +1,149 @@
+//! What the service needs to answer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use axum::http::HeaderMap;
+use axum::http::header::AUTHORIZATION;
+use steadfast_core::clock::Clock;
+use steadfast_durable::{TaskHub, TaskHubs};
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+
+use super::refused::{denied, refused};
+use crate::access::{Access, Area, Denied, Right};
+
+/// The task hub of who names none.
+pub(super) const DEFAULT_HUB: &str = "default";
+
+/// Everything that requests share.
+pub struct Context {
+    pub hubs: TaskHubs,
+    /// `None`: anybody may do anything, which is for development on loopback.
+    pub access: Option<Arc<Access>>,
+    pub clock: Arc<dyn Clock>,
+    /// Whoever waits is sent home then, and streams of work end.
+    pub leaving: CancellationToken,
+    pub counts: Arc<Counts>,
+}
+
+/// What is counted.
+#[derive(Debug, Default)]
+pub struct Counts {
+    streams: AtomicU64,
+    stale: AtomicU64,
+}
+
+impl Counts {
+    /// Streams of work that are open.
+    pub fn streams(&self) -> u64 {
+        self.streams.load(Ordering::Relaxed)
+    }
+
+    /// Results that came for work which nobody waits for any more.
+    pub fn stale(&self) -> u64 {
+        self.stale.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn add_stale(&self) {
+        self.stale.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn opened(&self) {
+        self.streams.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn closed(&self) {
+        self.streams.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Who asks, about which task hub, and until when.
+pub(super) struct Caller {
+    pub(super) context: Arc<Context>,
+    pub(super) hub: TaskHub,
+    /// What a worker calls itself.
+    pub(super) name: String,
+    /// How long the client waits for an answer.
+    pub(super) patience: Option<Duration>,
+}
+
+impl Caller {
+    /// Whoever has sent these headers, if it may do what it wants.
+    pub(super) fn new(
+        context: &Arc<Context>,
+        headers: &HeaderMap,
+        right: Right,
+    ) -> Result<Self, Status> {
+        let name = text(headers, "taskhub")?.unwrap_or(DEFAULT_HUB);
+        if let Some(access) = &context.access {
+            let header = text(headers, AUTHORIZATION.as_str())?;
+            allow(access, header, right, name).map_err(|why| denied(&why))?;
+        }
+        Ok(Self {
+            context: Arc::clone(context),
+            hub: context.hubs.hub(name).map_err(|error| refused(&error))?,
+            name: text(headers, "workerid")?.unwrap_or_default().to_owned(),
+            patience: text(headers, "grpc-timeout")?.and_then(patience),
+        })
+    }
+}
+
+/// Whether a proof lets its holder do this in a task hub: a key itself, a shared
+/// access signature, or a web token that a key has signed.
+pub(super) fn allow(
+    access: &Access,
+    header: Option<&str>,
+    right: Right,
+    hub: &str,
+) -> Result<(), Denied> {
+    let mut pass = access.header(header, "/TaskHubSidecarService");
+    let token = header.and_then(|header| header.split_once(' '));
+    if let (Err(_), Some((_, token))) = (&pass, token)
+        && let Ok((_, signed)) = access.jwt(token.trim(), right, Area::Durable)
+    {
+        pass = Ok(signed);
+    }
+    pass?.allows(right, Area::Durable, Some(hub))
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Status> {
+    let value = headers.get(name).map(|value| value.to_str());
+    let bad = |_| super::refused::malformed(format!("the metadata '{name}' is no text"));
+    value.transpose().map_err(bad)
+}
+
+/// How long a client waits: up to eight digits and a unit.
+fn patience(text: &str) -> Option<Duration> {
+    let unit = text.chars().next_back().filter(char::is_ascii)?;
+    let digits = &text[..text.len() - 1];
+    let number: u64 = digits.parse().ok().filter(|_| digits.len() <= 8)?;
+    Some(match unit {
+        'H' => Duration::from_secs(number * 3600),
+        'M' => Duration::from_secs(number * 60),
+        'S' => Duration::from_secs(number),
+        'm' => Duration::from_millis(number),
+        'u' => Duration::from_micros(number),
+        'n' => Duration::from_nanos(number),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_patience_of_a_client_is_read() {
+        assert_eq!(patience("30S"), Some(Duration::from_secs(30)));
+        assert_eq!(
+            patience("99999999n"),
+            Some(Duration::from_nanos(99_999_999))
+        );
+        assert_eq!(patience("2H"), Some(Duration::from_secs(7200)));
+        for bad in ["", "S", "999999999S", "1x", "1ä", "-1S"] {
+            assert_eq!(patience(bad), None, "{bad}");
+        }
+    }
+}

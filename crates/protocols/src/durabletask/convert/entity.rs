@@ -1,0 +1,82 @@
+//! Entities as clients see them, and what workers made of them.
+
+use steadfast_durable::{BatchResult, EntityAction, EntityView, Failure, Operation};
+use steadfast_wire::durabletask as wire;
+use steadfast_wire::durabletask::operation_action_type::OperationActionType;
+use steadfast_wire::durabletask::operation_result_type::ResultType;
+
+use super::event::{task, trace_taken};
+use super::failure::failure_taken;
+use super::malformed::{Malformed, payload};
+use super::time::{moment, timestamp};
+
+/// An entity as the protocol writes it.
+pub(crate) fn entity_shown(view: EntityView) -> wire::EntityMetadata {
+    wire::EntityMetadata {
+        instance_id: view.entity,
+        last_modified_time: Some(timestamp(view.modified)),
+        backlog_queue_size: i32::try_from(view.backlog).unwrap_or(i32::MAX),
+        locked_by: view.locked_by,
+        serialized_state: view.state,
+    }
+}
+
+/// What came of a batch. If it cannot be kept, the batch as a whole has failed.
+pub(crate) fn batch_result(result: wire::EntityBatchResult) -> BatchResult {
+    taken(result).unwrap_or_else(|malformed| BatchResult {
+        failure: Some(Failure::lasting("InvalidResult", malformed.0)),
+        ..BatchResult::default()
+    })
+}
+
+fn taken(result: wire::EntityBatchResult) -> Result<BatchResult, Malformed> {
+    let results = result.results.into_iter().map(operation_result);
+    let actions = result.actions.into_iter().map(operation_action);
+    Ok(BatchResult {
+        results: results.collect::<Result<_, _>>()?,
+        actions: actions.collect::<Result<_, _>>()?,
+        state: payload("the state", result.entity_state)?,
+        failure: result.failure_details.map(failure_taken),
+        needs_state: result.requires_state,
+    })
+}
+
+fn operation_result(
+    result: wire::OperationResult,
+) -> Result<Result<Option<String>, Failure>, Malformed> {
+    match result.result_type {
+        Some(ResultType::Success(done)) => Ok(Ok(payload("the result", done.result)?)),
+        Some(ResultType::Failure(failed)) => {
+            let details = failed.failure_details.map(failure_taken);
+            Ok(Err(details.unwrap_or_default()))
+        }
+        None => Err(Malformed::new(
+            "an operation has neither result nor failure",
+        )),
+    }
+}
+
+fn operation_action(action: wire::OperationAction) -> Result<EntityAction, Malformed> {
+    match action.operation_action_type {
+        Some(OperationActionType::SendSignal(signal)) => Ok(EntityAction::Signal(Operation {
+            name: signal.name,
+            input: payload("the input", signal.input)?,
+            scheduled: signal.scheduled_time.map(moment).transpose()?,
+            target: signal.instance_id,
+            trace: signal.parent_trace_context.map(trace_taken),
+            ..Operation::default()
+        })),
+        Some(OperationActionType::StartNewOrchestration(start)) => Ok(EntityAction::Start {
+            instance: start.instance_id,
+            task: task(
+                start.name,
+                start.version,
+                start.input,
+                start.parent_trace_context,
+                steadfast_durable::Tags::new(),
+            )?,
+            scheduled: start.scheduled_time.map(moment).transpose()?,
+        }),
+        None => Err(Malformed::new("an action is of no kind that is known")),
+    }
+}

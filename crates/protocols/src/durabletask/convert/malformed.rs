@@ -1,0 +1,34 @@
+//! What cannot be understood.
+
+use std::fmt;
+
+use steadfast_core::limits;
+
+/// Why a message cannot be understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Malformed(pub(crate) String);
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Malformed {
+    pub(crate) fn new(why: impl Into<String>) -> Self {
+        Self(why.into())
+    }
+}
+
+/// A payload that is not too long.
+pub(crate) fn payload(what: &str, text: Option<String>) -> Result<Option<String>, Malformed> {
+    match &text {
+        Some(long) if long.len() > limits::PAYLOAD_BYTES => {
+            let (has, most) = (long.len(), limits::PAYLOAD_BYTES);
+            Err(Malformed::new(format!(
+                "{what} has {has} bytes; {most} are the most"
+            )))
+        }
+        _ => Ok(text),
+    }
+}

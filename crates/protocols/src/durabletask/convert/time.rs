@@ -1,0 +1,65 @@
+//! Moments and spans of time.
+
+use std::time::Duration;
+
+use steadfast_durable::Moment;
+use steadfast_wire::durabletask as wire;
+
+use super::malformed::Malformed;
+
+/// The first and the last second that a timestamp may name: years 1 to 9999.
+const SECONDS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
+
+const NANOS: std::ops::Range<i32> = 0..1_000_000_000;
+
+/// A moment that somebody wrote.
+pub(crate) fn moment(time: wire::Timestamp) -> Result<Moment, Malformed> {
+    match SECONDS.contains(&time.seconds) && NANOS.contains(&time.nanos) {
+        true => Ok(Moment {
+            seconds: time.seconds,
+            nanos: time.nanos.unsigned_abs(),
+        }),
+        false => Err(Malformed::new(format!(
+            "{} s and {} ns since 1970 are no time between the years 1 and 9999",
+            time.seconds, time.nanos
+        ))),
+    }
+}
+
+/// A moment as the protocol writes it.
+pub(crate) fn timestamp(moment: Moment) -> wire::Timestamp {
+    wire::Timestamp {
+        seconds: moment.seconds,
+        nanos: moment.nanos as i32,
+    }
+}
+
+/// A span of time that is not negative.
+pub(crate) fn span_of_time(span: wire::Duration) -> Result<Duration, Malformed> {
+    match u64::try_from(span.seconds) {
+        Ok(seconds) if NANOS.contains(&span.nanos) => {
+            Ok(Duration::new(seconds, span.nanos.unsigned_abs()))
+        }
+        _ => Err(Malformed::new("a span of time is negative")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_kept_to_the_nanosecond_and_nonsense_is_refused() {
+        let time = |seconds, nanos| wire::Timestamp { seconds, nanos };
+        let kept = time(-7, 123_456_789);
+        assert_eq!(timestamp(moment(kept).unwrap()), kept);
+        for bad in [
+            time(0, -1),
+            time(0, 1_000_000_000),
+            time(i64::MAX, 0),
+            time(-62_135_596_801, 0),
+        ] {
+            assert!(moment(bad).is_err(), "{bad:?}");
+        }
+    }
+}

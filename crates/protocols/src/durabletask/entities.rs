@@ -1,0 +1,88 @@
+//! What clients ask of entities.
+
+use steadfast_durable::{EntityQuery, Error, Operation};
+use steadfast_wire::durabletask as wire;
+use tonic::Status;
+
+use super::clients::{limit, shorter};
+use super::context::Caller;
+use super::convert::{entity_shown, moment, payload};
+use super::refused::refused;
+
+type Answer<T> = Result<T, Status>;
+
+#[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
+fn no(error: Error) -> Status {
+    refused(&error)
+}
+
+pub(super) async fn signal(
+    caller: &Caller,
+    request: wire::SignalEntityRequest,
+) -> Answer<wire::Empty> {
+    let signal = Operation {
+        request: request.request_id,
+        name: request.name,
+        input: payload("the input", request.input)?,
+        scheduled: request.scheduled_time.map(moment).transpose()?,
+        target: request.instance_id,
+        ..Operation::default()
+    };
+    caller.hub.signal(signal).await.map_err(no)?;
+    Ok(wire::Empty {})
+}
+
+pub(super) async fn get(
+    caller: &Caller,
+    request: wire::GetEntityRequest,
+) -> Answer<wire::GetEntityResponse> {
+    let found = caller
+        .hub
+        .entity(&request.instance_id, request.include_state);
+    let found = found.await.map_err(no)?.filter(|view| view.exists);
+    Ok(wire::GetEntityResponse {
+        exists: found.is_some(),
+        entity: found.map(entity_shown),
+    })
+}
+
+pub(super) async fn query(
+    caller: &Caller,
+    request: wire::QueryEntitiesRequest,
+) -> Answer<wire::QueryEntitiesResponse> {
+    let query = request.query.unwrap_or_default();
+    let mut query = EntityQuery {
+        prefix: query.instance_id_starts_with.unwrap_or_default(),
+        from: query.last_modified_from.map(moment).transpose()?,
+        to: query.last_modified_to.map(moment).transpose()?,
+        has_state: query.include_state,
+        is_transient_wanted: query.include_transient,
+        limit: limit(query.page_size.unwrap_or_default())?,
+        cursor: query.continuation_token.filter(|token| !token.is_empty()),
+    };
+    loop {
+        let page = caller.hub.entities(&query).await.map_err(no)?;
+        let count = page.items.len();
+        let response = wire::QueryEntitiesResponse {
+            entities: page.items.into_iter().map(entity_shown).collect(),
+            continuation_token: page.next,
+        };
+        match shorter(count, &response) {
+            Some(limit) => query.limit = limit,
+            None => return Ok(response),
+        }
+    }
+}
+
+pub(super) async fn clean(
+    caller: &Caller,
+    _: wire::CleanEntityStorageRequest,
+) -> Answer<wire::CleanEntityStorageResponse> {
+    let (empty, orphaned) = caller.hub.clean().await.map_err(no)?;
+    let count = |number: u64| i32::try_from(number).unwrap_or(i32::MAX);
+    Ok(wire::CleanEntityStorageResponse {
+        continuation_token: None,
+        empty_entities_removed: count(empty),
+        orphaned_locks_released: count(orphaned),
+    })
+}

@@ -1,0 +1,113 @@
+//! One gRPC request over an HTTP/2 stream.
+
+use std::pin::Pin;
+
+use axum::body::Body;
+use axum::http::header::HeaderValue;
+use axum::response::Response;
+use futures_util::Stream;
+use prost::Message;
+use steadfast_core::limits;
+use tonic::server::{Grpc, ServerStreamingService, UnaryService};
+use tonic::{Code, Status};
+use tonic_prost::ProstCodec;
+
+/// The header that says how a request ended.
+const STATUS: &str = "grpc-status";
+
+/// Something that comes later.
+pub(super) type Later<T> = Pin<Box<dyn Future<Output = Result<T, Status>> + Send>>;
+
+/// An answer that comes later.
+pub(super) type Answered = Pin<Box<dyn Future<Output = Response> + Send>>;
+
+/// Messages that come one after the other.
+pub(super) type Messages<A> = Pin<Box<dyn Stream<Item = Result<A, Status>> + Send>>;
+
+/// A request with one answer.
+struct One<F>(F);
+
+impl<Q, A, F> UnaryService<Q> for One<F>
+where
+    F: FnMut(Q) -> Later<A>,
+    A: Message + 'static,
+{
+    type Response = A;
+    type Future = Later<tonic::Response<A>>;
+
+    fn call(&mut self, request: tonic::Request<Q>) -> Self::Future {
+        let answer = (self.0)(request.into_inner());
+        Box::pin(async move { answer.await.map(tonic::Response::new) })
+    }
+}
+
+/// A request with many answers.
+struct Many<F>(F);
+
+impl<Q, A, F> ServerStreamingService<Q> for Many<F>
+where
+    F: FnMut(Q) -> Later<Messages<A>>,
+    A: Message + 'static,
+{
+    type Response = A;
+    type ResponseStream = Messages<A>;
+    type Future = Later<tonic::Response<Messages<A>>>;
+
+    fn call(&mut self, request: tonic::Request<Q>) -> Self::Future {
+        let answers = (self.0)(request.into_inner());
+        Box::pin(async move { answers.await.map(tonic::Response::new) })
+    }
+}
+
+/// Reads the request, has it answered, and writes the answer.
+pub(super) fn one<Q, A>(
+    request: axum::extract::Request,
+    answer: impl FnMut(Q) -> Later<A> + Send + 'static,
+) -> Answered
+where
+    Q: Message + Default + 'static,
+    A: Message + Default + 'static,
+{
+    let codec = ProstCodec::<A, Q>::default();
+    let mut grpc = Grpc::new(codec).max_decoding_message_size(limits::GRPC_MESSAGE_BYTES);
+    Box::pin(async move { finish(grpc.unary(One(answer), request).await) })
+}
+
+/// Reads the request, has it answered, and writes the answers.
+pub(super) fn many<Q, A>(
+    request: axum::extract::Request,
+    answer: impl FnMut(Q) -> Later<Messages<A>> + Send + 'static,
+) -> Answered
+where
+    Q: Message + Default + 'static,
+    A: Message + Default + 'static,
+{
+    let codec = ProstCodec::<A, Q>::default();
+    let mut grpc = Grpc::new(codec).max_decoding_message_size(limits::GRPC_MESSAGE_BYTES);
+    Box::pin(async move { finish(grpc.server_streaming(Many(answer), request).await) })
+}
+
+/// A request that was not even read.
+pub(super) fn refuse(status: Status) -> Response {
+    finish(status.into_http::<tonic::body::Body>())
+}
+
+fn finish(response: axum::http::Response<tonic::body::Body>) -> Response {
+    let mut response = response.map(Body::new);
+    // The library calls a message that is too long out of range; others say that
+    // something is exhausted.
+    let status = response.headers().get(STATUS);
+    let is_too_long = status.is_some_and(|status| status == number(Code::OutOfRange));
+    if is_too_long {
+        let exhausted = HeaderValue::from_static(number(Code::ResourceExhausted));
+        response.headers_mut().insert(STATUS, exhausted);
+    }
+    response
+}
+
+fn number(code: Code) -> &'static str {
+    match code {
+        Code::OutOfRange => "11",
+        _ => "8",
+    }
+}

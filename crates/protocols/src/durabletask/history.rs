@@ -1,0 +1,97 @@
+//! Histories, piece by piece.
+
+use std::sync::Arc;
+
+use futures_util::stream;
+use prost::Message;
+use steadfast_core::limits;
+use steadfast_durable::Event;
+use steadfast_wire::durabletask as wire;
+use tonic::Status;
+
+use super::context::Caller;
+use super::convert::event_sent;
+use super::grpc::Messages;
+use super::refused::refused;
+
+/// Sends the events of an execution in order.
+pub(super) async fn stream(
+    caller: &Caller,
+    request: wire::StreamInstanceHistoryRequest,
+) -> Result<Messages<wire::HistoryChunk>, Status> {
+    let execution = request.execution_id.filter(|id| !id.is_empty());
+    let history = caller
+        .hub
+        .history(&request.instance_id, execution.as_deref());
+    let history = history.await.map_err(|error| refused(&error))?;
+    let chunks = Chunks {
+        history,
+        turn: 0,
+        event: 0,
+    };
+    Ok(Box::pin(stream::iter(chunks.map(Ok))))
+}
+
+/// A history in pieces that workers can take.
+struct Chunks {
+    history: Vec<Arc<Vec<Event>>>,
+    turn: usize,
+    event: usize,
+}
+
+impl Iterator for Chunks {
+    type Item = wire::HistoryChunk;
+
+    fn next(&mut self) -> Option<wire::HistoryChunk> {
+        let mut chunk = wire::HistoryChunk::default();
+        let mut bytes = 0;
+        while let Some(turn) = self.history.get(self.turn) {
+            let Some(event) = turn.get(self.event) else {
+                (self.turn, self.event) = (self.turn + 1, 0);
+                continue;
+            };
+            let event = event_sent(event);
+            // Its tag and its length come in front of an event.
+            bytes += event.encoded_len() + 6;
+            if bytes > limits::HISTORY_CHUNK_BYTES && !chunk.events.is_empty() {
+                break;
+            }
+            chunk.events.push(event);
+            self.event += 1;
+        }
+        (!chunk.events.is_empty()).then_some(chunk)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use steadfast_durable::{Moment, What};
+
+    use super::*;
+
+    #[test]
+    fn chunks_are_short_and_lose_nothing() {
+        let event = |number: usize| {
+            let input = Some("x".repeat(number * 700));
+            let name = number.to_string();
+            Event::plain(Moment::default(), What::EventRaised { name, input })
+        };
+        let turns = [0..0, 0..120, 120..121, 121..400];
+        let history = turns.map(|turn| Arc::new(turn.map(event).collect()));
+        let chunks = Chunks {
+            history: history.into(),
+            turn: 0,
+            event: 0,
+        };
+        let mut number = 0;
+        for chunk in chunks {
+            let is_short = chunk.encoded_len() <= limits::HISTORY_CHUNK_BYTES;
+            assert!(is_short || chunk.events.len() == 1);
+            for found in &chunk.events {
+                assert_eq!(found, &event_sent(&event(number)));
+                number += 1;
+            }
+        }
+        assert_eq!(number, 400);
+    }
+}

@@ -1,0 +1,130 @@
+//! The routes of entities.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde_json::Value;
+use steadfast_core::limits;
+use steadfast_durable::{EntityQuery, Operation};
+use uuid::Uuid;
+
+use super::answer::page;
+use super::asked::Asked;
+use super::fault::Fault;
+use super::form;
+
+type Answer = Result<Response, Fault>;
+
+fn id(name: &str, key: &str) -> String {
+    format!("@{name}@{key}")
+}
+
+/// What is asked of an entity.
+fn operation(asked: &Asked, name: &str, key: &str) -> Result<Operation, Fault> {
+    let input = match asked.is_json() {
+        true => asked.json()?,
+        false => text(&asked.body)?,
+    };
+    Ok(Operation {
+        request: request(asked)?,
+        name: asked.get("op").unwrap_or_default().to_owned(),
+        input,
+        scheduled: asked.time("scheduledTime")?,
+        target: id(name, key),
+        ..Operation::default()
+    })
+}
+
+/// A body that is not JSON is a text.
+fn text(body: &[u8]) -> Result<Option<String>, Fault> {
+    let text = str::from_utf8(body).map_err(|_| Fault::bad("the body is not UTF-8"))?;
+    let is_json = serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
+    Ok(match text {
+        "" => None,
+        text if is_json => Some(text.to_owned()),
+        text => Some(Value::String(text.to_owned()).to_string()),
+    })
+}
+
+/// The same request again is the same request: whoever says so gives it an id.
+fn request(asked: &Asked) -> Result<String, Fault> {
+    let Some(key) = asked.headers.get("idempotency-key") else {
+        return Ok(String::new());
+    };
+    let key = key.to_str().ok().and_then(|key| Uuid::parse_str(key).ok());
+    let key = key.ok_or_else(|| Fault::bad("an Idempotency-Key must be a GUID"))?;
+    Ok(key.to_string())
+}
+
+pub(super) async fn signal(asked: &Asked, name: &str, key: &str) -> Answer {
+    asked.hub.signal(operation(asked, name, key)?).await?;
+    Ok(StatusCode::ACCEPTED.into_response())
+}
+
+pub(super) async fn delete(asked: &Asked, name: &str, key: &str) -> Answer {
+    let signal = Operation {
+        name: "delete".to_owned(),
+        ..operation(asked, name, key)?
+    };
+    asked.hub.signal(signal).await?;
+    Ok(StatusCode::ACCEPTED.into_response())
+}
+
+pub(super) async fn call(asked: &Asked, name: &str, key: &str) -> Answer {
+    let patience = asked.patience()?.unwrap_or(limits::REST_WAIT);
+    let call = asked.hub.call(operation(asked, name, key)?);
+    match tokio::time::timeout(patience, call).await {
+        Ok(Ok(Ok(result))) => Ok(Json(form::payload(result.as_deref())).into_response()),
+        Ok(Ok(Err(failure))) => Err(Fault::failed(failure)),
+        Ok(Err(error)) => Err(error.into()),
+        Err(_) => Err(Fault::late()),
+    }
+}
+
+pub(super) async fn show(asked: &Asked, name: &str, key: &str) -> Answer {
+    let id = id(name, key);
+    let found = asked.hub.entity(&id, true).await?;
+    match found.filter(|view| view.exists) {
+        Some(view) => Ok(Json(form::payload(view.state.as_deref())).into_response()),
+        None => Err(Fault::missing(format!("there is no entity '{id}'"))),
+    }
+}
+
+pub(super) async fn locks(asked: &Asked) -> Answer {
+    let locks = asked.hub.locks().await?;
+    let shown: Vec<_> = locks.iter().map(form::lock).collect();
+    Ok(Json(Value::Array(shown)).into_response())
+}
+
+/// Takes a lock from its holder. Whoever does so names the critical section, so that
+/// nobody takes away a lock that he has not looked at.
+pub(super) async fn release(asked: &Asked, name: &str, key: &str) -> Answer {
+    let section = asked.get("section").filter(|section| !section.is_empty());
+    let section = section.ok_or_else(|| Fault::bad("'section' is needed: see /locks"))?;
+    let id = id(name, key);
+    match asked.hub.break_lock(&id, section).await? {
+        true => Ok(StatusCode::NO_CONTENT.into_response()),
+        false => {
+            let message = format!("'{id}' is not locked for the critical section '{section}'");
+            Err(Fault::missing(message))
+        }
+    }
+}
+
+pub(super) async fn list(asked: &Asked, name: Option<&str>) -> Answer {
+    let has_state = asked.flag("fetchState", false)?;
+    let query = EntityQuery {
+        prefix: name
+            .map(|name| format!("@{}@", name.to_lowercase()))
+            .unwrap_or_default(),
+        from: asked.time("lastOperationTimeFrom")?,
+        to: asked.time("lastOperationTimeTo")?,
+        has_state,
+        is_transient_wanted: asked.flag("includeTransient", false)?,
+        limit: asked.top()?,
+        cursor: asked.cursor(),
+    };
+    let found = asked.hub.entities(&query).await?;
+    let shown = found.items.iter().map(|view| form::entity(view, has_state));
+    Ok(page(shown.collect(), found.next))
+}

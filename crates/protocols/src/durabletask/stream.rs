@@ -1,0 +1,100 @@
+//! The stream that work travels on.
+//!
+//! It begins with a ping, and a silence is broken by one: workers that hear nothing
+//! for two minutes take the channel for dead, and some take an empty stream for a
+//! broken one. It ends with OK, never cancelled: older workers stop for good on
+//! that.
+
+use std::sync::Arc;
+
+use futures_util::stream;
+use steadfast_core::limits;
+use steadfast_durable::{Item, Work, Worker};
+use steadfast_wire::durabletask as wire;
+use steadfast_wire::durabletask::work_item_request::Request;
+use tonic::Status;
+
+use super::context::{Caller, Context};
+use super::convert::{item_sent, terms};
+use super::grpc::Messages;
+use super::refused::leaving;
+
+/// Opens a stream of work.
+pub(super) async fn get_work_items(
+    caller: &Caller,
+    mut request: wire::GetWorkItemsRequest,
+) -> Result<Messages<wire::WorkItem>, Status> {
+    if caller.context.leaving.is_cancelled() {
+        return Err(leaving());
+    }
+    let named = [
+        caller.name.clone(),
+        std::mem::take(&mut request.worker_instance_id),
+    ];
+    let name = named.into_iter().find(|name| !name.is_empty());
+    let wanted = i32::from(wire::WorkerCapability::HistoryStreaming);
+    let can_fetch = request.capabilities.contains(&wanted);
+    let open = Open::new(caller, terms(name.unwrap_or_default(), request), can_fetch);
+    Ok(Box::pin(stream::unfold(open, Open::next)))
+}
+
+/// An open stream.
+struct Open {
+    context: Arc<Context>,
+    worker: Worker,
+    /// Whether the worker fetches long histories itself.
+    can_fetch: bool,
+    is_greeted: bool,
+}
+
+impl Open {
+    fn new(caller: &Caller, terms: steadfast_durable::Terms, can_fetch: bool) -> Self {
+        let context = Arc::clone(&caller.context);
+        context.counts.opened();
+        Self {
+            context,
+            worker: caller.hub.worker(terms),
+            can_fetch,
+            is_greeted: false,
+        }
+    }
+
+    async fn next(mut self) -> Option<(Result<wire::WorkItem, Status>, Self)> {
+        if !self.is_greeted {
+            self.is_greeted = true;
+            return Some((Ok(ping()), self));
+        }
+        let next = tokio::time::timeout(limits::WORK_PING, self.worker.next());
+        let message = match next.await {
+            Ok(Some(item)) => self.written(&item),
+            Ok(None) => return None,
+            Err(_) => ping(),
+        };
+        Some((Ok(message), self))
+    }
+
+    fn written(&self, item: &Item) -> wire::WorkItem {
+        let mut is_past_left_out = false;
+        if let Work::Turn(turn) = &item.work {
+            is_past_left_out = self.can_fetch && turn.past_bytes > limits::STREAMED_HISTORY_BYTES;
+            if !is_past_left_out && turn.past_bytes > limits::LONG_HISTORY_BYTES {
+                let (instance, bytes) = (&turn.instance, turn.past_bytes);
+                tracing::warn!(event = "durable.long_history", instance, bytes);
+            }
+        }
+        item_sent(item, self.context.clock.now(), is_past_left_out)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.context.counts.closed();
+    }
+}
+
+fn ping() -> wire::WorkItem {
+    wire::WorkItem {
+        request: Some(Request::HealthPing(wire::Empty {})),
+        completion_token: String::new(),
+    }
+}

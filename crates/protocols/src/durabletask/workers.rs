@@ -1,0 +1,120 @@
+//! What workers bring back.
+//!
+//! A result for work that nobody waits for any more is fine and changes nothing:
+//! workers report twice when they did not hear the first answer.
+
+use steadfast_durable::{Action, Deed, Error, Failure, Status as State, TurnResult};
+use steadfast_wire::durabletask as wire;
+use tonic::Status;
+
+use super::context::Caller;
+use super::convert::{Malformed, action, batch_result, failure_taken, payload, span, token_taken};
+use super::refused::{malformed, refused};
+
+type Answer<T> = Result<T, Status>;
+
+/// The number of an end that we have written ourselves.
+const OWN_ACTION: i32 = -1;
+
+pub(super) async fn hello(_: &Caller, _: wire::Empty) -> Answer<wire::Empty> {
+    Ok(wire::Empty {})
+}
+
+pub(super) async fn complete_turn(
+    caller: &Caller,
+    response: wire::OrchestratorResponse,
+) -> Answer<wire::Empty> {
+    let (token, instance) = (
+        response.completion_token.clone(),
+        response.instance_id.clone(),
+    );
+    let (is_partial, index) = (response.is_partial, response.chunk_index);
+    let result = turn_result(response);
+    if !is_partial {
+        return taken(
+            caller,
+            caller.hub.complete_turn(&token, &instance, result).await,
+        );
+    }
+    let index = index.and_then(|index| u32::try_from(index).ok());
+    let index = index.ok_or_else(|| malformed("a part of a result has no place in it"))?;
+    let chunk = caller.hub.complete_chunk(&token, &instance, index, result);
+    taken(caller, chunk.await)
+}
+
+/// What came of a turn. What cannot be done fails the instance: it would come again
+/// and again.
+fn turn_result(response: wire::OrchestratorResponse) -> TurnResult {
+    // Parts of a result count events in a way of their own.
+    let is_whole = !response.is_partial && response.chunk_index.is_none();
+    let processed = response.num_events_processed.filter(|_| is_whole);
+    let needs_history = response.requires_history;
+    let span = response.orchestration_trace_context.map(span);
+    let actions = response.actions.into_iter().map(action);
+    let actions = actions.collect::<Result<Vec<_>, Malformed>>();
+    let actions = actions.and_then(|actions| {
+        let status = payload("the custom status", response.custom_status)?;
+        Ok((actions, status, span.transpose()?))
+    });
+    let (actions, custom_status, span) =
+        actions.unwrap_or_else(|why| (vec![failed(why)], None, None));
+    TurnResult {
+        actions,
+        custom_status,
+        processed: processed.and_then(|count| u32::try_from(count).ok()),
+        span,
+        needs_history,
+    }
+}
+
+fn failed(why: Malformed) -> Action {
+    Action {
+        id: OWN_ACTION,
+        deed: Deed::Complete {
+            status: State::Failed,
+            result: None,
+            failure: Some(Failure::lasting("InvalidAction", why.0)),
+        },
+    }
+}
+
+pub(super) async fn complete_activity(
+    caller: &Caller,
+    response: wire::ActivityResponse,
+) -> Answer<wire::Empty> {
+    let result = match response.failure_details.map(failure_taken) {
+        Some(failure) => Err(failure),
+        None => payload("the result", response.result)
+            .map_err(|why| Failure::lasting("InvalidResult", why.0)),
+    };
+    let (token, instance) = (&response.completion_token, &response.instance_id);
+    let done = caller
+        .hub
+        .complete_activity(token, instance, response.task_id, result);
+    taken(caller, done.await)
+}
+
+pub(super) async fn complete_batch(
+    caller: &Caller,
+    result: wire::EntityBatchResult,
+) -> Answer<wire::Empty> {
+    let token = result.completion_token.clone();
+    let (token, entity) = token_taken(&token);
+    let done = caller
+        .hub
+        .complete_batch(token, entity, batch_result(result));
+    taken(caller, done.await)
+}
+
+pub(super) async fn abandon(caller: &Caller, request: wire::AbandonRequest) -> Answer<wire::Empty> {
+    let (token, _) = token_taken(&request.completion_token);
+    taken(caller, caller.hub.abandon(token).await)
+}
+
+fn taken(caller: &Caller, taken: Result<bool, Error>) -> Answer<wire::Empty> {
+    let is_fresh = taken.map_err(|error| refused(&error))?;
+    if !is_fresh {
+        caller.context.counts.add_stale();
+    }
+    Ok(wire::Empty {})
+}

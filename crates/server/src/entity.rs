@@ -1,0 +1,169 @@
+//! `steadfast entity` and `steadfast lock`.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Subcommand;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::context::Target;
+use crate::out::out;
+use crate::result::print;
+use crate::table::{Output, Table};
+use crate::taskhub::{Hub, TaskHub, payload};
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Have an entity run an operation some time soon
+    Signal {
+        #[command(flatten)]
+        asked: Asked,
+        /// Not before this time, such as 2026-01-31T12:00:00Z
+        #[arg(long, value_name = "TIME")]
+        at: Option<String>,
+    },
+    /// Have an entity run an operation, and print what came of it
+    Call {
+        #[command(flatten)]
+        asked: Asked,
+        /// How long to wait for it, in seconds
+        #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(..=230))]
+        wait: u64,
+    },
+    /// Print the state of an entity
+    Get {
+        /// The name of the entity
+        name: String,
+        /// Its key; $ is the empty one
+        key: String,
+    },
+    /// Show entities
+    List {
+        /// Only those of this name
+        name: Option<String>,
+        /// How many at most
+        #[arg(long, value_name = "N", default_value_t = 100)]
+        top: usize,
+    },
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Asked {
+    /// The name of the entity
+    name: String,
+    /// Its key; $ is the empty one
+    key: String,
+    /// The operation
+    operation: String,
+    /// What the operation gets, as JSON
+    #[arg(long, value_name = "JSON")]
+    input: Option<String>,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Locks {
+    /// Show all locks: who holds them, since when, and how many wait
+    List,
+    /// Take a lock from its holder
+    ///
+    /// Whoever holds it goes on without knowing: only for locks that nothing else
+    /// releases. The critical section is the one that `lock list` shows, so that
+    /// nobody takes away a lock that has changed hands meanwhile.
+    Release {
+        /// The name of the entity
+        name: String,
+        /// Its key; $ is the empty one
+        key: String,
+        /// The critical section that it is locked for
+        #[arg(long, value_name = "ID")]
+        section: String,
+    },
+}
+
+/// Asks the server about entities.
+pub(crate) fn run(command: &Command, hub: &Hub, target: &Target, output: Output) -> Result<()> {
+    let hub = TaskHub::new(hub, target)?;
+    match command {
+        Command::Signal { asked, at } => {
+            let mut query = vec![("op", asked.operation.clone())];
+            query.extend(at.as_ref().map(|at| ("scheduledTime", at.clone())));
+            let input = payload(asked.input.as_ref())?;
+            let path = ["entities", &asked.name, &asked.key];
+            hub.quick(Method::POST, &path, &query, input.as_ref())?;
+            print(
+                &[("signalled", json!(format!("@{}@{}", asked.name, asked.key)))],
+                output,
+            )
+        }
+        Command::Call { asked, wait } => {
+            let query = [
+                ("op", asked.operation.clone()),
+                ("timeout", wait.to_string()),
+            ];
+            let input = payload(asked.input.as_ref())?;
+            let path = ["entities", &asked.name, &asked.key, "call"];
+            let patience = Duration::from_secs(*wait);
+            let result = hub.ask(patience, Method::POST, &path, &query, input.as_ref())?;
+            out(&serde_json::to_string_pretty(&result)?)
+        }
+        Command::Get { name, key } => {
+            let state = hub.quick(Method::GET, &["entities", name, key], &[], None)?;
+            out(&serde_json::to_string_pretty(&state)?)
+        }
+        Command::List { name, top } => list(&hub, name.as_deref(), *top, output),
+    }
+}
+
+fn list(hub: &TaskHub, name: Option<&str>, top: usize, output: Output) -> Result<()> {
+    let path: Vec<_> = ["entities"].into_iter().chain(name).collect();
+    let query = [("top", top.to_string()), ("fetchState", "true".to_owned())];
+    let answer = hub.quick(Method::GET, &path, &query, None)?;
+    let columns = &[
+        "name",
+        "key",
+        "state",
+        "backlog",
+        "lockedBy",
+        "lastOperationTime",
+    ];
+    let mut table = Table::new("entities", columns);
+    for row in answer.as_array().into_iter().flatten() {
+        let mut row = row.clone();
+        let id = row["entityId"].take();
+        row["name"] = id["name"].clone();
+        row["key"] = id["key"].clone();
+        table.row(row);
+    }
+    table.print(output)
+}
+
+/// Asks the server about locks.
+pub(crate) fn locks(command: &Locks, hub: &Hub, target: &Target, output: Output) -> Result<()> {
+    let hub = TaskHub::new(hub, target)?;
+    match command {
+        Locks::List => {
+            let answer = hub.quick(Method::GET, &["locks"], &[], None)?;
+            let columns = &[
+                "entityId",
+                "holder",
+                "since",
+                "waiting",
+                "criticalSectionId",
+            ];
+            let mut table = Table::new("locks", columns);
+            for row in answer.as_array().into_iter().flatten() {
+                table.row(row.clone());
+            }
+            table.print(output)
+        }
+        Locks::Release { name, key, section } => {
+            let query = [("section", section.clone())];
+            let path = ["locks", name, key];
+            let Value::Null = hub.quick(Method::DELETE, &path, &query, None)? else {
+                anyhow::bail!("the server answered more than it should");
+            };
+            print(&[("released", json!(format!("@{name}@{key}")))], output)
+        }
+    }
+}

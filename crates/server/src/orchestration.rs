@@ -1,0 +1,269 @@
+//! `steadfast orchestration`: start, look at and steer orchestrations.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Subcommand;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::context::Target;
+use crate::out::out;
+use crate::result::{Facts, print};
+use crate::table::{Output, Table, shown};
+use crate::taskhub::{Hub, TaskHub, payload};
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Start an orchestration
+    Start {
+        /// Its name in the worker
+        name: String,
+        /// Its input, as JSON
+        #[arg(long, value_name = "JSON")]
+        input: Option<String>,
+        /// Its id; one is made unless it is set
+        #[arg(long, value_name = "ID")]
+        id: Option<String>,
+        /// Wait for its end, so many seconds at most, and print what it came to
+        #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=230))]
+        wait: Option<u64>,
+    },
+    /// Show orchestrations, the oldest first
+    List {
+        /// Only those in these states, such as Running,Failed
+        #[arg(long, value_name = "STATES")]
+        status: Option<String>,
+        /// Only those whose id begins like this
+        #[arg(long, value_name = "TEXT")]
+        prefix: Option<String>,
+        /// How many at most
+        #[arg(long, value_name = "N", default_value_t = 100)]
+        top: usize,
+    },
+    /// Show an orchestration, and its history as a timeline
+    Show {
+        /// Its id
+        id: String,
+    },
+    /// Say what an orchestration waits for
+    Why {
+        /// Its id
+        id: String,
+    },
+    /// Raise an event at an orchestration
+    Raise {
+        /// Its id
+        id: String,
+        /// The name of the event
+        event: String,
+        /// What the event carries, as JSON
+        #[arg(long, value_name = "JSON", default_value = "null")]
+        data: String,
+    },
+    /// End an orchestration
+    Terminate {
+        /// Its id
+        id: String,
+        /// Becomes its output
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+        /// End its children too
+        #[arg(long)]
+        recursive: bool,
+    },
+    /// Let an orchestration rest
+    Suspend(Reasoned),
+    /// Let it go on
+    Resume(Reasoned),
+    /// Set a failed orchestration back to before its failures
+    Rewind(Reasoned),
+    /// Forget an orchestration that has ended
+    Purge {
+        /// Its id
+        id: String,
+        /// Forget its children too
+        #[arg(long)]
+        recursive: bool,
+    },
+    /// Print an orchestration with its history and all payloads, as JSON
+    Export {
+        /// Its id
+        id: String,
+    },
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Reasoned {
+    /// Its id
+    id: String,
+    /// Why
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+/// Asks the server.
+pub(crate) fn run(command: &Command, hub: &Hub, target: &Target, output: Output) -> Result<()> {
+    let hub = TaskHub::new(hub, target)?;
+    match command {
+        Command::Start {
+            name,
+            input,
+            id,
+            wait,
+        } => start(&hub, name, input.as_ref(), id.as_deref(), *wait, output),
+        Command::List {
+            status,
+            prefix,
+            top,
+        } => list(&hub, status.as_ref(), prefix.as_ref(), *top, output),
+        Command::Show { id } => show(&hub, id, output),
+        Command::Why { id } => {
+            let why = hub.quick(Method::GET, &["instances", id, "why"], &[], None)?;
+            match output {
+                Output::Json => out(&serde_json::to_string_pretty(&why)?),
+                Output::Table => out(&shown(&why["text"])),
+            }
+        }
+        Command::Raise { id, event, data } => {
+            let data = payload(Some(data))?;
+            let path = ["instances", id, "raiseEvent", event];
+            hub.quick(Method::POST, &path, &[], data.as_ref())?;
+            print(&[("raised", json!(event)), ("at", json!(id))], output)
+        }
+        Command::Terminate {
+            id,
+            reason,
+            recursive,
+        } => {
+            let query = [("recursive", recursive.to_string())];
+            steer(&hub, id, "terminate", reason.as_ref(), &query, output)
+        }
+        Command::Suspend(Reasoned { id, reason }) => {
+            steer(&hub, id, "suspend", reason.as_ref(), &[], output)
+        }
+        Command::Resume(Reasoned { id, reason }) => {
+            steer(&hub, id, "resume", reason.as_ref(), &[], output)
+        }
+        Command::Rewind(Reasoned { id, reason }) => {
+            steer(&hub, id, "rewind", reason.as_ref(), &[], output)
+        }
+        Command::Purge { id, recursive } => {
+            let query = [("recursive", recursive.to_string())];
+            let purged = hub.quick(Method::DELETE, &["instances", id], &query, None)?;
+            print(&[("purged", purged["instancesDeleted"].clone())], output)
+        }
+        Command::Export { id } => out(&serde_json::to_string_pretty(&whole(&hub, id)?)?),
+    }
+}
+
+fn start(
+    hub: &TaskHub,
+    name: &str,
+    input: Option<&String>,
+    id: Option<&str>,
+    wait: Option<u64>,
+    output: Output,
+) -> Result<()> {
+    let input = payload(input)?;
+    let path: Vec<_> = ["orchestrators", name].into_iter().chain(id).collect();
+    let patience = Duration::from_secs(wait.unwrap_or_default());
+    let query = wait.map(|seconds| ("timeout", seconds.to_string()));
+    let query: Vec<_> = query.into_iter().collect();
+    let said = hub.ask(patience, Method::POST, &path, &query, input.as_ref())?;
+    // Without an end in time there are links.
+    match said.get("statusQueryGetUri") {
+        Some(_) => print(&[("started", said["id"].clone())], output),
+        None => out(&serde_json::to_string_pretty(&said)?),
+    }
+}
+
+fn list(
+    hub: &TaskHub,
+    status: Option<&String>,
+    prefix: Option<&String>,
+    top: usize,
+    output: Output,
+) -> Result<()> {
+    let mut query = vec![("top", top.to_string()), ("showInput", "false".to_owned())];
+    query.extend(status.map(|status| ("runtimeStatus", status.clone())));
+    query.extend(prefix.map(|prefix| ("instanceIdPrefix", prefix.clone())));
+    let answer = hub.quick(Method::GET, &["instances"], &query, None)?;
+    let columns = &[
+        "instanceId",
+        "name",
+        "runtimeStatus",
+        "createdTime",
+        "lastUpdatedTime",
+    ];
+    let mut table = Table::new("orchestrations", columns);
+    for row in answer.as_array().into_iter().flatten() {
+        table.row(row.clone());
+    }
+    table.print(output)
+}
+
+fn whole(hub: &TaskHub, id: &str) -> Result<Value> {
+    let yes = || "true".to_owned();
+    let query = [("showHistory", yes()), ("showHistoryOutput", yes())];
+    hub.quick(Method::GET, &["instances", id], &query, None)
+}
+
+fn show(hub: &TaskHub, id: &str, output: Output) -> Result<()> {
+    let mut found = whole(hub, id)?;
+    if output == Output::Json {
+        return out(&serde_json::to_string_pretty(&found)?);
+    }
+    let events = found["historyEvents"].take();
+    let mut facts: Facts = Vec::new();
+    for name in [
+        "instanceId",
+        "name",
+        "runtimeStatus",
+        "createdTime",
+        "lastUpdatedTime",
+        "input",
+        "customStatus",
+        "output",
+    ] {
+        facts.push((name, found[name].clone()));
+    }
+    print(&facts, output)?;
+    let lines: Vec<_> = events.as_array().into_iter().flatten().map(line).collect();
+    match lines.is_empty() {
+        true => Ok(()),
+        false => out(&format!("\n{}", lines.join("\n"))),
+    }
+}
+
+/// An event in one line: when, what, and what it tells.
+fn line(event: &Value) -> String {
+    let mut told = Vec::new();
+    for (name, value) in event.as_object().into_iter().flatten() {
+        let is_head = matches!(name.as_str(), "Timestamp" | "EventType" | "EventId");
+        if !is_head && !value.is_null() {
+            told.push(format!("{name}={}", shown(value)));
+        }
+    }
+    let time = shown(&event["Timestamp"]);
+    let line = format!(
+        "{time:<25} {} {}",
+        shown(&event["EventType"]),
+        told.join(" ")
+    );
+    line.trim_end().to_owned()
+}
+
+fn steer(
+    hub: &TaskHub,
+    id: &str,
+    verb: &'static str,
+    reason: Option<&String>,
+    query: &[(&str, String)],
+    output: Output,
+) -> Result<()> {
+    let mut query = query.to_vec();
+    query.extend(reason.map(|reason| ("reason", reason.clone())));
+    hub.quick(Method::POST, &["instances", id, verb], &query, None)?;
+    print(&[(verb, json!(id))], output)
+}

@@ -1,0 +1,86 @@
+//! The task hub that a command is about, by the HTTP interface of a server.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use reqwest::Method;
+use serde_json::Value;
+
+use crate::context::Target;
+use crate::remote::Remote;
+
+/// Where the interface lies.
+const BASE: &str = "/runtime/webhooks/durabletask";
+
+/// How much longer than a server a command waits.
+const MARGIN: Duration = Duration::from_secs(10);
+
+/// Which task hub.
+#[derive(Args)]
+pub(crate) struct Hub {
+    /// The task hub
+    #[arg(long, value_name = "NAME", default_value = "default", global = true)]
+    hub: String,
+}
+
+/// A task hub of a running server.
+pub(crate) struct TaskHub {
+    remote: Remote,
+    name: String,
+}
+
+impl TaskHub {
+    /// The task hub that is meant; nothing is asked yet.
+    pub(crate) fn new(hub: &Hub, target: &Target) -> Result<Self> {
+        Ok(Self {
+            remote: Remote::new(target)?,
+            name: hub.hub.clone(),
+        })
+    }
+
+    /// Asks something that is answered within `patience`. The path is made of texts
+    /// that may hold anything.
+    pub(crate) fn ask(
+        &self,
+        patience: Duration,
+        method: Method,
+        path: &[&str],
+        query: &[(&str, String)],
+        body: Option<&Value>,
+    ) -> Result<Value> {
+        let mut address = BASE.to_owned();
+        for part in path {
+            address += &format!("/{}", encoded(part));
+        }
+        address += &format!("?taskHub={}", encoded(&self.name));
+        for (name, value) in query {
+            address += &format!("&{name}={}", encoded(value));
+        }
+        let limit = patience + MARGIN;
+        self.remote.ask_within(limit, method, &address, body)
+    }
+
+    /// Asks something that is answered at once.
+    pub(crate) fn quick(
+        &self,
+        method: Method,
+        path: &[&str],
+        query: &[(&str, String)],
+        body: Option<&Value>,
+    ) -> Result<Value> {
+        self.ask(Duration::ZERO, method, path, query, body)
+    }
+}
+
+fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+}
+
+/// A payload that somebody typed.
+pub(crate) fn payload(text: Option<&String>) -> Result<Option<Value>> {
+    let read = text.map(|text| serde_json::from_str(text));
+    read.transpose()
+        .context("a payload is JSON: a text stands in quotes, '\"like this\"'")
+}

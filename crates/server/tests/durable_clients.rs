@@ -1,0 +1,214 @@
+//! Unmodified SDKs of Durable Task, scenario by scenario.
+//!
+//! The scenarios stand in `interop/durable-python` and `interop/durable-node`. What
+//! they need is installed by `cargo xtask test --only interop`, which also says where.
+#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod running;
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use running::{PATIENCE, Server, Start, finish, said};
+use serde_json::json;
+use steadfast_harness::Process;
+
+enum Client {
+    /// durabletask 1.12.0.
+    Python,
+    /// durabletask.azuremanaged 1.12.0, which names its task hub.
+    Managed,
+    /// @microsoft/durabletask-js 0.4.0, on Node 22.
+    Node,
+}
+
+use Client::{Managed, Node, Python};
+
+fn tools() -> PathBuf {
+    let tools = std::env::var_os("STEADFAST_TOOLS").map(PathBuf::from);
+    tools.expect("run `cargo xtask test --only interop`, which sets STEADFAST_TOOLS")
+}
+
+fn python(program: &str) -> Command {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interop/durable-python");
+    let mut command = Command::new(tools().join("python/durable/bin/python"));
+    // No compiled files among the sources.
+    command.arg("-B").arg(sources.join(program));
+    command
+}
+
+impl Client {
+    fn command(&self, port: u16) -> Command {
+        let is_managed = matches!(self, Managed);
+        let mut command = match self {
+            Python | Managed => python("run.py"),
+            Node => {
+                let mut command = Command::new(tools().join("node/bin/node"));
+                command.arg(tools().join("packages/durable/run.mjs"));
+                command
+            }
+        };
+        command.arg(json!({"port": port, "managed": is_managed}).to_string());
+        command
+    }
+}
+
+/// The port that the SDKs are told.
+fn port(server: &Server) -> u16 {
+    let (_, status) = server.get("/v1/status");
+    let addresses = status["addresses"].as_array().unwrap();
+    let durable = addresses.iter().find(|own| own[0] == "durable").unwrap();
+    let url = durable[1].as_str().unwrap();
+    url.rsplit(':').next().unwrap().parse().unwrap()
+}
+
+/// Runs scenarios of clients, all against one server.
+fn run(scenarios: &[(Client, &[&str])]) {
+    let server = Start::new("dev").ready();
+    let port = port(&server);
+    for (client, names) in scenarios {
+        let mut command = client.command(port);
+        command.args(*names);
+        let (code, out, err) = said(&finish_slowly(command));
+        assert_eq!(code, 0, "{names:?}: {out}{err}{}", server.log());
+    }
+}
+
+/// Runs a program until it ends; a scenario has its own patience.
+fn finish_slowly(mut command: Command) -> std::process::Output {
+    let folder = tempfile::tempdir().unwrap();
+    let (out, err) = (folder.path().join("out"), folder.path().join("err"));
+    let file = |path: &Path| std::fs::File::create(path).unwrap();
+    command.stdout(file(&out)).stderr(file(&err));
+    let status = command.status().expect("the client is installed");
+    std::process::Output {
+        status,
+        stdout: std::fs::read(out).unwrap(),
+        stderr: std::fs::read(err).unwrap(),
+    }
+}
+
+/// One test per line: its name, and the scenarios that it runs.
+macro_rules! scenarios {
+    ($($name:ident: $(($client:expr, $($scenario:literal),+)),+;)+) => {
+        $(#[test]
+        fn $name() {
+            run(&[$(($client, &[$($scenario),+])),+]);
+        })+
+    };
+}
+
+scenarios! {
+    durable_04_task_hubs_do_not_see_one_another: (Python, "hubs_do_not_see_one_another");
+    durable_08_a_thousand_activities_join: (Python, "fan_out_of_a_thousand"), (Node, "fanOutOfAThousand");
+    durable_09_falsy_values_survive: (Python, "falsy_values_survive"), (Node, "falsyValuesSurvive");
+    durable_10_a_start_is_waited_for: (Python, "a_start_is_waited_for");
+    durable_11_ids_are_taken_once: (Python, "ids_are_taken_once", "bad_ids_are_refused"), (Node, "idsAreTakenOnce");
+    durable_12_policies_replace_listed_states_only: (Python, "policies_replace_listed_states_only");
+    durable_13_forbidden_policies_are_refused: (Python, "forbidden_policies_are_refused");
+    durable_14_a_delayed_start_is_not_early: (Python, "delayed_start_is_not_early");
+    durable_15_timers_fire_in_time: (Python, "timers_fire_in_time"), (Node, "timersFireInTime");
+    durable_16_events_before_the_wait_are_kept: (Python, "events_before_the_wait_are_kept", "a_race_of_timer_and_event", "orchestrations_send_events"), (Node, "eventsArriveInOrder", "aRaceOfTimerAndEvent");
+    durable_17_continue_as_new_keeps_all_events: (Python, "a_thousand_events_across_continue_as_new"), (Node, "eventsAcrossContinueAsNew");
+    durable_18_late_results_stay_with_their_execution: (Python, "late_results_stay_with_their_execution");
+    durable_19_children_report_to_their_parent: (Python, "children_report_to_their_parent"), (Node, "childrenReportToTheirParent");
+    durable_20_default_ids_of_children_do_not_collide: (Python, "default_ids_of_children_do_not_collide");
+    durable_21_a_retried_child_starts_afresh: (Python, "a_retried_child_starts_afresh");
+    durable_22_retries_reuse_the_action_id: (Python, "retries_reuse_the_action_id"), (Node, "activitiesAreRetried");
+    durable_23_terminate_needs_no_worker: (Python, "terminate_needs_no_worker"), (Node, "terminateNeedsNoWorker");
+    durable_24_terminate_reaches_grandchildren_if_told: (Python, "terminate_reaches_grandchildren_if_told");
+    durable_25_suspended_instances_miss_nothing: (Python, "suspended_instances_run_nothing_and_miss_nothing"), (Node, "suspendAndResume");
+    durable_26_custom_status_follows: (Python, "custom_status_follows");
+    durable_27_rewind_runs_only_what_failed: (Python, "rewind_runs_only_what_failed", "rewind_reaches_children", "rewind_makes_purged_children_anew"), (Node, "rewindRunsWhatFailed");
+    durable_28_only_failed_instances_are_rewound: (Python, "only_failed_instances_are_rewound");
+    durable_29_restart_keeps_the_input: (Python, "restart_keeps_the_input"), (Node, "restartKeepsTheInput");
+    durable_30_purge_takes_what_has_ended: (Python, "purge_takes_what_has_ended"), (Node, "purgeTakesWhatHasEnded");
+    durable_31_queries_give_each_instance_once: (Python, "queries_give_each_instance_once", "ended_ids_are_listed_page_by_page"), (Node, "instancesAreListed");
+    durable_32_histories_are_told_in_order: (Python, "histories_are_told_in_order"), (Node, "historiesAreToldInOrder");
+    durable_33_only_children_have_parents: (Python, "only_children_have_parents");
+    durable_35_work_waits_for_its_worker: (Python, "unknown_work_waits_for_its_worker");
+    durable_42_signals_make_entities: (Python, "signals_make_entities", "calls_are_answered"), (Node, "entitiesAreSignalledAndCalled");
+    durable_43_operations_run_one_at_a_time: (Python, "operations_run_one_at_a_time", "signals_run_in_order");
+    durable_44_ten_thousand_signals: (Python, "ten_thousand_signals");
+    durable_45_a_failing_operation_leaves_no_trace: (Python, "a_failing_operation_leaves_no_trace");
+    durable_46_failed_calls_are_told: (Python, "a_failing_operation_leaves_no_trace"), (Node, "entitiesAreSignalledAndCalled");
+    durable_47_entities_signal_and_start: (Python, "entities_signal_and_start");
+    durable_48_scheduled_signals_wait: (Python, "scheduled_signals_wait"), (Node, "scheduledSignalsWait");
+    durable_49_deleted_entities_come_again: (Python, "deleted_entities_come_again");
+    durable_50_names_fold_and_keys_do_not: (Python, "names_fold_and_keys_do_not");
+    durable_51_long_ids_are_refused: (Python, "long_ids_are_refused");
+    durable_52_entities_are_found: (Python, "entities_are_found");
+    durable_53_others_wait_for_a_lock: (Python, "others_wait_until_a_lock_is_released"), (Node, "locksKeepOthersOut");
+    durable_54_the_holder_of_a_lock_is_named: (Python, "the_holder_of_a_lock_is_named"), (Node, "locksKeepOthersOut");
+    durable_55_opposite_orders_do_not_deadlock: (Python, "opposite_orders_do_not_deadlock"), (Node, "moneyIsTransferred");
+    durable_58_every_end_releases_locks: (Python, "every_end_releases_locks");
+    durable_61_rules_of_critical_sections_hold: (Python, "rules_of_critical_sections_hold");
+    the_seeds_bank_transfer: (Python, "money_is_transferred"), (Node, "moneyIsTransferred");
+    plain_orchestrations: (Python, "activities_in_sequence", "many_at_once", "guids_do_not_repeat", "versions_travel", "failures_are_told"), (Node, "activitiesInSequence");
+    unknown_instances_are_named_as_such: (Python, "unknown_instances_are_named_as_such");
+    managed_clients_name_their_task_hub: (Managed, "activities_in_sequence", "children_report_to_their_parent", "signals_make_entities", "money_is_transferred", "histories_are_told_in_order");
+}
+
+/// A port that was free a moment ago, for a server that comes back to it.
+fn free_port() -> u16 {
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    socket.local_addr().unwrap().port()
+}
+
+fn worker(said: &str) -> Process {
+    let mut command = python("bank.py");
+    command.args(["work", said]);
+    let mut worker = Process::spawn(command).unwrap();
+    worker.wait_for(|line| line == "at work", PATIENCE).unwrap();
+    worker
+}
+
+#[test]
+fn durable_60_no_money_is_lost_when_server_and_worker_are_killed() {
+    let port = free_port();
+    let mut server = Start::new("dev")
+        .set(&format!("durable.port={port}"))
+        .ready();
+    let said = json!({"port": port}).to_string();
+    let mut worker = worker(&said);
+    let mut command = python("bank.py");
+    command.args(["transfers", &said, "bank", "50"]);
+    let mut transfers = Process::spawn(command).unwrap();
+    let begun = |transfers: &mut Process| {
+        for _ in 0..12 {
+            transfers
+                .wait_for(|line| line == "begun", PATIENCE)
+                .unwrap();
+        }
+    };
+    transfers
+        .wait_for(|line| line == "paid in", PATIENCE)
+        .unwrap();
+    begun(&mut transfers);
+    server.process.restart().unwrap();
+    begun(&mut transfers);
+    worker.restart().unwrap();
+    begun(&mut transfers);
+    server.process.restart().unwrap();
+    worker.restart().unwrap();
+    let is_whole = |line: &str| line == "no money was lost";
+    let whole = transfers.wait_for(is_whole, 3 * PATIENCE);
+    whole.unwrap_or_else(|error| panic!("{error}: {}", server.log()));
+    assert!(transfers.wait(Duration::from_secs(30)).unwrap().success());
+    let mut command = running::steadfast(server.folder.path());
+    let lines = server
+        .process
+        .wait_for(|line| line.contains("http://"), PATIENCE);
+    let url = lines.unwrap().split_whitespace().last().unwrap().to_owned();
+    command
+        .env("STEADFAST_URL", url)
+        .args(["lock", "list", "--json"]);
+    let (code, out, err) = said_of(command);
+    assert_eq!((code, out.contains("holder")), (0, false), "{out}{err}");
+}
+
+fn said_of(command: Command) -> (i32, String, String) {
+    said(&finish(command))
+}

@@ -1,0 +1,66 @@
+//! The port of the Durable Task SDKs.
+
+use std::sync::Arc;
+
+use steadfast_protocols::durabletask::{self, Context};
+use steadfast_protocols::http::{Frame, serve};
+use steadfast_protocols::listen::{Bind, Certificate, Listener};
+
+use super::address::Address;
+use super::error::Result;
+use super::inner::Inner;
+use crate::config::Config;
+
+/// Opens the port, encrypted if there is a certificate.
+pub(super) fn bind(config: &Config, certificate: Option<&Arc<Certificate>>) -> Result<Listener> {
+    Ok(Listener::bind(Bind {
+        address: config.address(config.durable_port),
+        tls: certificate.map(|certificate| certificate.server(&["h2"])),
+        connections: config.connections,
+    })?)
+}
+
+/// What the SDKs are served with. They cannot be given a key of ours, so in
+/// development, which is on loopback only, they need none.
+pub(super) fn context(inner: &Inner) -> Arc<Context> {
+    let access = Arc::clone(&inner.access);
+    shared(inner, Some(access).filter(|_| !inner.is_development))
+}
+
+/// What the REST face is served with: it always needs a key, as all of REST does.
+pub(super) fn rest_context(inner: &Inner) -> Arc<Context> {
+    shared(inner, Some(Arc::clone(&inner.access)))
+}
+
+fn shared(inner: &Inner, access: Option<Arc<steadfast_protocols::access::Access>>) -> Arc<Context> {
+    Arc::new(Context {
+        hubs: inner.own.task_hubs.clone(),
+        access,
+        clock: Arc::clone(&inner.clock),
+        leaving: inner.leaving.clone(),
+        counts: Arc::clone(&inner.own.work),
+    })
+}
+
+/// Serves the port until the node stops: results are taken until the very end.
+pub(super) fn start(inner: &Arc<Inner>, listener: Listener, frame: &Frame) {
+    let routes = durabletask::routes(context(inner)).fallback(durabletask::no_service);
+    let routes = frame.around(routes);
+    let scheme = if listener.is_encrypted() {
+        "https"
+    } else {
+        "http"
+    };
+    inner.own.addresses.write().push(listener.address());
+    inner.addresses.lock().push(Address {
+        name: "durable",
+        url: format!("{scheme}://{}", listener.address()),
+    });
+    let connections = inner.stop.clone();
+    let running = listener.run(
+        inner.stop.clone(),
+        inner.tasks.clone(),
+        move |stream, peer| serve(stream, peer, routes.clone(), connections.clone()),
+    );
+    inner.tasks.spawn(running);
+}

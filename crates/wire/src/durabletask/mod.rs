@@ -1,0 +1,55 @@
+//! Messages of the Durable Task protocol.
+//!
+//! The service `TaskHubSidecarService` has no package, so paths are
+//! `/TaskHubSidecarService/<method>`. Fields and numbers are those of
+//! `orchestrator_service.proto`; they are written as derives, because there is no
+//! compiler of `.proto` files among our tools. `Option<String>` is a `StringValue`:
+//! absent and empty differ.
+
+mod action;
+mod entity;
+mod event;
+mod instance;
+mod shared;
+mod well_known;
+mod work;
+
+pub use action::{
+    CompleteOrchestrationAction, CreateSubOrchestrationAction, CreateTimerAction,
+    OrchestratorAction, RewindOrchestrationAction, ScheduleTaskAction, SendEntityMessageAction,
+    SendEventAction, TerminateOrchestrationAction, action_type, entity_message_type,
+};
+pub use entity::{
+    CleanEntityStorageRequest, CleanEntityStorageResponse, EntityBatchResult, EntityMetadata,
+    EntityQuery, EntityRequest, GetEntityRequest, GetEntityResponse, OperationAction,
+    OperationInfo, OperationResult, OperationResultFailure, OperationResultSuccess,
+    QueryEntitiesRequest, QueryEntitiesResponse, SendSignalAction, SignalEntityRequest,
+    StartNewOrchestrationAction, operation_action_type, operation_result_type,
+};
+pub use event::{
+    EntityLockGrantedEvent, EntityLockRequestedEvent, EntityOperationCalledEvent,
+    EntityOperationCompletedEvent, EntityOperationFailedEvent, EntityOperationSignaledEvent,
+    EntityUnlockSentEvent, EventRaisedEvent, EventSentEvent, ExecutionCompletedEvent,
+    ExecutionRewoundEvent, ExecutionStartedEvent, ExecutionTerminatedEvent, HistoryEvent,
+    NoteEvent, SubOrchestrationInstanceCreatedEvent, TaskCompletedEvent, TaskFailedEvent,
+    TaskScheduledEvent, TimerCreatedEvent, TimerFiredEvent, event_type,
+};
+pub use instance::{
+    CreateInstanceRequest, CreateInstanceResponse, CreateTaskHubRequest, GetInstanceRequest,
+    GetInstanceResponse, InstanceBatch, InstanceQuery, ListInstanceIdsRequest,
+    ListInstanceIdsResponse, OrchestrationIdReusePolicy, OrchestrationState, PurgeInstanceFilter,
+    PurgeInstancesRequest, PurgeInstancesResponse, QueryInstancesRequest, QueryInstancesResponse,
+    RaiseEventRequest, ReasonRequest, RestartInstanceRequest, RestartInstanceResponse,
+    SkipGracefulOrchestrationTerminationsRequest, SkipGracefulOrchestrationTerminationsResponse,
+    TerminateRequest, purge_request,
+};
+pub use shared::{
+    Empty, OrchestrationInstance, OrchestrationStatus, OrchestrationTraceContext,
+    ParentInstanceInfo, TaskFailureDetails, TraceContext, WorkerCapability,
+};
+pub use well_known::{Duration, ListValue, Struct, Timestamp, Value, value_kind};
+pub use work::{
+    AbandonRequest, ActivityRequest, ActivityResponse, GetWorkItemsRequest, HistoryChunk,
+    NameFilter, OrchestratorEntityParameters, OrchestratorRequest, OrchestratorResponse,
+    StreamInstanceHistoryRequest, VersionFilter, WorkItem, WorkItemFilters, work_item_request,
+};

@@ -1,0 +1,64 @@
+//! The types of `google.protobuf` that are used.
+
+use std::collections::BTreeMap;
+
+/// A moment since 1970.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Timestamp {
+    #[prost(int64, tag = "1")]
+    pub seconds: i64,
+    #[prost(int32, tag = "2")]
+    pub nanos: i32,
+}
+
+/// A span of time.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Duration {
+    #[prost(int64, tag = "1")]
+    pub seconds: i64,
+    #[prost(int32, tag = "2")]
+    pub nanos: i32,
+}
+
+/// Any JSON value.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Value {
+    #[prost(oneof = "value_kind::Kind", tags = "1, 2, 3, 4, 5, 6")]
+    pub kind: Option<value_kind::Kind>,
+}
+
+/// The kinds of [`Value`].
+pub mod value_kind {
+    use super::{ListValue, Struct};
+
+    /// What a value is.
+    #[derive(Clone, PartialEq, prost::Oneof)]
+    pub enum Kind {
+        #[prost(int32, tag = "1")]
+        Null(i32),
+        #[prost(double, tag = "2")]
+        Number(f64),
+        #[prost(string, tag = "3")]
+        Text(String),
+        #[prost(bool, tag = "4")]
+        Bool(bool),
+        #[prost(message, tag = "5")]
+        Struct(Struct),
+        #[prost(message, tag = "6")]
+        List(ListValue),
+    }
+}
+
+/// A JSON object.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Struct {
+    #[prost(btree_map = "string, message", tag = "1")]
+    pub fields: BTreeMap<String, Value>,
+}
+
+/// A JSON array.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ListValue {
+    #[prost(message, repeated, tag = "1")]
+    pub values: Vec<Value>,
+}
