@@ -8,6 +8,7 @@ mod child;
 pub mod collections;
 mod counting;
 mod disk;
+pub mod events;
 pub mod jobs;
 mod machine;
 pub mod postgres;

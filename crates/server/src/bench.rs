@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use steadfast_bench::report::Report;
-use steadfast_bench::{collections, jobs, postgres, runtime, storage};
+use steadfast_bench::{collections, events, jobs, postgres, runtime, storage};
 
 use crate::table::Output;
 
@@ -31,6 +31,13 @@ pub(crate) enum Area {
     /// medians. A goal that is not met is shown as MISSED. Takes minutes and a few
     /// gigabytes of disk, which are given back.
     Runtime(Measure),
+    /// Events in and out by AMQP, idle consumers, restart
+    ///
+    /// Measures the limits of disk and loopback, Steadfast in a process of its own
+    /// and, where redis-server is installed, Redis Streams in turn, several times,
+    /// and shows medians. A goal that is not met is shown as MISSED. Takes minutes
+    /// and a few gigabytes of disk, which are given back.
+    Events(Measure),
     /// Dispatch, lateness, bursts and restart of jobs
     ///
     /// Measures with a receiver on the same machine and durable claims. A goal that
@@ -54,6 +61,12 @@ pub(crate) enum Area {
     /// Serves a folder, says READY and waits to be killed
     #[command(hide = true)]
     RuntimeChild {
+        /// The folder to serve
+        folder: PathBuf,
+    },
+    /// Serves the event hubs of a folder, says READY and a port, waits to be killed
+    #[command(hide = true)]
+    EventsChild {
         /// The folder to serve
         folder: PathBuf,
     },
@@ -114,6 +127,8 @@ pub(crate) fn run(area: &Area, output: Output) -> Result<()> {
         Area::StorageChild { folder, keys } => {
             storage::fill(folder, *keys, std::io::stdin(), std::io::stdout())
         }
+        Area::Events(arguments) => run_events(arguments, output),
+        Area::EventsChild { folder } => events::serve(folder, std::io::stdin(), std::io::stdout()),
         Area::Jobs(arguments) => run_jobs(arguments, output),
         Area::JobsChild { folder } => jobs::serve(folder, std::io::stdin(), std::io::stdout()),
         Area::RuntimeChild { folder } => {
@@ -158,6 +173,18 @@ fn run_runtime(arguments: &Measure, output: Output) -> Result<()> {
     }
     let report = runtime::run(&settings)?;
     show(&report, output, arguments.quick)
+}
+
+fn run_events(arguments: &Measure, output: Output) -> Result<()> {
+    let executable = std::env::current_exe().context("find this executable")?;
+    let mut settings = match arguments.quick {
+        true => events::Settings::quick(&arguments.dir, &executable),
+        false => events::Settings::full(&arguments.dir, &executable),
+    };
+    if let Some(duration) = arguments.seconds {
+        settings.duration = duration;
+    }
+    show(&events::run(&settings)?, output, arguments.quick)
 }
 
 fn run_jobs(arguments: &Measure, output: Output) -> Result<()> {
