@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use parking_lot::{Mutex, RwLock};
 use steadfast_core::clock::{Clock, SystemClock};
+use steadfast_events::{Definition, Handler, ProcessorOptions};
 use steadfast_partition::{
     Alone, Kind, Options, Performer, Router, Runtime, Service, Services, Space,
 };
@@ -25,7 +26,7 @@ use super::inner::{Inner, Source, ring};
 use super::keys::KeyFile;
 use super::performers::{Maker, Performers};
 use super::running::Node;
-use super::{amqp, exposure, open, own, web};
+use super::{amqp, blob, exposure, open, own, processors, web};
 use crate::config::{Config, Engine, Error as ConfigError};
 
 /// The space that holds everything durable.
@@ -54,6 +55,8 @@ pub struct Builder {
     restored: Option<RestoreOutcome>,
     services: Services,
     makers: BTreeMap<Kind, Maker>,
+    event_hubs: Vec<Definition>,
+    processors: Vec<processors::Start>,
 }
 
 impl Node {
@@ -74,6 +77,8 @@ impl Default for Builder {
             restored: None,
             services: Services::new(),
             makers: BTreeMap::new(),
+            event_hubs: Vec::new(),
+            processors: Vec::new(),
         }
     }
 }
@@ -224,6 +229,78 @@ impl Builder {
         self
     }
 
+    /// Makes an event hub, or brings the one of that name in line with the definition.
+    #[must_use]
+    pub fn event_hub(mut self, definition: Definition) -> Self {
+        self.event_hubs.push(definition);
+        self
+    }
+
+    /// Handles the events of a consumer group while the node runs. What the handler
+    /// writes to collections in its transaction happens exactly once per event. Each
+    /// call adds a member of the group; the event hub must be there.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use steadfast::collections::Dictionary;
+    /// use steadfast::events::{Batch, Context, Definition, Handled, Handler, Received};
+    ///
+    /// /// Counts the events of each partition.
+    /// struct Count(tokio::sync::mpsc::UnboundedSender<i64>);
+    ///
+    /// impl Handler for Count {
+    ///     async fn handle(&self, events: &[Received], context: &mut Context<'_>) -> Handled {
+    ///         let counts: Dictionary<String, i64> = context.state()?.get_or_add("counts").await?;
+    ///         let more = events.len() as i64;
+    ///         let tx = context.transaction()?;
+    ///         let count = counts.add_or_update(tx, "all".into(), || more, |n| n + more).await?;
+    ///         self.0.send(*count)?;
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let (count, mut counted) = tokio::sync::mpsc::unbounded_channel();
+    /// let node = steadfast::Node::builder()
+    ///     .memory()
+    ///     .event_hub(Definition::new("telemetry", 1))
+    ///     .processor("telemetry", "$Default", Count(count))
+    ///     .start()
+    ///     .await?;
+    /// let mut batch = Batch::new();
+    /// batch.push(b"21 degrees")?;
+    /// node.event_hubs().sender("telemetry", None).await?.send(batch).await?;
+    /// assert_eq!(counted.recv().await, Some(1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn processor<H: Handler>(
+        mut self,
+        hub: impl Into<String>,
+        group: impl Into<String>,
+        handler: H,
+    ) -> Self {
+        let start = processors::usual(hub.into(), group.into(), handler);
+        self.processors.push(start);
+        self
+    }
+
+    /// As [`Builder::processor`], with options of its own.
+    #[must_use]
+    pub fn processor_with<H: Handler>(
+        mut self,
+        hub: impl Into<String>,
+        group: impl Into<String>,
+        options: ProcessorOptions,
+        handler: H,
+    ) -> Self {
+        let start = processors::special(hub.into(), group.into(), options, handler);
+        self.processors.push(start);
+        self
+    }
+
     /// Takes the time from elsewhere, for tests.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
@@ -263,6 +340,10 @@ impl Builder {
             true => amqp::bind(&config, certificate.as_ref())?,
             false => Vec::new(),
         };
+        let blob_port = match self.is_serving {
+            true => Some(blob::bind(&config, certificate.as_ref())?),
+            false => None,
+        };
         let engine = open::engine(&config, &clock).await?;
         let mut makers = self.makers;
         let prepared = own::prepare(&config, &clock, &mut makers)?;
@@ -270,6 +351,9 @@ impl Builder {
         let (store, runtime) = runtime(&config, engine, &clock, services, makers).await?;
         let own = own::open(prepared, &runtime, &clock);
         own::declare(&config, &own).await?;
+        for definition in self.event_hubs {
+            own.hubs.ensure(definition).await?;
+        }
         let inner = Arc::new_cyclic(|weak: &std::sync::Weak<Inner>| {
             let me = weak.clone();
             let checks = move || me.upgrade().map(|inner| inner.checks()).unwrap_or_default();
@@ -304,10 +388,15 @@ impl Builder {
             }
         });
         declare_jobs(&inner).await?;
+        processors::run(&inner, self.processors).await?;
         if let Some(port) = port {
             let context = amqp::context(&inner);
-            web::start(&inner, port, &web::frame(&inner), &context);
+            let frame = web::frame(&inner);
+            web::start(&inner, port, &frame, &context);
             amqp::start(&inner, amqp_ports, &context);
+            if let Some(port) = blob_port {
+                blob::start(&inner, port, &frame);
+            }
         }
         inner.health.set(State::Ready);
         Ok(Node::new(inner))

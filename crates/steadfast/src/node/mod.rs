@@ -2,17 +2,20 @@
 
 mod address;
 mod amqp;
+mod blob;
 mod builder;
 mod care;
 mod collections;
 mod error;
 mod exposure;
 mod inner;
+mod inside;
 mod keys;
 mod open;
 mod operate;
 mod own;
 mod performers;
+mod processors;
 mod readings;
 mod running;
 mod secret;
