@@ -98,6 +98,23 @@ fn a_run_of_a_job_is_an_event_with_its_properties() {
 }
 
 #[test]
+fn a_job_that_publishes_is_made_by_one_command() {
+    let server = server();
+    let create = ["job", "create", "nightly", "greet", "--publish", "houses"];
+    let options = ["--body", "good morning", "--key", "house-42"];
+    let (code, _, error) = said(&server.run(&[&create[..], &options[..]].concat()));
+    assert_eq!(code, 0, "{error}");
+    let found = until("an event", || {
+        Some(events(&server)).filter(|found| !found.is_empty())
+    });
+    assert_eq!(found[0]["body"], "good morning");
+    assert_eq!(found[0]["key"], "house-42");
+    let both = ["--call", "http://127.0.0.1:9/"];
+    let (code, _, _) = said(&server.run(&[&create[..], &both[..]].concat()));
+    assert_eq!(code, 2, "it calls or publishes");
+}
+
+#[test]
 fn what_cannot_be_published_is_refused_when_the_job_is_written() {
     let server = server();
     for (target, words) in [
