@@ -13,6 +13,7 @@ pub mod jobs;
 mod machine;
 pub mod postgres;
 mod process;
+mod redis;
 pub mod report;
 pub mod runtime;
 mod samples;

@@ -40,8 +40,9 @@ pub(crate) enum Area {
     Events(Measure),
     /// Dispatch, lateness, bursts and restart of jobs
     ///
-    /// Measures with a receiver on the same machine and durable claims. A goal that
-    /// is not met is shown as MISSED. Takes minutes and a few gigabytes of disk,
+    /// Measures with a receiver on the same machine and durable claims and, where
+    /// redis-server and BullMQ are installed (NODE_PATH), BullMQ beside it. A goal
+    /// that is not met is shown as MISSED. Takes minutes and a few gigabytes of disk,
     /// which are given back.
     Jobs(Measure),
     /// Commits, events and takeover of the engine on PostgreSQL

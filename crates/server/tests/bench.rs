@@ -311,10 +311,9 @@ fn a_quick_run_of_the_events_reports_everything() {
 fn a_quick_run_of_the_jobs_reports_every_goal() {
     let report = quick_report("jobs");
     let goals = report["goals"].as_array().unwrap();
-    let names: Vec<_> = goals
-        .iter()
-        .map(|goal| goal["name"].as_str().unwrap())
-        .collect();
+    // BullMQ is measured where it and Redis are installed.
+    let names = goals.iter().map(|goal| goal["name"].as_str().unwrap());
+    let names: Vec<_> = names.filter(|name| !name.ends_with("bullmq")).collect();
     let expected = [
         "dispatches",
         "burst_drained",

@@ -36,7 +36,7 @@ fn server() -> Server {
     server
 }
 
-fn internal(target: Value) -> Value {
+fn internal(target: &Value) -> Value {
     json!({"properties": {"action": {"type": "Internal", "internal": target}}})
 }
 
@@ -54,7 +54,7 @@ fn events(server: &Server) -> Vec<Value> {
 #[test]
 fn a_run_of_a_job_is_an_event_with_its_properties() {
     let server = server();
-    let mut job = internal(json!({
+    let mut job = internal(&json!({
         "eventHub": "Houses", "body": "{\"turn\":\"on\"}", "contentType": "application/json",
         "partitionKey": "house-42", "properties": {"from": "nightly", "n": 7},
     }));
@@ -127,7 +127,7 @@ fn what_cannot_be_published_is_refused_when_the_job_is_written() {
         (json!({"queue": "x"}), "'eventHub'"),
         (json!("houses"), "object"),
     ] {
-        let (status, answer) = put(&server, "/jobs/bad", internal(target));
+        let (status, answer) = put(&server, "/jobs/bad", internal(&target));
         assert_eq!(status, StatusCode::BAD_REQUEST);
         assert_eq!(
             answer["error"]["target"], "properties.action.internal",
@@ -136,7 +136,7 @@ fn what_cannot_be_published_is_refused_when_the_job_is_written() {
         let message = answer["error"]["message"].as_str().unwrap();
         assert!(message.contains(words), "{message}");
     }
-    let mut job = internal(json!({"eventHub": "houses"}));
+    let mut job = internal(&json!({"eventHub": "houses"}));
     job["properties"]["action"]["errorAction"] =
         json!({"type": "Internal", "internal": {"eventHub": "cars"}});
     let (_, answer) = put(&server, "/jobs/bad", job);
@@ -150,7 +150,7 @@ fn what_cannot_be_published_is_refused_when_the_job_is_written() {
 #[test]
 fn every_occurrence_is_published_once_through_kills() {
     let mut server = server();
-    let mut job = internal(json!({"eventHub": "houses", "body": "tick"}));
+    let mut job = internal(&json!({"eventHub": "houses", "body": "tick"}));
     job["properties"]["recurrence"] = json!({"frequency": "Minute", "interval": 1, "count": 12});
     job["properties"]["steadfast"] = json!({"frequency": "Second"});
     let made = put(&server, "/jobs/ticks", job);

@@ -4,15 +4,14 @@
 //! at a time, each acknowledged after it was synced.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::net::TcpStream;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 
 use super::link::LOAD_PARTITIONS;
 use super::settings::Settings;
+use crate::redis::Redis;
 use crate::report::{Bound, Report};
 use crate::stopwatch::Stopwatch;
 
@@ -20,64 +19,7 @@ const EVENT_BYTES: usize = 1024;
 const BATCH_EVENTS: usize = 200;
 const AHEAD: usize = 16;
 
-/// How long Redis may take to listen.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 const FIGURE: &str = "redis_streams_events_per_s";
-
-/// Redis; it is killed when this is dropped.
-struct Redis {
-    child: std::process::Child,
-    port: u16,
-}
-
-impl Redis {
-    /// `None` if Redis is not installed.
-    fn start(folder: &Path) -> Result<Option<Self>> {
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let started = Command::new("redis-server")
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
-            .args([
-                "--appendonly",
-                "yes",
-                "--appendfsync",
-                "always",
-                "--save",
-                "",
-            ])
-            .arg("--dir")
-            .arg(folder)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        let child = match started {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            child => child.context("start redis-server")?,
-        };
-        let redis = Self { child, port };
-        let watch = Stopwatch::start();
-        while redis.connect().is_err() {
-            ensure!(watch.elapsed() < PATIENCE, "redis-server does not listen");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Ok(Some(redis))
-    }
-
-    fn connect(&self) -> Result<TcpStream> {
-        let stream = TcpStream::connect(("127.0.0.1", self.port))?;
-        stream.set_nodelay(true)?;
-        Ok(stream)
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        // It may be gone already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
     let folder = settings.temporary()?;
@@ -131,7 +73,7 @@ fn send(mut stream: TcpStream, number: u32, duration: Duration) -> Result<u64> {
             continue;
         }
         let read = stream.read(&mut buffer)?;
-        if read == 0 || buffer[..read].contains(&b'-') && buffer[0] == b'-' {
+        if read == 0 || buffer[0] == b'-' {
             bail!(
                 "Redis refuses: {}",
                 String::from_utf8_lossy(&buffer[..read.min(200)])
