@@ -1,7 +1,7 @@
 //! BullMQ on Redis, where both are installed.
 //!
 //! As durable as we are: Redis syncs every write. A worker makes 64 calls at a time
-//! to the same receiver. BullMQ is looked for as Node does it, also by `NODE_PATH`.
+//! to the same receiver. BullMQ and ioredis are looked for as Node does it, also by `NODE_PATH`.
 
 use std::process::{Command, Stdio};
 
@@ -45,10 +45,10 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Whether Node is there and finds BullMQ.
+/// Whether Node is there and finds BullMQ and its client of Redis.
 fn has_bullmq() -> bool {
     let mut node = Command::new("node");
-    node.args(["-e", "require('bullmq')"]);
+    node.args(["-e", "require('bullmq'); require('ioredis')"]);
     node.stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
