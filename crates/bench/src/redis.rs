@@ -1,4 +1,4 @@
-//! A Redis of our own that syncs every write, where one is installed.
+//! A Redis of our own that syncs every write.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;

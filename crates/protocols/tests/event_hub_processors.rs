@@ -1,4 +1,4 @@
-//! Processors of unmodified clients that share one group by blobs.
+//! Processors of real clients that share a group by blobs.
 //!
 //! Their programs stand in `interop`; what they need is installed by
 //! `cargo xtask test --only interop`, which also says where.

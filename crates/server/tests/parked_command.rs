@@ -1,4 +1,4 @@
-//! `steadfast parked` with an event that a processor has really put aside.
+//! `steadfast parked` with an event that was really parked.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod running;

@@ -1,4 +1,4 @@
-//! Redis Streams with every write synced, where Redis is installed.
+//! Redis Streams, every write synced, where it is installed.
 //!
 //! The load is the same: four connections, events of 1 KiB, 200 of them under way
 //! at a time, each acknowledged after it was synced.
