@@ -6,7 +6,12 @@ use crate::workspace::Workspace;
 use crate::{process, tools};
 
 /// Tests that are clients of others. They start their own servers.
-pub(crate) const TESTS: &[&str] = &["durable_clients", "event_hub_clients", "scheduler_clients"];
+pub(crate) const TESTS: &[&str] = &[
+    "durable_clients",
+    "event_hub_clients",
+    "event_hub_processors",
+    "scheduler_clients",
+];
 
 /// Installs what the clients need, and runs them all.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {

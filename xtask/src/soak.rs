@@ -71,11 +71,25 @@ const SOAKS: &[Soak] = &[
         amount: ("STEADFAST_ROUNDS", 200),
     },
     Soak {
+        name: "events",
+        package: "steadfast-protocols",
+        test: "amqp_bounds",
+        filter: "events_26",
+        amount: ("STEADFAST_ROUNDS", 5_000),
+    },
+    Soak {
         name: "mutations",
         package: "steadfast-wire",
         test: "amqp_mutations",
         filter: "mutated",
         amount: ("STEADFAST_ROUNDS", 20_000_000),
+    },
+    Soak {
+        name: "mutations",
+        package: "steadfast-wire",
+        test: "blob_mutations",
+        filter: "mutated",
+        amount: ("STEADFAST_ROUNDS", 5_000_000),
     },
     Soak {
         name: "postgres",

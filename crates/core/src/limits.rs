@@ -288,6 +288,10 @@ pub const BLOB_PIECE_BYTES: usize = 256 * 1024;
 /// Longest name of a blob, and all its metadata together.
 pub const BLOB_NAME_BYTES: usize = 1024;
 pub const BLOB_METADATA_BYTES: usize = 8 * 1024;
+
+/// Bodies of blobs that are being read from their writers, together.
+pub const BLOB_BODIES_BYTES: usize = 128 * 1024 * 1024;
+
 /// History items that a job keeps at most.
 pub const HISTORY_ITEMS: u64 = 1000;
 

@@ -5,6 +5,7 @@
 
 pub mod access;
 pub mod amqp;
+pub mod blob;
 pub mod durabletask;
 pub mod http;
 pub mod listen;

@@ -26,7 +26,7 @@
 //!
 //! - [`Node::builder`] says where state is kept ([`Builder::data`],
 //!   [`Builder::memory`], [`Builder::postgres`]), what runs in it
-//!   ([`Builder::service`]) and whether ports are opened ([`Builder::serve`]).
+//!   ([`Builder::service`], [`Builder::processor`]) and whether ports are opened ([`Builder::serve`]).
 //! - [`Node::service`] opens partitioned services of [`collections`].
 //! - [`durable`] has orchestrations and entities.
 //! - [`Node::drain`] leaves, and says what became of everything.

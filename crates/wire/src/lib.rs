@@ -4,6 +4,7 @@
 //! reads bytes of strangers stands here, so that it can be fuzzed.
 
 pub mod amqp;
+pub mod blob;
 pub mod durabletask;
 pub mod jwt;
 pub mod sas;

@@ -2,6 +2,7 @@
 
 mod address;
 mod amqp;
+mod blob;
 mod builder;
 mod care;
 mod collections;
@@ -9,11 +10,13 @@ mod durable;
 mod error;
 mod exposure;
 mod inner;
+mod inside;
 mod keys;
 mod open;
 mod operate;
 mod own;
 mod performers;
+mod processors;
 mod readings;
 mod running;
 mod secret;

@@ -36,8 +36,10 @@ const WORKER_LIMIT: Duration = Duration::from_secs(10);
 ///
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let layers = Layers::new().flag("http.port=0")?;
-/// let layers = layers.flag("events.amqp_port=0")?.flag("durable.port=0")?;
+/// let mut layers = Layers::new();
+/// for port in ["http.port", "events.amqp_port", "events.blob_port", "durable.port"] {
+///     layers = layers.flag(&format!("{port}=0"))?;
+/// }
 /// let config = Config::new(&layers)?;
 /// let builder = steadfast::Node::builder().config(config).memory();
 /// let node = builder.serve().development().start().await?;
@@ -175,6 +177,18 @@ impl Node {
             all.push(("durable", string));
             all.push(("grpc", format!("localhost:{port}")));
         }
+        let blob = addresses.iter().find(|address| address.name == "blob");
+        if let (Some(account), Some(blob)) = (ring.get(ACCOUNT), blob) {
+            let (secret, url) = (account.primary.reveal(), &blob.url);
+            let scheme = url.split(':').next().unwrap_or_default();
+            all.push((
+                "blob",
+                format!(
+                    "DefaultEndpointsProtocol={scheme};AccountName={ACCOUNT};\
+                     AccountKey={secret};BlobEndpoint={url}/{ACCOUNT};"
+                ),
+            ));
+        }
         all
     }
 
@@ -283,6 +297,9 @@ impl Node {
         let _ = tokio::time::timeout(limit, self.inner.tasks.wait()).await;
     }
 }
+
+/// The account of blobs that everybody knows.
+const ACCOUNT: &str = "devstoreaccount1";
 
 /// How often, and after which pause, it is looked whether a node is free.
 const RELEASE_TRIES: u32 = 500;
