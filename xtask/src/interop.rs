@@ -6,7 +6,7 @@ use crate::workspace::Workspace;
 use crate::{process, tools};
 
 /// Tests that are clients of others. They start their own servers.
-pub(crate) const TESTS: &[&str] = &["event_hub_clients", "scheduler_clients"];
+pub(crate) const TESTS: &[&str] = &["event_hub_clients", "scheduler_clients", "signalr_clients"];
 
 /// Installs what the clients need, and runs them all.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
@@ -19,7 +19,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     process::run(&mut cargo)
 }
 
-/// Client libraries of Event Hubs, for Python and for Node.
+/// Client libraries of Event Hubs and SignalR, for Python, for Node and for a browser.
 pub(crate) fn install(workspace: &Workspace) -> Result<()> {
     let sources = workspace.root.join("interop");
     tools::install_python(
@@ -29,5 +29,9 @@ pub(crate) fn install(workspace: &Workspace) -> Result<()> {
     )?;
     tools::install_node(workspace)?;
     tools::install_packages(workspace, "event-hubs", &sources.join("node"))?;
+    let requirements = sources.join("signalr-python/requirements.txt");
+    tools::install_python(workspace, "signalr", &requirements)?;
+    tools::install_packages(workspace, "signalr", &sources.join("signalr-node"))?;
+    tools::install_browser(workspace)?;
     Ok(())
 }

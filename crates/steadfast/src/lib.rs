@@ -45,10 +45,11 @@ pub use steadfast_collections as collections;
 pub use steadfast_core::{clock, error, id};
 pub use steadfast_events as events;
 pub use steadfast_jobs as jobs;
-pub use steadfast_macros::{Key, Record};
+pub use steadfast_macros::{Key, Record, hub};
 pub use steadfast_ownership as ownership;
 pub use steadfast_partition as partition;
 pub use steadfast_protocols as protocols;
+pub use steadfast_realtime as realtime;
 pub use steadfast_storage as storage;
 
 #[doc(hidden)]

@@ -14,6 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn config(folder: &Path, flags: &[&str]) -> Config {
     let layers = Layers::new().flag("http.port=0").unwrap();
     let layers = layers.flag("events.amqp_port=0").unwrap();
+    let layers = layers.flag("realtime.port=0").unwrap();
     let layers = layers.flag(&format!("data={}", folder.display())).unwrap();
     let layers = flags
         .iter()

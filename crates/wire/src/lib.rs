@@ -6,4 +6,5 @@
 pub mod amqp;
 pub mod jwt;
 pub mod sas;
+pub mod signalr;
 mod signature;

@@ -44,6 +44,14 @@ const AREAS: &[Area] = &[
         packages: &["steadfast-jobs", "steadfast-protocols"],
     },
     Area {
+        name: "realtime",
+        packages: &[
+            "steadfast-realtime",
+            "steadfast-wire",
+            "steadfast-protocols",
+        ],
+    },
+    Area {
         name: "postgres",
         packages: &["steadfast-storage"],
     },
@@ -61,7 +69,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<bool> {
     let items = list::parse(&text).with_context(|| file.clone())?;
     // The same items are asked of every engine, PostgreSQL included.
     tools::install_postgres(workspace)?;
-    if area.name == "events" {
+    if matches!(area.name, "events" | "realtime") {
         interop::install(workspace)?;
     }
     let (tests, clean) = run_tests(workspace, area, &items)?;

@@ -96,6 +96,8 @@ pub struct Config {
     pub jobs_quotas: bool,
     /// Whether jobs may run every second.
     pub jobs_allow_seconds: bool,
+    /// The port of SignalR clients and app servers.
+    pub realtime_port: u16,
     /// Certificate and key.
     pub tls: Option<(PathBuf, PathBuf)>,
     /// No TLS beyond loopback.
@@ -165,6 +167,7 @@ impl Config {
             jobs_token_authority: text(layers, "jobs.token_authority"),
             jobs_quotas: flag(layers, "jobs.quotas"),
             jobs_allow_seconds: flag(layers, "jobs.allow_seconds"),
+            realtime_port: number(layers, "realtime.port") as u16,
             tls: tls(layers)?,
             allow_plain: flag(layers, "tls.allow_plain"),
             keys_file: keys_file.unwrap_or_else(|| data.join("keys.toml")),
@@ -192,7 +195,11 @@ impl Config {
 
     /// All ports, by what is spoken there.
     pub fn ports(&self) -> Vec<(&'static str, u16)> {
-        let mut ports = vec![("http", self.http_port), ("amqp", self.amqp_port)];
+        let mut ports = vec![
+            ("http", self.http_port),
+            ("amqp", self.amqp_port),
+            ("realtime", self.realtime_port),
+        ];
         if self.tls.is_some() {
             ports.push(("amqps", self.amqps_port));
         }

@@ -15,6 +15,7 @@ use steadfast_protocols::http::{Health, State};
 use steadfast_protocols::listen::Certificate;
 use steadfast_protocols::rest::RestoreOutcome;
 use steadfast_protocols::scheduler;
+use steadfast_realtime::{Hub, HubOptions};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -24,8 +25,9 @@ use super::error::Result;
 use super::inner::{Inner, Source, ring};
 use super::keys::KeyFile;
 use super::performers::{Maker, Performers};
+use super::realtime::Hubs;
 use super::running::Node;
-use super::{amqp, exposure, open, own, web};
+use super::{amqp, exposure, open, own, realtime, web};
 use crate::config::{Config, Engine, Error as ConfigError};
 
 /// The space that holds everything durable.
@@ -54,6 +56,7 @@ pub struct Builder {
     restored: Option<RestoreOutcome>,
     services: Services,
     makers: BTreeMap<Kind, Maker>,
+    hubs: Hubs,
 }
 
 impl Node {
@@ -74,6 +77,7 @@ impl Default for Builder {
             restored: None,
             services: Services::new(),
             makers: BTreeMap::new(),
+            hubs: Hubs::default(),
         }
     }
 }
@@ -224,6 +228,45 @@ impl Builder {
         self
     }
 
+    /// Hosts a hub for SignalR clients, by its path and as `/client/?hub=<name>`; the
+    /// name is the last part of the path. Clients need a token that a key of this
+    /// node has signed.
+    ///
+    /// ```
+    /// use steadfast::hub;
+    /// use steadfast::realtime::{Context, HubResult};
+    ///
+    /// #[derive(Default)]
+    /// struct Chat;
+    ///
+    /// #[hub]
+    /// impl Chat {
+    ///     async fn send(&self, context: &Context, text: String) -> HubResult<()> {
+    ///         let from = context.connection_id();
+    ///         context.clients().all().send("said", &(from, text)).await?;
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let node = steadfast::Node::builder().memory().hub::<Chat>("/chat").start().await?;
+    /// node.realtime().clients("chat")?.all().send("said", &("server", "hello")).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn hub<H: Hub + Default>(self, path: &str) -> Self {
+        self.hub_with(path, H::default(), HubOptions::default())
+    }
+
+    /// Hosts a hub that is there already, or otherwise than usual.
+    #[must_use]
+    pub fn hub_with<H: Hub>(mut self, path: &str, hub: H, options: HubOptions) -> Self {
+        self.hubs.add(path, hub, options);
+        self
+    }
+
     /// Takes the time from elsewhere, for tests.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
@@ -263,6 +306,11 @@ impl Builder {
             true => amqp::bind(&config, certificate.as_ref())?,
             false => Vec::new(),
         };
+        let hub_port = match self.is_serving {
+            true => Some(realtime::bind(&config, certificate.as_ref())?),
+            false => None,
+        };
+        let hosted = self.hubs.open(&config.name)?;
         let engine = open::engine(&config, &clock).await?;
         let mut makers = self.makers;
         let prepared = own::prepare(&config, &clock, &mut makers)?;
@@ -283,6 +331,7 @@ impl Builder {
                 store,
                 runtime,
                 own,
+                hosted,
                 keys,
                 changing: Mutex::new(()),
                 certificate,
@@ -306,7 +355,11 @@ impl Builder {
         declare_jobs(&inner).await?;
         if let Some(port) = port {
             let context = amqp::context(&inner);
-            web::start(&inner, port, &web::frame(&inner), &context);
+            let frame = web::frame(&inner);
+            web::start(&inner, port, &frame, &context);
+            if let Some(port) = hub_port {
+                realtime::start(&inner, port, &frame);
+            }
             amqp::start(&inner, amqp_ports, &context);
         }
         inner.health.set(State::Ready);

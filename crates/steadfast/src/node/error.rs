@@ -9,6 +9,7 @@ use steadfast_core::error::Code;
 use steadfast_events::Error as EventsError;
 use steadfast_partition::Error as PartitionError;
 use steadfast_protocols::listen::Error as ListenError;
+use steadfast_realtime::Error as RealtimeError;
 use steadfast_storage::Error as StorageError;
 
 use crate::config::Error as ConfigError;
@@ -32,6 +33,8 @@ pub enum Error {
     Collection(CollectionError),
     /// Event hubs said no.
     Events(EventsError),
+    /// A hub cannot be hosted.
+    Realtime(RealtimeError),
     /// The file of keys cannot be used.
     Keys {
         /// Which file.
@@ -51,6 +54,7 @@ impl Error {
             Self::Partition(error) => error.code(),
             Self::Collection(error) => error.code(),
             Self::Events(error) => error.code(),
+            Self::Realtime(error) => error.code(),
             Self::Keys { .. } => Code("STF-7005"),
         }
     }
@@ -65,6 +69,7 @@ impl fmt::Display for Error {
             Self::Partition(error) => error.fmt(f),
             Self::Collection(error) => error.fmt(f),
             Self::Events(error) => error.fmt(f),
+            Self::Realtime(error) => error.fmt(f),
             Self::Keys { file, why } => {
                 let code = self.code();
                 write!(f, "{code}: the file of keys {}: {why}", file.display())
@@ -82,6 +87,7 @@ impl StdError for Error {
             Self::Partition(error) => error.source(),
             Self::Collection(error) => error.source(),
             Self::Events(error) => error.source(),
+            Self::Realtime(error) => error.source(),
             Self::Keys { .. } => None,
         }
     }
@@ -120,5 +126,11 @@ impl From<CollectionError> for Error {
 impl From<EventsError> for Error {
     fn from(error: EventsError) -> Self {
         Self::Events(error)
+    }
+}
+
+impl From<RealtimeError> for Error {
+    fn from(error: RealtimeError) -> Self {
+        Self::Realtime(error)
     }
 }

@@ -20,6 +20,7 @@ use super::address::Address;
 use super::error::Result;
 use super::keys::{KeyFile, development_ring};
 use super::own::Own;
+use super::realtime::Hosted;
 use crate::config::Config;
 
 /// A node's parts.
@@ -33,6 +34,7 @@ pub(super) struct Inner {
     pub(super) store: Arc<Store>,
     pub(super) runtime: Runtime,
     pub(super) own: Own,
+    pub(super) hosted: Hosted,
     pub(super) access: Arc<Access>,
     pub(super) keys: KeyFile,
     /// Held by whoever changes or reads the file of keys, until everybody uses it.

@@ -14,6 +14,7 @@ mod operate;
 mod own;
 mod performers;
 mod readings;
+mod realtime;
 mod running;
 mod secret;
 mod stateful;

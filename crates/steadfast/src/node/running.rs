@@ -11,6 +11,7 @@ use steadfast_partition::{Handle, Replicas, Runtime, Service, Sheet};
 use steadfast_protocols::access::Ring;
 use steadfast_protocols::http::State;
 use steadfast_protocols::rest::{DrainSheet, Operator, RestoreOutcome, Status};
+use steadfast_realtime::Realtime;
 
 use tokio_util::sync::DropGuard;
 
@@ -33,6 +34,7 @@ use crate::config::Config;
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let layers = Layers::new().flag("http.port=0")?.flag("events.amqp_port=0")?;
+/// let layers = layers.flag("realtime.port=0")?;
 /// let config = Config::new(&layers)?;
 /// let builder = steadfast::Node::builder().config(config).memory();
 /// let node = builder.serve().development().start().await?;
@@ -121,6 +123,11 @@ impl Node {
         &self.inner.own.jobs
     }
 
+    /// Hubs and their clients: who is there, and sending to them.
+    pub fn realtime(&self) -> &Realtime {
+        &self.inner.hosted.realtime
+    }
+
     /// The collections of all partitions here, for whoever commits them together
     /// with commands to instances.
     pub fn replicas(&self) -> &Arc<Replicas> {
@@ -156,6 +163,15 @@ impl Node {
                     "Endpoint=sb://localhost{port};SharedAccessKeyName={name};\
                      SharedAccessKey={secret};UseDevelopmentEmulator=true;"
                 ),
+            ));
+        }
+        let realtime = addresses.iter().find(|address| address.name == "realtime");
+        let port = realtime.and_then(|own| own.url.rsplit(':').next());
+        if let (Some(port), Some(key)) = (port, ring.get("signalr")) {
+            let secret = key.primary.reveal();
+            all.push((
+                "realtime",
+                format!("Endpoint=http://localhost;Port={port};AccessKey={secret};Version=1.0;"),
             ));
         }
         all
@@ -301,7 +317,14 @@ impl Inner {
         self.health.set(State::Draining);
         self.leaving.cancel();
         tracing::info!(event = "node.draining", limit_s = limit.as_secs());
-        let hooks = std::mem::take(&mut *self.hooks.lock());
+        let mut hooks = std::mem::take(&mut *self.hooks.lock());
+        // Clients come back elsewhere when all hooks have said what they had to say.
+        let realtime = self.hosted.realtime.clone();
+        hooks.push(Box::pin(async move {
+            let departed = realtime.drain(limit / 2).await;
+            let (closed, cut_off) = (departed.closed, departed.cut_off);
+            tracing::info!(event = "realtime.drained", closed, cut_off);
+        }));
         let Sheet {
             moved,
             left,

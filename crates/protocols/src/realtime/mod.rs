@@ -1,0 +1,19 @@
+//! SignalR clients: negotiation and three transports.
+//!
+//! A transport carries bytes between a client and its inlet and outbox; it knows
+//! nothing of hubs.
+
+mod admit;
+mod context;
+mod events;
+mod negotiate;
+mod polling;
+mod query;
+mod refusal;
+mod routes;
+mod token;
+mod websocket;
+
+pub use context::Context;
+pub use routes::{Routes, routes};
+pub use token::{TokenWish, token};

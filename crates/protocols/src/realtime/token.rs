@@ -1,0 +1,124 @@
+//! Tokens of clients: made, and compared with what they open.
+
+use std::time::Duration;
+
+use axum::http::Uri;
+use serde_json::{Map, Value, json};
+use steadfast_core::clock::Timestamp;
+use steadfast_wire::jwt;
+
+/// What a token is to say.
+#[derive(Clone, Debug, Default)]
+pub struct TokenWish {
+    /// The hub that it opens.
+    pub hub: String,
+    /// Whose connections they are, if somebody's.
+    pub user: Option<String>,
+    /// What else it says.
+    pub claims: Vec<(String, String)>,
+    /// How long it counts.
+    pub lifetime: Duration,
+}
+
+/// A token for a client, signed with the secret of a key.
+pub fn token(wish: &TokenWish, host: &str, secret: &str, now: Timestamp) -> String {
+    let mut claims = Map::new();
+    for (name, value) in &wish.claims {
+        claims.insert(name.clone(), json!(value));
+    }
+    if let Some(user) = &wish.user {
+        claims.insert("asrs.s.uid".to_owned(), json!(user));
+    }
+    let hub = wish.hub.to_ascii_lowercase();
+    let ends = now.plus(wish.lifetime).0 / 1000;
+    claims.insert(
+        "aud".to_owned(),
+        json!(format!("http://{host}/client/?hub={hub}")),
+    );
+    claims.insert("exp".to_owned(), json!(ends));
+    jwt::token(&claims, secret)
+}
+
+/// Whether an audience names this hub: by `/client/?hub=`, or by its own path.
+/// Ports do not count; the host does, but all names of this machine are one.
+pub(super) fn is_for(audience: &str, hub: &str, path: &str, host: Option<&str>) -> bool {
+    let Ok(uri) = audience.parse::<Uri>() else {
+        return false;
+    };
+    let named = uri.host().unwrap_or_default();
+    let is_host = host.is_none_or(|host| is_same_host(named, without_port(host)));
+    let own = uri.path().trim_end_matches('/');
+    let is_hub = match own {
+        "/client" => super::query::Query::read(uri.query())
+            .get("hub")
+            .is_some_and(|own| own.eq_ignore_ascii_case(hub)),
+        own => own == path.trim_end_matches('/').trim_end_matches("/negotiate"),
+    };
+    is_host && is_hub
+}
+
+fn is_same_host(one: &str, other: &str) -> bool {
+    let is_here = |host: &str| matches!(host, "localhost" | "127.0.0.1" | "[::1]" | "::1");
+    one.eq_ignore_ascii_case(other) || is_here(one) && is_here(other)
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+/// All claims as texts; one with several values comes several times.
+pub(super) fn texts(claims: &Map<String, Value>) -> Vec<(String, String)> {
+    let mut texts = Vec::new();
+    for (name, value) in claims {
+        let values = match value {
+            Value::Array(values) => values.as_slice(),
+            value => std::slice::from_ref(value),
+        };
+        for value in values {
+            let text = match value {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            texts.push((name.clone(), text));
+        }
+    }
+    texts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn realtime_30_an_audience_counts_without_its_port() {
+        let good = [
+            "http://localhost/client/?hub=chat",
+            "https://127.0.0.1:1/client?hub=Chat",
+            "http://localhost/client/?x=1&hub=chat",
+            "http://localhost/chat",
+        ];
+        for audience in good {
+            let host = Some("localhost:8888");
+            assert!(
+                is_for(audience, "chat", "/chat/negotiate", host),
+                "{audience}"
+            );
+        }
+        let bad = [
+            "",
+            "chat",
+            "http://localhost/client/?hub=other",
+            "http://elsewhere/client/?hub=chat",
+            "http://localhost/server/?hub=chat",
+        ];
+        for audience in bad {
+            assert!(
+                !is_for(audience, "chat", "/x", Some("localhost")),
+                "{audience}"
+            );
+        }
+    }
+}

@@ -1,0 +1,84 @@
+"""What signalrcore can do: three transports, JSON and MessagePack."""
+
+import queue
+import threading
+
+from signalrcore.hub_connection_builder import HubConnectionBuilder
+from signalrcore.protocol.json_hub_protocol import JsonHubProtocol
+from signalrcore.protocol.messagepack_protocol import MessagePackHubProtocol
+from signalrcore.subject import Subject
+from signalrcore.types import HttpTransportType
+
+
+def check(actual, expected):
+    assert actual == expected, f"{actual!r} instead of {expected!r}"
+
+
+def connect(server, protocol, transport):
+    options = {"access_token_factory": lambda: server["token"]}
+    if transport is not None:
+        options["transport"] = transport
+    builder = HubConnectionBuilder().with_url(f"{server['url']}/client/?hub=room", options=options)
+    return builder.with_hub_protocol(protocol).build()
+
+
+def talk(server, protocol, transport=None):
+    connection = connect(server, protocol, transport)
+    opened, closed = threading.Event(), threading.Event()
+    told, errors = queue.Queue(), queue.Queue()
+    connection.on_open(opened.set)
+    connection.on_close(closed.set)
+    connection.on_error(errors.put)
+    connection.on("told", told.put)
+    connection.start()
+    assert opened.wait(10), "it did not open"
+    try:
+        work(connection, told, errors)
+    finally:
+        connection.stop()
+    assert closed.wait(40), "it did not close"
+
+
+def work(connection, told, errors):
+    done = queue.Queue()
+
+    def call(method, arguments):
+        connection.invoke(method, arguments, done.put)
+        return done.get(timeout=10).result
+
+    check(call("add", [40, 2]), 42)
+    check(call("echo_text", ["ä\n€" * 1000]), "ä\n€" * 1000)
+    for number in range(5):
+        connection.invoke("tell_me", [number])
+    check([told.get(timeout=10) for _ in range(5)], [[number] for number in range(5)])
+    connection.invoke("fail", [True])
+    error = errors.get(timeout=10).error
+    assert error.endswith("HubException: as you wish"), error
+    items, ended = [], threading.Event()
+    connection.stream("count", [5, False]).subscribe(
+        {"next": items.append, "complete": lambda _: ended.set(), "error": errors.put}
+    )
+    assert ended.wait(10), "the stream did not end"
+    check(items, [0, 1, 2, 3, 4])
+    subject = Subject()
+    connection.invoke("sum", subject)
+    for number in range(1, 21):
+        subject.next(number)
+    subject.complete()
+    check(told.get(timeout=10), [210])
+
+
+def signalrcore_json(server):
+    talk(server, JsonHubProtocol())
+
+
+def signalrcore_packed(server):
+    talk(server, MessagePackHubProtocol())
+
+
+def signalrcore_transports(server):
+    for transport in HttpTransportType:
+        talk(server, JsonHubProtocol(), transport)
+
+
+ALL = [signalrcore_json, signalrcore_packed, signalrcore_transports]
