@@ -371,3 +371,29 @@ pub const CLIENT_GROUPS: usize = 4096;
 
 /// How long a hub waits for the answer of a client.
 pub const CLIENT_ANSWER: Duration = Duration::from_secs(600);
+
+/// How long a client waits for an app server when none is there.
+pub const SERVER_WAIT: Duration = Duration::from_secs(5);
+
+/// How often an app server is pinged, and how long it may be silent.
+pub const SERVER_PING: Duration = Duration::from_secs(5);
+pub const SERVER_SILENCE: Duration = Duration::from_secs(30);
+
+/// How long an app server may take to introduce itself.
+pub const SERVER_HANDSHAKE: Duration = Duration::from_secs(15);
+
+/// Largest message of an app server.
+pub const SERVER_MESSAGE_BYTES: usize = 32 * 1024 * 1024;
+
+/// Bytes that wait to be sent to an app server: from the first bound on its clients
+/// are not read, at the second it is given up.
+pub const SERVER_ROOM_BYTES: usize = 1024 * 1024;
+pub const SERVER_OUT_BYTES: usize = 64 * 1024 * 1024;
+
+/// Hubs of app servers.
+pub const SERVER_HUBS: usize = 1000;
+
+/// How long a client that moves waits for its open calls, and for the old server to
+/// say that it has said everything.
+pub const MOVE_QUIET: Duration = Duration::from_secs(10);
+pub const MOVE_PAUSE: Duration = Duration::from_secs(3);

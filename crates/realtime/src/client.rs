@@ -13,13 +13,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use steadfast_core::limits;
-use steadfast_wire::signalr::message::{kind, look};
-use steadfast_wire::signalr::{Protocol, write};
+use steadfast_wire::signalr::message::{Outcome, kind, look};
+use steadfast_wire::signalr::{Protocol, handshake, write};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::caller::Caller;
+use crate::calls::Calls;
 use crate::home::{Arrival, Home};
 use crate::outbox::{Outbox, Put, Take};
 use crate::resume::Received;
@@ -43,8 +44,14 @@ pub struct Client {
     is_greeted: AtomicBool,
     pub(crate) outbox: Outbox,
     routing: Mutex<Routing>,
+    /// What is open between client and home; only kept where clients may move. It is
+    /// locked after the routing, and nothing is called while it is.
+    calls: Mutex<Calls>,
+    may_move: AtomicBool,
     /// Held messages were let go, or the client has ended.
     released: Notify,
+    /// No call is open any more.
+    settled: Notify,
     clock: Mutex<Times>,
     /// For a client that may come back: what has come from it.
     pub(crate) received: Option<Mutex<Received>>,
@@ -61,6 +68,8 @@ struct Routing {
     /// Messages that wait for another home, if they do.
     held: Option<VecDeque<Bytes>>,
     held_bytes: usize,
+    /// Not even what belongs to an open call goes to the old home any more.
+    is_frozen: bool,
     /// It has gone for good.
     has_ended: bool,
 }
@@ -72,6 +81,13 @@ struct Times {
     /// When the token ends, if the connection ends with it.
     expires: Option<Instant>,
     handshake: Duration,
+}
+
+/// What became of a message of the client.
+enum Placed {
+    Done,
+    /// It must wait: for room at this home, or for the end of a move.
+    Wait(Option<Arc<dyn Home>>),
 }
 
 /// What a transport does next.
@@ -121,7 +137,10 @@ impl Client {
             is_greeted: AtomicBool::new(false),
             outbox: Outbox::default(),
             routing: Mutex::default(),
+            calls: Mutex::default(),
+            may_move: AtomicBool::new(false),
             released: Notify::new(),
+            settled: Notify::new(),
             clock: Mutex::new(Times {
                 opened: now,
                 heard: now,
@@ -196,8 +215,20 @@ impl Client {
             }
             _ => true,
         };
+        self.note_answer(&message);
         self.put(message, is_counted);
         self.is_greeted.store(true, Ordering::Release);
+    }
+
+    /// Notes what its home has answered or asked.
+    fn note_answer(&self, message: &Bytes) {
+        let Some(protocol) = self.protocol() else {
+            return;
+        };
+        let may_move = self.may_move.load(Ordering::Acquire);
+        if may_move && self.calls.lock().from_home(protocol, message) {
+            self.settled.notify_waiters();
+        }
     }
 
     fn put(self: &Arc<Self>, message: Bytes, is_counted: bool) {
@@ -235,9 +266,11 @@ impl Client {
     pub(crate) fn end(self: &Arc<Self>, last: Option<Bytes>) {
         self.outbox.end(last);
         self.released.notify_waiters();
-        // Nobody would come for the last word of a client that is away.
+        // Nobody would come for the last word of a client that is away. Whoever ends it
+        // may hold its routing.
         if self.is_away() {
-            self.leave(None);
+            let client = Arc::clone(self);
+            tokio::spawn(async move { client.leave(None) });
         }
     }
 
@@ -263,7 +296,15 @@ impl Client {
         let arrival = self.arrival(protocol, handshake.clone(), None);
         routing.handshake = handshake;
         routing.home = Some(Arc::clone(&home));
+        self.may_move.store(home.may_move(), Ordering::Release);
         home.open(&arrival);
+    }
+
+    /// Nobody is there for it: it is greeted, told so, and may try again.
+    pub(crate) fn turn_away(self: &Arc<Self>, protocol: Protocol, why: &str) {
+        let _ = self.protocol.set(protocol);
+        self.pass(Bytes::from_static(handshake::ACCEPTED));
+        self.close(Some(why), true);
     }
 
     fn arrival(&self, protocol: Protocol, handshake: Bytes, from: Option<String>) -> Arrival {
@@ -290,24 +331,9 @@ impl Client {
                 if routing.has_ended {
                     return;
                 }
-                let has_room = routing.held_bytes < limits::CLIENT_CALL_BYTES;
-                if let Some(held) = &mut routing.held {
-                    if has_room {
-                        let size = message.len();
-                        held.push_back(message);
-                        routing.held_bytes += size;
-                        return;
-                    }
-                    None
-                } else {
-                    let Some(home) = routing.home.clone() else {
-                        return;
-                    };
-                    if home.room(&self.id).is_none() {
-                        home.data(&self.id, message);
-                        return;
-                    }
-                    Some(home)
+                match self.place(&mut routing, &message) {
+                    Placed::Done => return,
+                    Placed::Wait(home) => home,
                 }
             };
             match home.as_ref().and_then(|home| home.room(&self.id)) {
@@ -323,6 +349,117 @@ impl Client {
                 },
             }
         }
+    }
+
+    /// Gives a message to the home, or holds it while the client moves.
+    fn place(&self, routing: &mut Routing, message: &Bytes) -> Placed {
+        let protocol = self.protocol().unwrap_or(Protocol::Json);
+        let Some(home) = routing.home.clone() else {
+            return Placed::Done;
+        };
+        let belongs_there = routing.held.is_some()
+            && !routing.is_frozen
+            && self.calls.lock().is_part(protocol, message);
+        if let Some(held) = routing.held.as_mut().filter(|_| !belongs_there) {
+            if routing.held_bytes >= limits::CLIENT_CALL_BYTES {
+                return Placed::Wait(None);
+            }
+            routing.held_bytes += message.len();
+            held.push_back(message.clone());
+            return Placed::Done;
+        }
+        if home.room(&self.id).is_some() {
+            return Placed::Wait(Some(home));
+        }
+        let may_move = self.may_move.load(Ordering::Acquire);
+        if may_move && self.calls.lock().from_client(protocol, message) {
+            self.settled.notify_waiters();
+        }
+        home.data(&self.id, message.clone());
+        Placed::Done
+    }
+
+    /// Moves it to another home between two messages: what was begun ends at the old
+    /// one, what follows goes to the new one. False if it cannot be moved now.
+    pub(crate) async fn migrate(self: &Arc<Self>, to: &Arc<dyn Home>) -> bool {
+        let from = {
+            let mut routing = self.routing.lock();
+            let is_there = self.is_greeted.load(Ordering::Acquire) && !self.is_ending();
+            let may_move = |home: &&Arc<dyn Home>| home.may_move();
+            let from = routing.home.as_ref().filter(may_move).cloned();
+            let (Some(from), None, true) = (from, &routing.held, is_there) else {
+                return false;
+            };
+            routing.held = Some(VecDeque::new());
+            from
+        };
+        self.quiesce().await;
+        let pausing = tokio::time::timeout(limits::MOVE_PAUSE, from.pause(&self.id));
+        // A server that does not know of pauses has said nothing for a while.
+        let _ = pausing.await;
+        self.hand_over(&from, to)
+    }
+
+    /// Waits until no call is open at the home. Those that take too long get an
+    /// error, because nobody would answer them.
+    async fn quiesce(self: &Arc<Self>) {
+        let settled = async {
+            loop {
+                let settled = self.settled.notified();
+                let is_settled = {
+                    let mut routing = self.routing.lock();
+                    let is_settled = self.calls.lock().is_empty() || routing.has_ended;
+                    routing.is_frozen |= is_settled;
+                    is_settled
+                };
+                if is_settled {
+                    return;
+                }
+                settled.await;
+            }
+        };
+        if tokio::time::timeout(limits::MOVE_QUIET, settled)
+            .await
+            .is_ok()
+        {
+            return;
+        }
+        let open = {
+            let mut routing = self.routing.lock();
+            routing.is_frozen = true;
+            self.calls.lock().abandon()
+        };
+        let protocol = self.protocol().unwrap_or(Protocol::Json);
+        for id in open {
+            let outcome = Outcome::Error("The connection was migrated.".to_owned());
+            self.put(write::completion(protocol, &id, &outcome), true);
+        }
+    }
+
+    fn hand_over(self: &Arc<Self>, from: &Arc<dyn Home>, to: &Arc<dyn Home>) -> bool {
+        let mut routing = self.routing.lock();
+        let held = routing.held.take().unwrap_or_default();
+        routing.held_bytes = 0;
+        routing.is_frozen = false;
+        let moves = !routing.has_ended && to.takes_clients();
+        if moves {
+            let protocol = self.protocol().unwrap_or(Protocol::Json);
+            let handshake = routing.handshake.clone();
+            to.open(&self.arrival(protocol, handshake, Some(from.server().to_owned())));
+            from.close(&self.id, None, Some(to.server()));
+            routing.home = Some(Arc::clone(to));
+            self.may_move.store(to.may_move(), Ordering::Release);
+        }
+        if let Some(home) = routing.home.clone() {
+            let protocol = self.protocol().unwrap_or(Protocol::Json);
+            for message in held {
+                self.calls.lock().from_client(protocol, &message);
+                home.data(&self.id, message);
+            }
+        }
+        drop(routing);
+        self.released.notify_waiters();
+        moves
     }
 
     /// What the transport of socket `number` sends next. It waits for it, and keeps
@@ -387,7 +524,7 @@ impl Client {
         };
         let Some(protocol) = self.protocol() else {
             if now >= opened + handshake {
-                let last = steadfast_wire::signalr::handshake::refused("Handshake was canceled.");
+                let last = handshake::refused("Handshake was canceled.");
                 self.end(Some(Bytes::from(last)));
             }
             return;
@@ -432,6 +569,10 @@ impl Client {
         }
         received.lock().back();
         self.heard();
+        let home = self.routing.lock().home.clone();
+        if let Some(home) = home {
+            home.resumed(&self.id);
+        }
         let number = self.socket() + 1;
         self.socket.send_replace(number);
         self.outbox.again();

@@ -43,4 +43,31 @@ pub trait Home: Send + Sync + 'static {
 
     /// The client has gone, or moved to another server.
     fn close(&self, connection: &str, error: Option<&str>, to: Option<&str>);
+
+    /// Whether new clients may be given to it.
+    fn takes_clients(&self) -> bool {
+        true
+    }
+
+    /// How many clients it has.
+    fn load(&self) -> usize {
+        0
+    }
+
+    /// Whether clients may be moved away from it.
+    fn may_move(&self) -> bool {
+        false
+    }
+
+    /// Asks it to say nothing more to a client that moves away, and waits until it
+    /// has said so; what it said before has been delivered then.
+    fn pause<'a>(&'a self, connection: &'a str) -> BoxFuture<'a, ()> {
+        let _ = connection;
+        Box::pin(std::future::ready(()))
+    }
+
+    /// A client that may come back has come back: what was half received is void.
+    fn resumed(&self, connection: &str) {
+        let _ = connection;
+    }
 }

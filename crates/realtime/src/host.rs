@@ -14,7 +14,7 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use parking_lot::Mutex;
 use steadfast_core::limits;
 use steadfast_wire::signalr::message::{self, Invocation, Message, Outcome};
-use steadfast_wire::signalr::{handshake, write};
+use steadfast_wire::signalr::{Protocol, handshake, write};
 use tokio_util::sync::CancellationToken;
 
 use crate::asked::Asked;
@@ -81,6 +81,11 @@ impl<H: Hub> Host<H> {
     pub(crate) fn clients(&self) -> Clients {
         let (reach, asked) = (Arc::clone(&self.reach), Arc::clone(&self.asked));
         Clients::new(reach, asked, Arc::clone(&self.server))
+    }
+
+    /// What a client of another server has answered.
+    pub(crate) fn answered(&self, connection: &str, id: &str, protocol: Protocol, said: Outcome) {
+        self.asked.answer(connection, id, protocol, said);
     }
 
     fn seat(&self, connection: &str) -> Option<Arc<Seat>> {

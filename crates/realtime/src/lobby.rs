@@ -5,20 +5,27 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use parking_lot::RwLock;
 use steadfast_core::limits;
 use steadfast_wire::signalr::Protocol;
-use steadfast_wire::signalr::handshake;
+use tokio::sync::Notify;
+use tokio::time::Instant;
 
+use crate::caller::Caller;
 use crate::client::{Client, Place};
 use crate::error::{Error, Kind, Result};
 use crate::home::Home;
 use crate::payload::{Payload, Protocols};
 use crate::reach::{Reach, To};
+
+/// What a client is told that nobody is there for.
+const NO_SERVER: &str = "No app server is currently connected to serve the hub; the service is in \
+                         the mode Default. Start one, or try again later.";
 
 /// What is known of one hub.
 pub struct Lobby {
@@ -26,8 +33,18 @@ pub struct Lobby {
     state: RwLock<State>,
     /// Clients by protocol: so a message is written only in what somebody reads.
     speakers: [AtomicUsize; 3],
-    /// The hub in this process, if it is hosted here.
-    own: RwLock<Option<Arc<dyn Home>>>,
+    /// The hub in this process if it is hosted here, or the links of app servers.
+    homes: RwLock<Vec<Arc<dyn Home>>>,
+    /// Whether it is hosted in this process.
+    is_own: bool,
+    /// The node that keeps the clients.
+    instance: String,
+    /// A home has come.
+    arrived: Arc<Notify>,
+    /// Who wants to know of clients that have gone.
+    watcher: OnceLock<Box<dyn Fn(&str) + Send + Sync>>,
+    /// How often homes have come and gone.
+    arrivals: AtomicUsize,
     me: Weak<Self>,
 }
 
@@ -36,6 +53,8 @@ struct State {
     connections: HashMap<Arc<str>, Member>,
     users: HashMap<String, HashSet<Arc<str>>>,
     groups: HashMap<String, HashSet<Arc<str>>>,
+    /// Groups of users, also of those that are not connected; until when.
+    user_groups: HashMap<String, HashMap<String, Option<Instant>>>,
 }
 
 struct Member {
@@ -44,12 +63,18 @@ struct Member {
 }
 
 impl Lobby {
-    pub(crate) fn new(name: &str) -> Arc<Self> {
+    /// A lobby for a hub of this process, or of app servers.
+    pub(crate) fn new(name: &str, instance: &str, is_own: bool) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             name: name.to_owned(),
             state: RwLock::default(),
             speakers: Default::default(),
-            own: RwLock::new(None),
+            homes: RwLock::default(),
+            is_own,
+            instance: instance.to_owned(),
+            arrived: Arc::default(),
+            watcher: OnceLock::new(),
+            arrivals: AtomicUsize::new(1),
             me: me.clone(),
         })
     }
@@ -59,44 +84,111 @@ impl Lobby {
         &self.name
     }
 
-    /// From now on the hub is hosted here.
-    pub(crate) fn host(&self, home: Arc<dyn Home>) {
-        *self.own.write() = Some(home);
+    /// The node that keeps the clients.
+    pub(crate) fn instance(&self) -> &str {
+        &self.instance
     }
 
-    /// Lets go of the hub that is hosted here.
+    /// Whether it is hosted in this process.
+    pub(crate) fn is_own(&self) -> bool {
+        self.is_own
+    }
+
+    /// From now on clients may be given to this home.
+    pub(crate) fn add_home(&self, home: Arc<dyn Home>) {
+        self.homes.write().push(home);
+        self.arrivals.fetch_add(1, Ordering::SeqCst);
+        self.arrived.notify_waiters();
+    }
+
+    /// A home has gone.
+    pub(crate) fn remove_home(&self, home: &Arc<dyn Home>) {
+        self.homes.write().retain(|own| !Arc::ptr_eq(own, home));
+        self.arrivals.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Tells somebody of clients that have gone. One can be told.
+    pub(crate) fn watch(&self, watcher: impl Fn(&str) + Send + Sync + 'static) {
+        let _ = self.watcher.set(Box::new(watcher));
+    }
+
+    /// What tells of homes that come.
+    pub(crate) fn arrived(&self) -> Arc<Notify> {
+        Arc::clone(&self.arrived)
+    }
+
+    /// A number that grows with every change of the homes.
+    pub(crate) fn arrivals(&self) -> usize {
+        self.arrivals.load(Ordering::SeqCst)
+    }
+
+    /// Lets go of all homes.
     pub(crate) fn unhost(&self) {
-        self.own.write().take();
+        self.homes.write().clear();
     }
 
     /// Whether somebody is there for clients.
     pub fn is_hosted(&self) -> bool {
-        self.own.read().is_some()
+        self.homes.read().iter().any(|home| home.takes_clients())
     }
 
     /// The largest message of a client.
     pub(crate) fn message_bytes(&self) -> usize {
-        let own = self.own.read();
-        own.as_ref()
-            .map_or(limits::CLIENT_MESSAGE_BYTES, |home| home.message_bytes())
+        let homes = self.homes.read();
+        let own = homes.first().filter(|_| self.is_own);
+        own.map_or(limits::CLIENT_MESSAGE_BYTES, |home| home.message_bytes())
+    }
+
+    /// The names of all servers that take clients, in order.
+    pub fn servers(&self) -> Vec<String> {
+        let homes = self.homes.read();
+        let open = homes.iter().filter(|home| home.takes_clients());
+        let names: BTreeSet<_> = open.map(|home| home.server().to_owned()).collect();
+        names.into_iter().collect()
+    }
+
+    /// The home for a client: of the server that its token names, or the one with
+    /// the fewest clients. Never of `except`.
+    pub(crate) fn pick(&self, caller: &Caller, except: Option<&str>) -> Option<Arc<dyn Home>> {
+        let homes = self.homes.read();
+        let open = || {
+            let open = homes.iter().filter(|home| home.takes_clients());
+            open.filter(|home| except != Some(home.server()))
+        };
+        let wanted = caller.claim("asrs.s.sn");
+        let sticky = caller.claim("asrs.s.ssticky").unwrap_or_default();
+        let named = open().filter(|home| wanted == Some(home.server()));
+        let named = named.min_by_key(|home| home.load());
+        let chosen = match sticky {
+            "Required" => named,
+            "Preferred" if named.is_some() => named,
+            _ => open().min_by_key(|home| home.load()),
+        };
+        chosen.cloned()
     }
 
     /// Whether clients may speak this protocol: hubs of the library do not know what
     /// Blazor says.
     pub(crate) fn speaks(&self, protocol: Protocol) -> bool {
-        protocol != Protocol::Blazor || !self.is_hosted()
+        protocol != Protocol::Blazor || !self.is_own
     }
 
     /// Finds a home for a client that has said which protocol it speaks.
     pub(crate) async fn settle(&self, client: &Arc<Client>, protocol: Protocol, record: Bytes) {
-        let own = self.own.read().clone();
-        match own {
-            Some(home) => client.settle(protocol, record, home),
-            None => {
-                client.pass(Bytes::from_static(handshake::ACCEPTED));
-                let why = format!("Nobody hosts the hub '{}' now.", self.name);
-                client.close(Some(&why), true);
+        let found = tokio::time::timeout(limits::SERVER_WAIT, self.wait_for_home(client));
+        match found.await {
+            Ok(home) => client.settle(protocol, record, home),
+            Err(_) => client.turn_away(protocol, NO_SERVER),
+        }
+    }
+
+    async fn wait_for_home(&self, client: &Client) -> Arc<dyn Home> {
+        loop {
+            let arrived = self.arrived.notified();
+            if let Some(home) = self.pick(client.caller(), None) {
+                return home;
             }
+            arrived.await;
         }
     }
 
@@ -154,7 +246,7 @@ impl Lobby {
         }
     }
 
-    fn targets(&self, to: &To) -> Vec<Arc<Client>> {
+    pub(crate) fn targets(&self, to: &To) -> Vec<Arc<Client>> {
         let state = self.state.read();
         let named = |id: &Arc<str>| state.connections.get(id);
         let all = |ids: &HashSet<Arc<str>>, except: &[String]| {
@@ -220,6 +312,97 @@ impl Lobby {
         Ok(())
     }
 
+    /// The ids of a user's connections.
+    pub(crate) fn connections_of(&self, user: &str) -> Vec<String> {
+        let state = self.state.read();
+        let ids = state.users.get(user);
+        ids.map_or_else(Vec::new, |ids| {
+            ids.iter().map(ToString::to_string).collect()
+        })
+    }
+
+    /// Takes a user into a group: all its connections, also those that will come.
+    pub fn join_user(&self, user: &str, group: &str, ttl: Option<Duration>) -> Result<()> {
+        check_name("group", group)?;
+        check_name("user", user)?;
+        let until = ttl.map(|ttl| Instant::now() + ttl);
+        {
+            let mut state = self.state.write();
+            let own = state.user_groups.entry(user.to_owned()).or_default();
+            if own.len() >= limits::CLIENT_GROUPS && !own.contains_key(group) {
+                return Err(Error::new(Kind::Full("groups of one user")));
+            }
+            own.insert(group.to_owned(), until);
+        }
+        for id in self.connections_of(user) {
+            // A connection that has just gone is in no group.
+            let _ = self.join(&id, group);
+        }
+        if let Some(until) = until {
+            let (me, user, group) = (self.me.clone(), user.to_owned(), group.to_owned());
+            tokio::spawn(async move {
+                tokio::time::sleep_until(until).await;
+                if let Some(lobby) = me.upgrade() {
+                    lobby.expire(&user, &group);
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// Takes a user out of a group, or out of all that it was put into.
+    pub fn leave_user(&self, user: &str, group: Option<&str>) {
+        let left: Vec<_> = {
+            let mut state = self.state.write();
+            let Some(own) = state.user_groups.get_mut(user) else {
+                return;
+            };
+            let left = match group {
+                Some(group) => own
+                    .remove_entry(group)
+                    .into_iter()
+                    .map(|(name, _)| name)
+                    .collect(),
+                None => own.drain().map(|(name, _)| name).collect(),
+            };
+            if own.is_empty() {
+                state.user_groups.remove(user);
+            }
+            left
+        };
+        for id in self.connections_of(user) {
+            for group in &left {
+                self.leave_group(&id, Some(group));
+            }
+        }
+    }
+
+    /// Whether a user was put into a group, or one of its connections is in it.
+    pub fn is_user_in(&self, user: &str, group: &str) -> bool {
+        let state = self.state.read();
+        let is_put = state
+            .user_groups
+            .get(user)
+            .is_some_and(|own| own.contains_key(group));
+        let members = state.groups.get(group);
+        let is_in = |ids: &HashSet<Arc<str>>| {
+            let own = state.users.get(user);
+            own.is_some_and(|own| own.iter().any(|id| ids.contains(id)))
+        };
+        is_put || members.is_some_and(is_in)
+    }
+
+    fn expire(&self, user: &str, group: &str) {
+        let is_due = {
+            let state = self.state.read();
+            let until = state.user_groups.get(user).and_then(|own| own.get(group));
+            until.is_some_and(|until| until.is_some_and(|until| until <= Instant::now()))
+        };
+        if is_due {
+            self.leave_user(user, Some(group));
+        }
+    }
+
     /// Takes a connection out of a group, or out of all of them.
     pub fn leave_group(&self, connection: &str, group: Option<&str>) {
         let mut state = self.state.write();
@@ -264,9 +447,20 @@ impl Place for Lobby {
         };
         let mut state = self.state.write();
         state.connections.insert(Arc::clone(client.id()), member);
-        if let Some(user) = &client.caller().user {
-            let own = state.users.entry(user.clone()).or_default();
-            own.insert(Arc::clone(client.id()));
+        let Some(user) = &client.caller().user else {
+            return;
+        };
+        let own = state.users.entry(user.clone()).or_default();
+        own.insert(Arc::clone(client.id()));
+        let groups = state.user_groups.get(user);
+        let groups: Vec<_> = groups
+            .into_iter()
+            .flat_map(|own| own.keys().cloned())
+            .collect();
+        drop(state);
+        for group in groups {
+            // It is there: this lobby has just let it in.
+            let _ = self.join(client.id(), &group);
         }
     }
 
@@ -283,6 +477,10 @@ impl Place for Lobby {
         }
         if let Some(user) = &client.caller().user {
             remove(&mut state.users, user, client.id());
+        }
+        drop(state);
+        if let Some(watcher) = self.watcher.get() {
+            watcher(client.id());
         }
     }
 }

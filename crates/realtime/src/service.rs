@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use parking_lot::RwLock;
 use steadfast_core::limits;
 use tokio_util::sync::CancellationToken;
@@ -15,6 +16,8 @@ use crate::error::{Error, Kind, Result};
 use crate::host::{Host, HubOptions};
 use crate::hub::Hub;
 use crate::id;
+use crate::link::{Link, LinkInlet};
+use crate::links::{LinkEnded, Links};
 use crate::lobby::Lobby;
 use crate::ticket::{Ticket, Tickets};
 
@@ -28,6 +31,8 @@ struct Shared {
     /// The name of this server, as hubs and clients see it.
     server: String,
     hubs: RwLock<HashMap<String, Hosted>>,
+    /// Hubs of app servers.
+    remote: RwLock<HashMap<String, Arc<Links>>>,
     tickets: Arc<Tickets>,
     leaving: CancellationToken,
 }
@@ -37,6 +42,31 @@ struct Hosted {
     lobby: Arc<Lobby>,
     options: HubOptions,
     clients: Clients,
+}
+
+/// One link of an app server, for whoever has its socket.
+pub struct ServerLink {
+    link: Arc<Link>,
+    links: Arc<Links>,
+    inlet: LinkInlet,
+}
+
+impl ServerLink {
+    /// The link, to be written.
+    pub fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+
+    /// Takes what has come.
+    pub fn take(&mut self, bytes: Bytes) -> std::result::Result<(), LinkEnded> {
+        self.links.take(&self.link, &mut self.inlet, bytes)
+    }
+}
+
+impl Drop for ServerLink {
+    fn drop(&mut self) {
+        self.links.remove(&self.link);
+    }
 }
 
 /// How many clients have gone in a drain, and how.
@@ -55,6 +85,7 @@ impl Realtime {
             shared: Arc::new(Shared {
                 server: server.to_owned(),
                 hubs: RwLock::default(),
+                remote: RwLock::default(),
                 tickets: Arc::default(),
                 leaving: CancellationToken::new(),
             }),
@@ -67,10 +98,10 @@ impl Realtime {
         if name.is_empty() || name.len() > limits::HUB_NAME {
             return Err(Error::new(Kind::Name("hub")));
         }
-        let lobby = Lobby::new(&name);
+        let lobby = Lobby::new(&name, &self.shared.server, true);
         let host = Host::new(hub, lobby.direct(), &self.shared.server, options.clone());
         let clients = host.clients();
-        lobby.host(host);
+        lobby.add_home(host);
         let hosted = Hosted {
             lobby,
             options,
@@ -93,12 +124,61 @@ impl Realtime {
 
     /// The connections of a hub.
     pub fn lobby(&self, hub: &str) -> Result<Arc<Lobby>> {
-        Ok(self.hosted(hub)?.lobby)
+        if let Ok(hosted) = self.hosted(hub) {
+            return Ok(hosted.lobby);
+        }
+        let remote = self.shared.remote.read();
+        let links = remote.get(&hub.to_ascii_lowercase());
+        let links = links.ok_or_else(|| Error::new(Kind::NoHub(hub.to_owned())))?;
+        Ok(Arc::clone(links.lobby()))
     }
 
-    /// How a hub is hosted.
-    pub fn options(&self, hub: &str) -> Result<HubOptions> {
-        Ok(self.hosted(hub)?.options)
+    /// How a hub is hosted. One that is not hosted here may have app servers.
+    pub fn options(&self, hub: &str) -> HubOptions {
+        let hosted = self.hosted(hub).map(|hosted| hosted.options);
+        hosted.unwrap_or(HubOptions {
+            message_bytes: limits::CLIENT_MESSAGE_BYTES,
+            ..HubOptions::default()
+        })
+    }
+
+    /// The links of a hub's app servers.
+    fn links(&self, hub: &str) -> Result<Arc<Links>> {
+        let name = hub.to_ascii_lowercase();
+        if name.is_empty() || name.len() > limits::HUB_NAME {
+            return Err(Error::new(Kind::Name("hub")));
+        }
+        let mut remote = self.shared.remote.write();
+        if let Some(links) = remote.get(&name) {
+            return Ok(Arc::clone(links));
+        }
+        if remote.len() >= limits::SERVER_HUBS {
+            return Err(Error::new(Kind::Full("hubs of app servers")));
+        }
+        let hosted = self.hosted(&name).map(|hosted| hosted.lobby);
+        let made = || Lobby::new(&name, &self.shared.server, false);
+        let links = Links::new(hosted.unwrap_or_else(|_| made()));
+        remote.insert(name, Arc::clone(&links));
+        Ok(links)
+    }
+
+    /// The lobby of a hub that is hosted here, or may have app servers.
+    fn any_lobby(&self, hub: &str) -> Result<Arc<Lobby>> {
+        match self.hosted(hub) {
+            Ok(hosted) => Ok(hosted.lobby),
+            Err(_) => Ok(Arc::clone(self.links(hub)?.lobby())),
+        }
+    }
+
+    /// A link of an app server has come.
+    pub fn server(&self, hub: &str, server: &str) -> Result<ServerLink> {
+        let links = self.links(hub)?;
+        let link = links.add(server);
+        Ok(ServerLink {
+            link,
+            links,
+            inlet: LinkInlet::default(),
+        })
     }
 
     /// The names of all hubs, in order.
@@ -116,14 +196,13 @@ impl Realtime {
         wishes: Wishes,
         is_secret: bool,
     ) -> Result<Arc<Ticket>> {
-        let hosted = self.hosted(hub)?;
         let wishes = Wishes {
-            is_stateful: wishes.is_stateful && hosted.options.is_stateful,
+            is_stateful: wishes.is_stateful && self.options(hub).is_stateful,
             ..wishes
         };
-        self.shared
-            .tickets
-            .issue(hosted.lobby, caller, wishes, is_secret)
+        let lobby = self.any_lobby(hub)?;
+        let tickets = &self.shared.tickets;
+        tickets.issue(lobby, caller, wishes, is_secret)
     }
 
     /// The ticket that a client shows.
@@ -138,7 +217,7 @@ impl Realtime {
         caller: Caller,
         wishes: &Wishes,
     ) -> Result<(Arc<Client>, Arc<Lobby>)> {
-        let lobby = self.hosted(hub)?.lobby;
+        let lobby = self.any_lobby(hub)?;
         let place = Arc::clone(&lobby);
         let client = Client::new(id::random().into(), Arc::new(caller), place, wishes);
         Ok((client, lobby))
@@ -152,11 +231,12 @@ impl Realtime {
     /// Tells all clients to come back elsewhere, and waits until they have gone.
     pub async fn drain(&self, limit: Duration) -> Departed {
         self.shared.leaving.cancel();
-        let hubs: Vec<Hosted> = self.shared.hubs.read().values().cloned().collect();
-        let clients: Vec<_> = hubs
-            .iter()
-            .flat_map(|hosted| hosted.lobby.clients())
-            .collect();
+        let own: Vec<_> = self.shared.hubs.read().values().cloned().collect();
+        let own = own.into_iter().map(|hosted| hosted.lobby);
+        let remote: Vec<_> = self.shared.remote.read().values().cloned().collect();
+        let remote = remote.iter().map(|links| Arc::clone(links.lobby()));
+        let lobbies: Vec<_> = own.chain(remote).collect();
+        let clients: Vec<_> = lobbies.iter().flat_map(|lobby| lobby.clients()).collect();
         for client in &clients {
             client.close(Some("The server is going away."), true);
         }
@@ -171,8 +251,8 @@ impl Realtime {
         for client in &left {
             client.leave(Some("The server has gone away."));
         }
-        for hosted in &hubs {
-            hosted.lobby.unhost();
+        for lobby in &lobbies {
+            lobby.unhost();
         }
         Departed {
             closed: clients.len() - left.len(),

@@ -16,7 +16,6 @@ use crate::http::Client as Forwarded;
 
 /// Somebody who may use a hub.
 pub(super) struct Admitted {
-    pub(super) hub: String,
     pub(super) caller: Caller,
     pub(super) wishes: Wishes,
     /// A bit per transport: 1, 2, 4.
@@ -43,7 +42,7 @@ pub(super) fn admit(
     parts: &Parts,
     query: &Query,
 ) -> Result<Admitted, Refusal> {
-    let is_open = context.realtime.options(hub)?.is_open;
+    let is_open = context.realtime.options(hub).is_open;
     let claims = match shown(parts, query) {
         Some(shown) => verify(context, hub, parts, shown)?,
         None if is_open => Map::new(),
@@ -58,7 +57,6 @@ pub(super) fn admit(
         .find_map(|name| claims.get(*name).and_then(Value::as_str));
     let is_stateful = query.get("useStatefulReconnect");
     Ok(Admitted {
-        hub: hub.to_owned(),
         wishes: Wishes {
             is_stateful: is_stateful.is_some_and(|own| own.eq_ignore_ascii_case("true")),
             expires: expires(context, &claims),
@@ -76,7 +74,7 @@ pub(super) fn admit(
 }
 
 /// The token: in the header, or in the query, which is all that browsers can do.
-fn shown<'a>(parts: &'a Parts, query: &'a Query) -> Option<&'a str> {
+pub(super) fn shown<'a>(parts: &'a Parts, query: &'a Query) -> Option<&'a str> {
     let header = parts.headers.get(AUTHORIZATION);
     let header = header.and_then(|own| own.to_str().ok());
     let bearer = header.and_then(|own| own.split_once(' '));
@@ -100,14 +98,8 @@ fn verify(
     let host = parts.headers.get(HOST).and_then(|own| own.to_str().ok());
     let host = forwarded.as_deref().or(host);
     let path = parts.uri.path();
-    let audience = claims.get("aud");
-    let audience = match audience {
-        Some(Value::Array(texts)) => texts.as_slice(),
-        Some(text) => std::slice::from_ref(text),
-        None => &[],
-    };
-    let mut texts = audience.iter().filter_map(Value::as_str);
-    match texts.any(|own| token::is_for(own, hub, path, host)) {
+    let is_ours = token::audience(&claims).any(|own| token::is_for(own, hub, path, host));
+    match is_ours {
         true => Ok(claims),
         false => {
             let words = format!("the token is not for the hub '{hub}' of this server");

@@ -11,9 +11,10 @@ mod polling;
 mod query;
 mod refusal;
 mod routes;
+mod server;
 mod token;
 mod websocket;
 
 pub use context::Context;
 pub use routes::{Routes, routes};
-pub use token::{TokenWish, token};
+pub use token::{TokenWish, server_token, token};

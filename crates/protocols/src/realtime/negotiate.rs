@@ -44,7 +44,7 @@ pub(super) fn negotiate(
     let wants_state = admitted.wishes.is_stateful;
     let transports = transports(&admitted);
     let Admitted { caller, wishes, .. } = admitted;
-    let may_return = wants_state && context.realtime.options(hub)?.is_stateful;
+    let may_return = wants_state && context.realtime.options(hub).is_stateful;
     let ticket = context
         .realtime
         .negotiate(hub, caller, wishes, version == 1)?;

@@ -17,7 +17,7 @@ use super::admit::admit;
 use super::context::Context;
 use super::query::Query;
 use super::refusal::Refusal;
-use super::{events, negotiate, polling, websocket};
+use super::{events, negotiate, polling, server, websocket};
 
 /// A path, and the hub behind it; without one the query names it.
 #[derive(Clone)]
@@ -43,7 +43,13 @@ pub fn routes(context: &Arc<Context>, paths: &[(String, String)]) -> Routes {
         };
         routes = routes.merge(door(path.trim_end_matches('/'), own));
     }
-    routes.layer(DefaultBodyLimit::max(limits::CLIENT_POST_BYTES))
+    let servers = Router::new()
+        .route("/server", any(server::serve))
+        .route("/server/", any(server::serve))
+        .with_state(Arc::clone(context));
+    routes
+        .merge(servers)
+        .layer(DefaultBodyLimit::max(limits::CLIENT_POST_BYTES))
 }
 
 fn door(path: &str, door: Door) -> Router {

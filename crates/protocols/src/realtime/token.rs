@@ -20,6 +20,20 @@ pub struct TokenWish {
     pub lifetime: Duration,
 }
 
+/// A token for a link of an app server, signed with the secret of a key.
+pub fn server_token(hub: &str, server: &str, host: &str, secret: &str, now: Timestamp) -> String {
+    let ends = now.plus(SERVER_LIFETIME).0 / 1000;
+    let audience = format!("http://{host}/server/?hub={}", hub.to_ascii_lowercase());
+    let claims = json!({"aud": audience, "exp": ends, "nameid": server});
+    match claims {
+        Value::Object(claims) => jwt::token(&claims, secret),
+        _ => String::new(),
+    }
+}
+
+/// How long the token of a server counts: it is made for each link.
+const SERVER_LIFETIME: Duration = Duration::from_secs(3600);
+
 /// A token for a client, signed with the secret of a key.
 pub fn token(wish: &TokenWish, host: &str, secret: &str, now: Timestamp) -> String {
     let mut claims = Map::new();
@@ -37,6 +51,30 @@ pub fn token(wish: &TokenWish, host: &str, secret: &str, now: Timestamp) -> Stri
     );
     claims.insert("exp".to_owned(), json!(ends));
     jwt::token(&claims, secret)
+}
+
+/// For whom a token is: one text or several.
+pub(super) fn audience(claims: &Map<String, Value>) -> impl Iterator<Item = &str> {
+    let texts = match claims.get("aud") {
+        Some(Value::Array(texts)) => texts.as_slice(),
+        Some(text) => std::slice::from_ref(text),
+        None => &[],
+    };
+    texts.iter().filter_map(Value::as_str)
+}
+
+/// Whether an audience names the app servers of this hub.
+pub(super) fn is_for_server(audience: &str, hub: &str, host: Option<&str>) -> bool {
+    let Ok(uri) = audience.parse::<Uri>() else {
+        return false;
+    };
+    let named = uri.host().unwrap_or_default();
+    let is_host = host.is_none_or(|host| is_same_host(named, without_port(host)));
+    let query = super::query::Query::read(uri.query());
+    let is_hub = query
+        .get("hub")
+        .is_some_and(|own| own.eq_ignore_ascii_case(hub));
+    is_host && is_hub && uri.path().trim_end_matches('/') == "/server"
 }
 
 /// Whether an audience names this hub: by `/client/?hub=`, or by its own path.

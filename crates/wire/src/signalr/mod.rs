@@ -11,6 +11,7 @@ pub mod message;
 mod msgpack;
 pub mod pack;
 mod protocol;
+pub mod service;
 pub mod write;
 
 pub use error::{Malformed, Result};
