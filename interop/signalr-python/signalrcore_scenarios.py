@@ -34,6 +34,9 @@ def talk(server, protocol, transport=None):
     assert opened.wait(10), "it did not open"
     try:
         work(connection, told, errors)
+        # In MessagePack it leaves out an element of the call.
+        if isinstance(protocol, JsonHubProtocol):
+            upload(connection, told)
     finally:
         connection.stop()
     assert closed.wait(40), "it did not close"
@@ -55,11 +58,15 @@ def work(connection, told, errors):
     error = errors.get(timeout=10).error
     assert error.endswith("HubException: as you wish"), error
     items, ended = [], threading.Event()
-    connection.stream("count", [5, False]).subscribe(
+    # It can only subscribe after it has asked: the first item must not come at once.
+    connection.stream("count_later", [5]).subscribe(
         {"next": items.append, "complete": lambda _: ended.set(), "error": errors.put}
     )
     assert ended.wait(10), "the stream did not end"
     check(items, [0, 1, 2, 3, 4])
+
+
+def upload(connection, told):
     subject = Subject()
     connection.invoke("sum", subject)
     for number in range(1, 21):

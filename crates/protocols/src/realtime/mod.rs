@@ -5,6 +5,7 @@
 
 mod admit;
 mod context;
+mod dial;
 mod events;
 mod negotiate;
 mod polling;
@@ -16,5 +17,6 @@ mod token;
 mod websocket;
 
 pub use context::Context;
+pub use dial::{DialOptions, Dialed};
 pub use routes::{Routes, routes};
 pub use token::{TokenWish, server_token, token};
