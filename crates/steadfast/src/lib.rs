@@ -29,16 +29,20 @@
 //!   ([`Builder::service`]) and whether ports are opened ([`Builder::serve`]).
 //! - [`Node::service`] opens partitioned services of [`collections`].
 //! - [`Node::drain`] leaves, and says what became of everything.
+//! - [`Builder::hub`] hosts hubs for SignalR clients, [`AppServer`] links hubs of other
+//!   processes to a node.
 //! - [`config`] reads settings in layers: defaults, a file, the environment, flags.
 //!
 //! Below the node, every layer can be used alone: [`storage`] is a fenced log with
 //! tables beside it, [`partition`] the runtime of services.
 #![warn(missing_docs)]
 
+mod app_server;
 pub mod config;
 pub mod inspect;
 mod node;
 
+pub use app_server::{AppServer, AppServerBuilder};
 pub use bytes::Bytes;
 pub use node::{Address, Builder, Error, Node, Result, Slot, StatefulService};
 pub use steadfast_collections as collections;

@@ -21,11 +21,7 @@ pub(super) async fn poll(
     let open = match ticket.opened() {
         Some(open) if open.transport == Transport::LongPolling => open,
         Some(_) => return Err(Refusal::other_transport()),
-        None => {
-            let open = ticket.open(Transport::LongPolling, limits::CLIENT_POST_BYTES)?;
-            tokio::spawn(keep(Arc::clone(&open)));
-            return Ok(answer(&open, Bytes::new()));
-        }
+        None => return Ok(answer(&*begin(ticket)?, Bytes::new())),
     };
     // An older poll ends now, without having taken anything.
     open.poll
@@ -51,6 +47,13 @@ pub(super) async fn poll(
             Ok(over())
         }
     }
+}
+
+/// Opens the connection: by the first poll, or by what a client posts before it.
+pub(super) fn begin(ticket: &Arc<Ticket>) -> Result<Arc<Open>, Refusal> {
+    let open = ticket.open(Transport::LongPolling, limits::CLIENT_POST_BYTES)?;
+    tokio::spawn(keep(Arc::clone(&open)));
+    Ok(open)
 }
 
 /// The client wants to end.

@@ -11,7 +11,12 @@ pub(super) struct Query {
 }
 
 /// What the application does not see.
-const OWN: [&str; 2] = ["id", "access_token"];
+const OWN: [&str; 4] = [
+    "id",
+    "access_token",
+    "negotiateVersion",
+    "useStatefulReconnect",
+];
 
 impl Query {
     pub(super) fn read(text: Option<&str>) -> Self {

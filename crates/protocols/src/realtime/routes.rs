@@ -127,7 +127,11 @@ async fn get(door: &Door, parts: &Parts, query: &Query) -> Result<Response, Refu
 /// The send half of transports that have one.
 async fn post(door: &Door, parts: &Parts, query: &Query, body: Body) -> Result<Response, Refusal> {
     let ticket = known(door, parts, query)?;
-    let open = ticket.opened().ok_or_else(Refusal::unknown)?;
+    let open = match ticket.opened() {
+        Some(open) => open,
+        // One of the clients says hello before it polls.
+        None => polling::begin(&ticket)?,
+    };
     if open.transport == Transport::WebSockets {
         let text = "POST requests are not allowed for WebSocket connections.";
         return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, text));
