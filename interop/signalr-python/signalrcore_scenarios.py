@@ -18,7 +18,12 @@ def connect(server, protocol, transport):
     options = {"access_token_factory": lambda: server["token"]}
     if transport is not None:
         options["transport"] = transport
-    builder = HubConnectionBuilder().with_url(f"{server['url']}/client/?hub=room", options=options)
+    url = f"{server['url']}/client/?hub=room"
+    if transport is HttpTransportType.long_polling:
+        # It polls without its token.
+        url = f"{server['url']}/open"
+        del options["access_token_factory"]
+    builder = HubConnectionBuilder().with_url(url, options=options)
     return builder.with_hub_protocol(protocol).build()
 
 
