@@ -2,6 +2,11 @@
 //!
 //! Start several, and end one with Ctrl+C: its clients are told, move to another
 //! server, and notice nothing else.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "it talks to whoever runs it"
+)]
 
 use std::error::Error;
 use std::time::Duration;

@@ -34,6 +34,7 @@ pub(crate) const GROUPS: &[Group] = &[
     row("partition", "the runtime, and a simulation of several nodes on 1,000 seeds", partition),
     row("jobs", "recurrence against an oracle, runs, retries and downtimes of jobs", jobs),
     row("events", "event hubs, blobs and processors; kills", events),
+    row("realtime", "hubs and their clients, without a transport", realtime),
     row("postgres", "conformance, failover, damage and migration tests of the engine on PostgreSQL", postgres),
     row("harness", "tests of the test harness", harness),
     row("docs", "examples in the documentation, and its links", docs),
@@ -100,6 +101,10 @@ fn partition(workspace: &Workspace) -> Result<()> {
 
 fn events(workspace: &Workspace) -> Result<()> {
     integration(workspace, "steadfast-events")
+}
+
+fn realtime(workspace: &Workspace) -> Result<()> {
+    integration(workspace, "steadfast-realtime")
 }
 
 fn collections(workspace: &Workspace) -> Result<()> {

@@ -78,6 +78,27 @@ const SOAKS: &[Soak] = &[
         amount: ("STEADFAST_ROUNDS", 20_000_000),
     },
     Soak {
+        name: "mutations",
+        package: "steadfast-wire",
+        test: "signalr_mutations",
+        filter: "mutated",
+        amount: ("STEADFAST_ROUNDS", 20_000_000),
+    },
+    Soak {
+        name: "mutations",
+        package: "steadfast-wire",
+        test: "signalr_service",
+        filter: "mutated",
+        amount: ("STEADFAST_ROUNDS", 20_000_000),
+    },
+    Soak {
+        name: "drain",
+        package: "steadfast-protocols",
+        test: "realtime_drain",
+        filter: "replaced",
+        amount: ("STEADFAST_ROUNDS", 20),
+    },
+    Soak {
         name: "postgres",
         package: "steadfast-storage",
         test: "postgres_failover",

@@ -1,4 +1,4 @@
-//! App servers, by a test server that was written from the specification.
+//! App servers, by one written from the specification.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::VecDeque;

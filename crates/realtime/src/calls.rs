@@ -6,8 +6,8 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use steadfast_wire::signalr::Protocol;
-use steadfast_wire::signalr::message::{self, Message, kind};
+use steadfast_wire::signalr::message::{Message, kind};
+use steadfast_wire::signalr::{Protocol, read};
 
 /// Ids of what is open.
 #[derive(Debug, Default)]
@@ -26,11 +26,11 @@ impl Calls {
     }
 
     /// Notes what the client says. True if nothing is open after it.
-    pub(crate) fn from_client(&mut self, protocol: Protocol, message: &Bytes) -> bool {
-        match message::look(protocol, message) {
+    pub(crate) fn note_client(&mut self, protocol: Protocol, message: &Bytes) -> bool {
+        match read::look(protocol, message) {
             Ok((kind::INVOCATION | kind::STREAM_INVOCATION, id)) => {
                 self.made.extend(id);
-                if let Ok(Message::Invocation(call)) = message::read(protocol, message) {
+                if let Ok(Message::Invocation(call)) = read::message(protocol, message) {
                     self.uploads.extend(call.streams);
                 }
             }
@@ -45,8 +45,8 @@ impl Calls {
     }
 
     /// Notes what the home says. True if nothing is open after it.
-    pub(crate) fn from_home(&mut self, protocol: Protocol, message: &Bytes) -> bool {
-        match message::look(protocol, message) {
+    pub(crate) fn note_home(&mut self, protocol: Protocol, message: &Bytes) -> bool {
+        match read::look(protocol, message) {
             Ok((kind::COMPLETION, Some(id))) => self.made.remove(&id),
             Ok((kind::INVOCATION, Some(id))) => self.asked.insert(id),
             _ => return false,
@@ -57,7 +57,7 @@ impl Calls {
     /// Whether what the client says belongs to something that is open, or to
     /// nothing at all, as a ping does.
     pub(crate) fn is_part(&self, protocol: Protocol, message: &Bytes) -> bool {
-        match message::look(protocol, message) {
+        match read::look(protocol, message) {
             Ok((kind::PING, _)) => true,
             Ok((kind::ITEM | kind::COMPLETION | kind::CANCEL, Some(id))) => {
                 self.made.contains(&id) || self.uploads.contains(&id) || self.asked.contains(&id)
@@ -91,26 +91,26 @@ mod tests {
     fn calls_are_open_until_they_are_answered() {
         let mut calls = Calls::default();
         let call = r#"{"type":1,"invocationId":"1","target":"a","arguments":[],"streamIds":["s"]}"#;
-        assert!(!calls.from_client(JSON, &record(call)));
+        assert!(!calls.note_client(JSON, &record(call)));
         let item = record(r#"{"type":2,"invocationId":"s","item":1}"#);
         assert!(calls.is_part(JSON, &item));
         assert!(calls.is_part(JSON, &write::ping(JSON)));
         assert!(calls.is_part(JSON, &write::cancel(JSON, "1")));
         assert!(!calls.is_part(JSON, &write::cancel(JSON, "2")));
         let ended = write::completion(JSON, "s", &Outcome::Void);
-        assert!(!calls.from_client(JSON, &ended));
+        assert!(!calls.note_client(JSON, &ended));
         assert!(!calls.is_part(JSON, &item));
         let done = write::completion(JSON, "1", &Outcome::Void);
-        assert!(calls.from_home(JSON, &done));
+        assert!(calls.note_home(JSON, &done));
     }
 
     #[test]
     fn what_the_home_asks_is_open_until_the_client_answers() {
         let mut calls = Calls::default();
         let question = write::invocation(JSON, Some("q"), "name", b"[]");
-        assert!(!calls.from_home(JSON, &question));
+        assert!(!calls.note_home(JSON, &question));
         let answer = write::completion(JSON, "q", &Outcome::Void);
         assert!(calls.is_part(JSON, &answer));
-        assert!(calls.from_client(JSON, &answer));
+        assert!(calls.note_client(JSON, &answer));
     }
 }

@@ -13,8 +13,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use steadfast_core::limits;
-use steadfast_wire::signalr::message::{Outcome, kind, look};
-use steadfast_wire::signalr::{Protocol, handshake, write};
+use steadfast_wire::signalr::message::{Outcome, kind};
+use steadfast_wire::signalr::{Protocol, handshake, read, write};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -111,7 +111,7 @@ pub enum Pulse {
 }
 
 /// What is wanted of a new client.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Wishes {
     /// It may come back after its socket is lost.
     pub is_stateful: bool,
@@ -211,7 +211,7 @@ impl Client {
     pub(crate) fn pass(self: &Arc<Self>, message: Bytes) {
         let is_counted = match (self.is_stateful(), self.protocol()) {
             (true, Some(protocol)) => {
-                look(protocol, &message).is_ok_and(|(own, _)| kind::is_counted(own))
+                read::look(protocol, &message).is_ok_and(|(own, _)| kind::is_counted(own))
             }
             _ => true,
         };
@@ -226,7 +226,7 @@ impl Client {
             return;
         };
         let may_move = self.may_move.load(Ordering::Acquire);
-        if may_move && self.calls.lock().from_home(protocol, message) {
+        if may_move && self.calls.lock().note_home(protocol, message) {
             self.settled.notify_waiters();
         }
     }
@@ -284,7 +284,7 @@ impl Client {
         self: &Arc<Self>,
         protocol: Protocol,
         handshake: Bytes,
-        home: Arc<dyn Home>,
+        home: &Arc<dyn Home>,
     ) {
         // A client speaks one protocol for as long as it is there.
         let _ = self.protocol.set(protocol);
@@ -295,7 +295,7 @@ impl Client {
         self.place.enter(self);
         let arrival = self.arrival(protocol, handshake.clone(), None);
         routing.handshake = handshake;
-        routing.home = Some(Arc::clone(&home));
+        routing.home = Some(Arc::clone(home));
         self.may_move.store(home.may_move(), Ordering::Release);
         home.open(&arrival);
     }
@@ -372,7 +372,7 @@ impl Client {
             return Placed::Wait(Some(home));
         }
         let may_move = self.may_move.load(Ordering::Acquire);
-        if may_move && self.calls.lock().from_client(protocol, message) {
+        if may_move && self.calls.lock().note_client(protocol, message) {
             self.settled.notify_waiters();
         }
         home.data(&self.id, message.clone());
@@ -453,7 +453,7 @@ impl Client {
         if let Some(home) = routing.home.clone() {
             let protocol = self.protocol().unwrap_or(Protocol::Json);
             for message in held {
-                self.calls.lock().from_client(protocol, &message);
+                self.calls.lock().note_client(protocol, &message);
                 home.data(&self.id, message);
             }
         }

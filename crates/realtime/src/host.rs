@@ -13,8 +13,8 @@ use futures_util::stream::BoxStream;
 use futures_util::{FutureExt as _, StreamExt as _};
 use parking_lot::Mutex;
 use steadfast_core::limits;
-use steadfast_wire::signalr::message::{self, Invocation, Message, Outcome};
-use steadfast_wire::signalr::{Protocol, handshake, write};
+use steadfast_wire::signalr::message::{Invocation, Message, Outcome};
+use steadfast_wire::signalr::{Protocol, handshake, read, write};
 use tokio_util::sync::CancellationToken;
 
 use crate::asked::Asked;
@@ -113,7 +113,7 @@ impl<H: Hub> Host<H> {
             None => self.worker().complete(
                 seat,
                 call.id.as_deref(),
-                Outcome::Error("There are too many streams.".to_owned()),
+                &Outcome::Error("There are too many streams.".to_owned()),
             ),
         }
     }
@@ -157,7 +157,7 @@ impl<H: Hub> Home for Host<H> {
         let Some(seat) = self.seat(connection) else {
             return;
         };
-        match message::read(seat.protocol, &message) {
+        match read::message(seat.protocol, &message) {
             Ok(Message::Invocation(call)) => self.invoke(&seat, call, message.len()),
             Ok(Message::Item { id, item }) => seat.feed(&id, item),
             Ok(Message::Completion { id, outcome }) => {
@@ -242,7 +242,7 @@ impl<H: Hub> Worker<H> {
             Ok(found) => found,
             Err(why) => {
                 seat.forget_uploads(&call.streams);
-                return self.complete(seat, id.as_deref(), Outcome::Error(why));
+                return self.complete(seat, id.as_deref(), &Outcome::Error(why));
             }
         };
         // A stream without an id has nowhere to go, but it may be cancelled by nobody.
@@ -251,7 +251,7 @@ impl<H: Hub> Worker<H> {
                 Some(token) => Some(token),
                 None => {
                     let why = "There are too many streams.".to_owned();
-                    return self.complete(seat, Some(id), Outcome::Error(why));
+                    return self.complete(seat, Some(id), &Outcome::Error(why));
                 }
             },
             _ => None,
@@ -339,7 +339,7 @@ impl<H: Hub> Worker<H> {
             seat.close_stream(id);
         }
         seat.forget_uploads(&streams);
-        self.complete(&seat, id.as_deref(), outcome);
+        self.complete(&seat, id.as_deref(), &outcome);
     }
 
     /// Sends the items of a stream, as fast as the client takes them.
@@ -382,7 +382,7 @@ impl<H: Hub> Worker<H> {
             seat.close_stream(id);
         }
         seat.forget_uploads(&uploads);
-        self.complete(&seat, id.as_deref(), outcome);
+        self.complete(&seat, id.as_deref(), &outcome);
     }
 
     fn failure(&self, seat: &Seat, target: &str, error: &HubError) -> Outcome {
@@ -391,9 +391,9 @@ impl<H: Hub> Worker<H> {
     }
 
     /// Answers a call whose caller waits.
-    fn complete(&self, seat: &Seat, id: Option<&str>, outcome: Outcome) {
+    fn complete(&self, seat: &Seat, id: Option<&str>, outcome: &Outcome) {
         if let Some(id) = id {
-            let message = write::completion(seat.protocol, id, &outcome);
+            let message = write::completion(seat.protocol, id, outcome);
             self.reach.data(&seat.connection, message);
         }
     }

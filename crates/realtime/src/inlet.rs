@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use steadfast_core::limits;
-use steadfast_wire::signalr::Protocol;
 use steadfast_wire::signalr::frame::{self, Splitter};
 use steadfast_wire::signalr::handshake::{self, HANDSHAKE_BYTES, Handshake};
-use steadfast_wire::signalr::message::{self, Message, kind};
+use steadfast_wire::signalr::message::{Message, kind};
+use steadfast_wire::signalr::{Protocol, read};
 use tokio::time::Instant;
 
 use crate::client::Client;
@@ -114,7 +114,7 @@ impl Inlet {
     }
 
     async fn handle(&mut self, protocol: Protocol, message: Bytes) -> Result<(), Ended> {
-        let own = match message::look(protocol, &message) {
+        let own = match read::look(protocol, &message) {
             Ok((own, _)) => own,
             Err(error) => return self.refuse(&error.to_string()),
         };
@@ -141,7 +141,7 @@ impl Inlet {
 
     /// Numbers, of a client that may come back.
     fn count(&self, protocol: Protocol, message: &Bytes) -> Result<(), Ended> {
-        match message::read(protocol, message) {
+        match read::message(protocol, message) {
             Ok(Message::Ack(number)) => self.client.outbox.acknowledged(number),
             Ok(Message::Sequence(number)) => {
                 let received = self.client.received.as_ref();

@@ -352,13 +352,8 @@ impl Links {
             },
         };
         let reason = (!own.reason.is_empty()).then_some(own.reason.as_str());
-        let clients = self.lobby.targets(&to);
-        let is_kept = |client: &Arc<Client>| except.iter().any(|id| **id == **client.id());
-        let clients: Vec<_> = clients.into_iter().filter(|own| !is_kept(own)).collect();
-        for client in &clients {
-            client.close(reason, false);
-        }
-        let found = own.connection.is_none() || !clients.is_empty();
+        let closed = self.lobby.close(&to, &except, reason);
+        let found = own.connection.is_none() || closed > 0;
         answer(
             link,
             Some(own.ack),

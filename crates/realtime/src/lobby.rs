@@ -27,6 +27,9 @@ use crate::reach::{Reach, To};
 const NO_SERVER: &str = "No app server is currently connected to serve the hub; the service is in \
                          the mode Default. Start one, or try again later.";
 
+/// Somebody who wants to know of clients that have gone.
+type Watcher = Box<dyn Fn(&str) + Send + Sync>;
+
 /// What is known of one hub.
 pub struct Lobby {
     name: String,
@@ -42,7 +45,7 @@ pub struct Lobby {
     /// A home has come.
     arrived: Arc<Notify>,
     /// Who wants to know of clients that have gone.
-    watcher: OnceLock<Box<dyn Fn(&str) + Send + Sync>>,
+    watcher: OnceLock<Watcher>,
     /// How often homes have come and gone.
     arrivals: AtomicUsize,
     me: Weak<Self>,
@@ -177,7 +180,7 @@ impl Lobby {
     pub(crate) async fn settle(&self, client: &Arc<Client>, protocol: Protocol, record: Bytes) {
         let found = tokio::time::timeout(limits::SERVER_WAIT, self.wait_for_home(client));
         match found.await {
-            Ok(home) => client.settle(protocol, record, home),
+            Ok(home) => client.settle(protocol, record, &home),
             Err(_) => client.turn_away(protocol, NO_SERVER),
         }
     }
@@ -246,7 +249,7 @@ impl Lobby {
         }
     }
 
-    pub(crate) fn targets(&self, to: &To) -> Vec<Arc<Client>> {
+    fn targets(&self, to: &To) -> Vec<Arc<Client>> {
         let state = self.state.read();
         let named = |id: &Arc<str>| state.connections.get(id);
         let all = |ids: &HashSet<Arc<str>>, except: &[String]| {
@@ -284,6 +287,17 @@ impl Lobby {
                 members.map(|own| Arc::clone(&own.client)).collect()
             }
         }
+    }
+
+    /// Ends connections, except some; how many.
+    pub fn close(&self, to: &To, except: &[String], reason: Option<&str>) -> usize {
+        let clients = self.targets(to);
+        let is_kept = |client: &Arc<Client>| except.iter().any(|id| **id == **client.id());
+        let clients: Vec<_> = clients.into_iter().filter(|own| !is_kept(own)).collect();
+        for client in &clients {
+            client.close(reason, false);
+        }
+        clients.len()
     }
 
     /// Takes a connection into a group.

@@ -13,12 +13,12 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use steadfast_core::limits;
 use steadfast_wire::signalr::frame::{self, Splitter};
-use steadfast_wire::signalr::message::{self, Message as HubMessage, Outcome};
+use steadfast_wire::signalr::message::{Message as HubMessage, Outcome};
 use steadfast_wire::signalr::service::{
     Close, Completion, Data, Flow, FlowKind, GroupData, Handshake, Message, Open, Payloads,
-    Question, Target, read, status, write,
+    Question, Target, read as read_service, status, write,
 };
-use steadfast_wire::signalr::{Protocol, handshake};
+use steadfast_wire::signalr::{Protocol, handshake, read};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
@@ -151,7 +151,7 @@ impl<H: Hub> Office<H> {
             .map_err(wrong)?
         {
             let body = frame::body(protocol, &whole).map_err(wrong)?;
-            self.handle(read(&body).map_err(wrong)?);
+            self.handle(read_service(&body).map_err(wrong)?);
         }
         Ok(())
     }
@@ -182,7 +182,7 @@ impl<H: Hub> Office<H> {
             Message::Ask(question) => {
                 wire.foreign.lock().insert(question.id.clone(), question);
             }
-            Message::Answer(own) => self.answered(own),
+            Message::Answer(own) => self.answered(&own),
             Message::Flow(Flow {
                 id,
                 is_server: false,
@@ -255,7 +255,7 @@ impl<H: Hub> Office<H> {
             }
             tenant.protocol
         };
-        if let Ok(HubMessage::Completion { id, .. }) = message::read(protocol, &data.payload)
+        if let Ok(HubMessage::Completion { id, .. }) = read::message(protocol, &data.payload)
             && let Some(question) = self.wire.foreign.lock().remove(&id)
         {
             return self.wire.tell(&Message::Answer(Completion {
@@ -268,11 +268,11 @@ impl<H: Hub> Office<H> {
         self.host.data(connection, data.payload);
     }
 
-    fn answered(&self, own: Completion) {
+    fn answered(&self, own: &Completion) {
         let (protocol, outcome) = match &own.outcome {
             Ok((name, payload)) => {
                 let protocol = Protocol::named(name).unwrap_or(Protocol::Json);
-                match message::read(protocol, payload) {
+                match read::message(protocol, payload) {
                     Ok(HubMessage::Completion { outcome, .. }) => (protocol, outcome),
                     _ => (protocol, Outcome::Error("It cannot be read.".to_owned())),
                 }

@@ -162,6 +162,11 @@ impl Realtime {
         Ok(links)
     }
 
+    /// The connections of a hub, also of one that nobody hosts yet.
+    pub fn hub(&self, hub: &str) -> Result<Arc<Lobby>> {
+        self.any_lobby(hub)
+    }
+
     /// The lobby of a hub that is hosted here, or may have app servers.
     fn any_lobby(&self, hub: &str) -> Result<Arc<Lobby>> {
         match self.hosted(hub) {

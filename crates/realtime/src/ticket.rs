@@ -144,7 +144,7 @@ impl Ticket {
         let wishes = Wishes {
             // Only a socket can be taken over.
             is_stateful: self.wishes.is_stateful && transport == Transport::WebSockets,
-            ..self.wishes.clone()
+            ..self.wishes
         };
         let place = Arc::new(Entry {
             lobby: Arc::clone(&self.lobby),

@@ -1,10 +1,11 @@
-//! What hubs and clients say to one another, without a transport.
+//! What hubs and clients say, without a transport.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 use steadfast_core::limits;
 use steadfast_realtime::{HubOptions, Outgoing, Wishes};
-use steadfast_wire::signalr::message::{Message, Outcome, read};
+use steadfast_wire::signalr::message::{Message, Outcome};
+use steadfast_wire::signalr::read::message as read;
 use steadfast_wire::signalr::{Protocol, frame, write};
 
 mod desk;

@@ -1,8 +1,9 @@
-//! Hub messages: golden bytes, both ways, and what clients really send.
+//! Hub messages: golden bytes, and what clients send.
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use steadfast_wire::signalr::message::{Invocation, Message, Outcome, look, read};
+use steadfast_wire::signalr::message::{Invocation, Message, Outcome};
+use steadfast_wire::signalr::read::{look, message as read};
 use steadfast_wire::signalr::{Protocol, frame, pack, write};
 
 const JSON: Protocol = Protocol::Json;

@@ -1,4 +1,4 @@
-//! Messages of app servers: golden bytes, shorter arrays, mutations.
+//! Messages of app servers: golden bytes and mutations.
 
 use bytes::Bytes;
 use steadfast_wire::signalr::frame::Splitter;

@@ -1,4 +1,4 @@
-//! Clients that read server-sent events, and post what they say.
+//! Clients that read server-sent events.
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -11,6 +11,7 @@ mod negotiate;
 mod polling;
 mod query;
 mod refusal;
+mod rest;
 mod routes;
 mod server;
 mod token;

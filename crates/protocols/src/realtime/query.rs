@@ -45,6 +45,13 @@ impl Query {
         found.map(|(_, value)| value.as_str())
     }
 
+    /// All parameters of that name, in any case.
+    pub(super) fn all(&self, name: &str) -> Vec<String> {
+        let pairs = self.pairs.iter();
+        let found = pairs.filter(|(own, _)| own.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.clone()).collect()
+    }
+
     /// What the application has put there, with `?`.
     pub(super) fn rest(&self) -> &str {
         &self.rest

@@ -17,7 +17,7 @@ use super::admit::admit;
 use super::context::Context;
 use super::query::Query;
 use super::refusal::Refusal;
-use super::{events, negotiate, polling, server, websocket};
+use super::{events, negotiate, polling, rest, server, websocket};
 
 /// A path, and the hub behind it; without one the query names it.
 #[derive(Clone)]
@@ -49,6 +49,7 @@ pub fn routes(context: &Arc<Context>, paths: &[(String, String)]) -> Routes {
         .with_state(Arc::clone(context));
     routes
         .merge(servers)
+        .merge(rest::routes(context))
         .layer(DefaultBodyLimit::max(limits::CLIENT_POST_BYTES))
 }
 

@@ -77,6 +77,16 @@ pub(super) fn is_for_server(audience: &str, hub: &str, host: Option<&str>) -> bo
     is_host && is_hub && uri.path().trim_end_matches('/') == "/server"
 }
 
+/// Whether an audience is this address, whatever its port.
+pub(super) fn is_for_path(audience: &str, path: &str, host: Option<&str>) -> bool {
+    let Ok(uri) = audience.parse::<Uri>() else {
+        return false;
+    };
+    let named = uri.host().unwrap_or_default();
+    let is_host = host.is_none_or(|host| is_same_host(named, without_port(host)));
+    is_host && uri.path().trim_end_matches('/') == path.trim_end_matches('/')
+}
+
 /// Whether an audience names this hub: by `/client/?hub=`, or by its own path.
 /// Ports do not count; the host does, but all names of this machine are one.
 pub(super) fn is_for(audience: &str, hub: &str, path: &str, host: Option<&str>) -> bool {

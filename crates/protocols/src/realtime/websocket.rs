@@ -69,7 +69,7 @@ pub(super) async fn open(
             }
         }
         None => {
-            let mut wishes = admitted.wishes.clone();
+            let mut wishes = admitted.wishes;
             // Without a token there is nothing to come back with.
             wishes.is_stateful = false;
             let made = context.realtime.connect(hub, admitted.caller, &wishes)?;

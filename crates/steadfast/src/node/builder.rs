@@ -22,10 +22,10 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::error::Result;
+use super::hubs::Hubs;
 use super::inner::{Inner, Source, ring};
 use super::keys::KeyFile;
 use super::performers::{Maker, Performers};
-use super::realtime::Hubs;
 use super::running::Node;
 use super::{amqp, exposure, open, own, realtime, web};
 use crate::config::{Config, Engine, Error as ConfigError};

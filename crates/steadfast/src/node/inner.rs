@@ -18,9 +18,9 @@ use tokio_util::task::TaskTracker;
 
 use super::address::Address;
 use super::error::Result;
+use super::hubs::Hosted;
 use super::keys::{KeyFile, development_ring};
 use super::own::Own;
-use super::realtime::Hosted;
 use crate::config::Config;
 
 /// A node's parts.

@@ -7,6 +7,7 @@ mod care;
 mod collections;
 mod error;
 mod exposure;
+mod hubs;
 mod inner;
 mod keys;
 mod open;

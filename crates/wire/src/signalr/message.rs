@@ -2,10 +2,6 @@
 
 use bytes::Bytes;
 
-use super::error::{Malformed, Result};
-use super::protocol::Protocol;
-use super::{frame, json, msgpack};
-
 /// Arguments, and ids of streams, that one call may have.
 pub const ARGUMENTS: usize = 255;
 
@@ -77,24 +73,5 @@ pub mod kind {
     /// Whether a client that comes back must not miss such a message.
     pub fn is_counted(kind: i64) -> bool {
         (INVOCATION..=CANCEL).contains(&kind)
-    }
-}
-
-/// Reads a whole message, with its framing.
-pub fn read(protocol: Protocol, message: &Bytes) -> Result<Message> {
-    let body = frame::body(protocol, message)?;
-    match protocol {
-        Protocol::Json => json::read(&body),
-        Protocol::MessagePack => msgpack::read(&body),
-        Protocol::Blazor => Err(Malformed::new("blazorpack is only passed on")),
-    }
-}
-
-/// What kind of message it is, and whose: its type, and the id of its call.
-pub fn look(protocol: Protocol, message: &Bytes) -> Result<(i64, Option<String>)> {
-    let body = frame::body(protocol, message)?;
-    match protocol {
-        Protocol::Json => json::look(&body),
-        Protocol::MessagePack | Protocol::Blazor => msgpack::look(&body),
     }
 }

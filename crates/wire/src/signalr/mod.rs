@@ -11,6 +11,7 @@ pub mod message;
 mod msgpack;
 pub mod pack;
 mod protocol;
+pub mod read;
 pub mod service;
 pub mod write;
 

@@ -389,7 +389,9 @@ impl Fields<'_> {
                     3 => extension.protocol = reader.text()?.map(str::to_owned),
                     5 => extension.kind = Some(reader.int()?),
                     6 => extension.is_partial = reader.bool()?,
-                    _ => drop(reader.skip()?),
+                    _ => {
+                        reader.skip()?;
+                    }
                 }
             }
             Ok(extension)
