@@ -13,6 +13,7 @@ use steadfast_macros::hub;
 use steadfast_protocols::realtime::{DialOptions, Dialed};
 use steadfast_realtime::{Context, HubOptions, HubResult, ShutdownMode};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio_tungstenite::tungstenite::Message as Frame;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
@@ -25,10 +26,29 @@ const HUB: &str = "counter";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What all servers together have seen.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Book {
     numbers: Arc<Mutex<HashMap<String, Vec<u64>>>>,
     hooks: Arc<Mutex<Vec<String>>>,
+    /// A permit per call of `wait` that has begun.
+    waiting: Arc<Semaphore>,
+}
+
+impl Default for Book {
+    fn default() -> Self {
+        Self {
+            numbers: Arc::default(),
+            hooks: Arc::default(),
+            waiting: Arc::new(Semaphore::new(0)),
+        }
+    }
+}
+
+impl Book {
+    async fn waited(&self, calls: u32) {
+        let begun = tokio::time::timeout(PATIENCE, self.waiting.acquire_many(calls));
+        begun.await.expect("it begins").unwrap().forget();
+    }
 }
 
 struct Counter(Book);
@@ -63,6 +83,7 @@ impl Counter {
     }
 
     async fn wait(&self, milliseconds: u64) -> u64 {
+        self.0.waiting.add_permits(1);
         tokio::time::sleep(Duration::from_millis(milliseconds)).await;
         milliseconds
     }
@@ -117,12 +138,45 @@ impl Client {
         client
     }
 
+    /// One that may come back after its socket was lost.
+    async fn stateful(stage: &Stage) -> Self {
+        let token = stage.token(HUB);
+        let query = format!("hub={HUB}&access_token={token}");
+        let url = format!(
+            "{}/client/negotiate?{query}&negotiateVersion=1&useStatefulReconnect=true",
+            stage.url()
+        );
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let told = reqwest::Client::new().post(url).send().await.unwrap();
+        let told: Value = told.json().await.unwrap();
+        assert_eq!(told["useStatefulReconnect"], true);
+        let id = told["connectionToken"].as_str().unwrap();
+        let url = format!("ws://{}/client/?{query}&id={id}", stage.address);
+        let (mut socket, _) = connect_async(url).await.unwrap();
+        let hello = "{\"protocol\":\"json\",\"version\":2}\u{1e}";
+        socket.send(Frame::text(hello)).await.unwrap();
+        let mut client = Self {
+            socket,
+            said: Default::default(),
+            ticks: Vec::new(),
+        };
+        assert_eq!(client.next().await, json!({}));
+        client
+    }
+
+    /// The next message, whatever it is.
+    async fn raw_next(&mut self) -> Value {
+        let next = tokio::time::timeout(PATIENCE, self.socket.next()).await;
+        let text = next.unwrap().unwrap().unwrap().into_text().unwrap();
+        serde_json::from_str(text.trim_end_matches('\u{1e}')).unwrap()
+    }
+
     /// The next message that is no broadcast and no ping. An end is a failure.
     async fn next(&mut self) -> Value {
         loop {
             while let Some(said) = self.said.pop_front() {
                 match said["type"].as_i64() {
-                    Some(6) => {}
+                    Some(6 | 8) => {}
                     Some(7) => panic!("closed: {said}"),
                     Some(1) if said["target"] == "tick" => {
                         self.ticks.push(said["arguments"][0].as_u64().unwrap());
@@ -204,7 +258,7 @@ async fn realtime_44_servers_are_replaced_under_load_and_no_client_notices() {
             let to = steadfast_realtime::reach::To::All { except: vec![] };
             lobby.send(&to, &payload.unwrap());
             number += 1;
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
         number
     });
@@ -280,6 +334,42 @@ async fn realtime_51_a_rolling_restart_is_not_seen() {
             "{hooks:?}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_killed_server_loses_nothing_of_clients_that_may_come_back() {
+    let stage = Stage::start();
+    let book = Book::default();
+    let mode = ShutdownMode::MigrateClients;
+    let first = serve(&stage, "a", &book, mode);
+    first.ready().await;
+    let mut client = Client::stateful(&stage).await;
+    let mut plain = Client::start(&stage).await;
+    client.call(0, "enter", json!(["g"])).await;
+    assert_eq!(client.call(1, "note", json!([1])).await, 1);
+    client.invoke(2, "wait", json!([60_000])).await;
+    book.waited(1).await;
+    first.kill();
+    let lost = client.next().await;
+    assert_eq!(lost["error"], "The app server was lost.", "{lost}");
+    let closed = plain.raw_next().await;
+    assert_eq!(
+        (&closed["type"], &closed["allowReconnect"]),
+        (&json!(7), &json!(true))
+    );
+    // It is held until another server comes.
+    client.invoke(3, "note", json!([3])).await;
+    let second = serve(&stage, "b", &book, mode);
+    second.ready().await;
+    assert_eq!(client.next().await["result"], 3);
+    second
+        .clients()
+        .group("g")
+        .send("tick", &(9,))
+        .await
+        .unwrap();
+    assert_eq!(client.call(4, "note", json!([4])).await, 4);
+    assert_eq!(client.ticks, [9]);
 }
 
 #[tokio::test]

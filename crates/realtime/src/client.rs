@@ -44,10 +44,10 @@ pub struct Client {
     is_greeted: AtomicBool,
     pub(crate) outbox: Outbox,
     routing: Mutex<Routing>,
-    /// What is open between client and home; only kept where clients may move. It is
+    /// What is open between client and home; only kept where somebody needs it. It is
     /// locked after the routing, and nothing is called while it is.
     calls: Mutex<Calls>,
-    may_move: AtomicBool,
+    notes_calls: AtomicBool,
     /// Held messages were let go, or the client has ended.
     released: Notify,
     /// No call is open any more.
@@ -138,7 +138,7 @@ impl Client {
             outbox: Outbox::default(),
             routing: Mutex::default(),
             calls: Mutex::default(),
-            may_move: AtomicBool::new(false),
+            notes_calls: AtomicBool::new(false),
             released: Notify::new(),
             settled: Notify::new(),
             clock: Mutex::new(Times {
@@ -225,8 +225,8 @@ impl Client {
         let Some(protocol) = self.protocol() else {
             return;
         };
-        let may_move = self.may_move.load(Ordering::Acquire);
-        if may_move && self.calls.lock().note_home(protocol, message) {
+        let notes_calls = self.notes_calls.load(Ordering::Acquire);
+        if notes_calls && self.calls.lock().note_home(protocol, message) {
             self.settled.notify_waiters();
         }
     }
@@ -296,7 +296,8 @@ impl Client {
         let arrival = self.arrival(protocol, handshake.clone(), None);
         routing.handshake = handshake;
         routing.home = Some(Arc::clone(home));
-        self.may_move.store(home.may_move(), Ordering::Release);
+        self.notes_calls
+            .store(home.needs_calls(), Ordering::Release);
         home.open(&arrival);
     }
 
@@ -354,9 +355,6 @@ impl Client {
     /// Gives a message to the home, or holds it while the client moves.
     fn place(&self, routing: &mut Routing, message: &Bytes) -> Placed {
         let protocol = self.protocol().unwrap_or(Protocol::Json);
-        let Some(home) = routing.home.clone() else {
-            return Placed::Done;
-        };
         let belongs_there = routing.held.is_some()
             && !routing.is_frozen
             && self.calls.lock().is_part(protocol, message);
@@ -368,11 +366,14 @@ impl Client {
             held.push_back(message.clone());
             return Placed::Done;
         }
+        let Some(home) = routing.home.clone() else {
+            return Placed::Done;
+        };
         if home.room(&self.id).is_some() {
             return Placed::Wait(Some(home));
         }
-        let may_move = self.may_move.load(Ordering::Acquire);
-        if may_move && self.calls.lock().note_client(protocol, message) {
+        let notes_calls = self.notes_calls.load(Ordering::Acquire);
+        if notes_calls && self.calls.lock().note_client(protocol, message) {
             self.settled.notify_waiters();
         }
         home.data(&self.id, message.clone());
@@ -400,6 +401,63 @@ impl Client {
         self.hand_over(&from, to)
     }
 
+    /// Its home is lost. A client that may come back is held until it is given
+    /// another one; its open calls get an error. False if it cannot be held.
+    pub(crate) fn hold(self: &Arc<Self>) -> bool {
+        {
+            let mut routing = self.routing.lock();
+            let is_there = self.is_greeted.load(Ordering::Acquire) && !self.is_ending();
+            if !is_there || !self.is_stateful() || routing.has_ended {
+                return false;
+            }
+            routing.held.get_or_insert_default();
+            routing.is_frozen = true;
+            routing.home = None;
+        }
+        self.abandon("The app server was lost.");
+        true
+    }
+
+    /// Gives it a home after its former one, `from`, was lost.
+    pub(crate) fn settle_again(self: &Arc<Self>, from: &str, home: &Arc<dyn Home>) {
+        let mut routing = self.routing.lock();
+        if routing.has_ended {
+            return;
+        }
+        let protocol = self.protocol().unwrap_or(Protocol::Json);
+        let handshake = routing.handshake.clone();
+        home.open(&self.arrival(protocol, handshake, Some(from.to_owned())));
+        routing.home = Some(Arc::clone(home));
+        self.notes_calls
+            .store(home.needs_calls(), Ordering::Release);
+        self.release(&mut routing);
+    }
+
+    /// Lets go of what was held, in order.
+    fn release(&self, routing: &mut Routing) {
+        let held = routing.held.take().unwrap_or_default();
+        routing.held_bytes = 0;
+        routing.is_frozen = false;
+        if let Some(home) = routing.home.clone() {
+            let protocol = self.protocol().unwrap_or(Protocol::Json);
+            for message in held {
+                self.calls.lock().note_client(protocol, &message);
+                home.data(&self.id, message);
+            }
+        }
+        self.released.notify_waiters();
+    }
+
+    /// Answers open calls with an error, because nobody else will.
+    fn abandon(self: &Arc<Self>, why: &str) {
+        let open = self.calls.lock().abandon();
+        let protocol = self.protocol().unwrap_or(Protocol::Json);
+        for id in open {
+            let outcome = Outcome::Error(why.to_owned());
+            self.put(write::completion(protocol, &id, &outcome), true);
+        }
+    }
+
     /// Waits until no call is open at the home. Those that take too long get an
     /// error, because nobody would answer them.
     async fn quiesce(self: &Arc<Self>) {
@@ -424,23 +482,20 @@ impl Client {
         {
             return;
         }
-        let open = {
-            let mut routing = self.routing.lock();
-            routing.is_frozen = true;
-            self.calls.lock().abandon()
-        };
-        let protocol = self.protocol().unwrap_or(Protocol::Json);
-        for id in open {
-            let outcome = Outcome::Error("The connection was migrated.".to_owned());
-            self.put(write::completion(protocol, &id, &outcome), true);
-        }
+        self.routing.lock().is_frozen = true;
+        self.abandon("The connection was migrated.");
     }
 
     fn hand_over(self: &Arc<Self>, from: &Arc<dyn Home>, to: &Arc<dyn Home>) -> bool {
         let mut routing = self.routing.lock();
-        let held = routing.held.take().unwrap_or_default();
-        routing.held_bytes = 0;
-        routing.is_frozen = false;
+        // The old home may have been lost meanwhile: then others look after it.
+        let is_home = routing
+            .home
+            .as_ref()
+            .is_some_and(|home| Arc::ptr_eq(home, from));
+        if !is_home {
+            return false;
+        }
         let moves = !routing.has_ended && to.takes_clients();
         if moves {
             let protocol = self.protocol().unwrap_or(Protocol::Json);
@@ -448,17 +503,9 @@ impl Client {
             to.open(&self.arrival(protocol, handshake, Some(from.server().to_owned())));
             from.close(&self.id, None, Some(to.server()));
             routing.home = Some(Arc::clone(to));
-            self.may_move.store(to.may_move(), Ordering::Release);
+            self.notes_calls.store(to.needs_calls(), Ordering::Release);
         }
-        if let Some(home) = routing.home.clone() {
-            let protocol = self.protocol().unwrap_or(Protocol::Json);
-            for message in held {
-                self.calls.lock().note_client(protocol, &message);
-                home.data(&self.id, message);
-            }
-        }
-        drop(routing);
-        self.released.notify_waiters();
+        self.release(&mut routing);
         moves
     }
 

@@ -59,6 +59,11 @@ pub trait Home: Send + Sync + 'static {
         false
     }
 
+    /// Whether open calls are noted, because they must be answered without it.
+    fn needs_calls(&self) -> bool {
+        self.may_move()
+    }
+
     /// Asks it to say nothing more to a client that moves away, and waits until it
     /// has said so; what it said before has been delivered then.
     fn pause<'a>(&'a self, connection: &'a str) -> BoxFuture<'a, ()> {

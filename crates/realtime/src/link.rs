@@ -31,6 +31,8 @@ pub struct Link {
     id: String,
     server: String,
     lobby: Arc<Lobby>,
+    /// The server is one of this library: it takes clients of servers that were lost.
+    is_ours: bool,
     greeting: OnceLock<Handshake>,
     out: Mutex<Out>,
     wake: Notify,
@@ -72,12 +74,13 @@ pub(crate) enum Fin {
 }
 
 impl Link {
-    pub(crate) fn new(server: String, lobby: Arc<Lobby>) -> Arc<Self> {
+    pub(crate) fn new(server: String, lobby: Arc<Lobby>, is_ours: bool) -> Arc<Self> {
         let now = Instant::now();
         Arc::new(Self {
             id: id::random(),
             server,
             lobby,
+            is_ours,
             greeting: OnceLock::new(),
             out: Mutex::default(),
             wake: Notify::new(),
@@ -188,19 +191,25 @@ impl Link {
         }
     }
 
-    /// The socket is gone: its clients come back elsewhere.
-    pub(crate) fn lost(&self) -> usize {
+    /// The socket is gone: its clients come back elsewhere. Those that can be held
+    /// until they have another home are returned.
+    pub(crate) fn lost(&self) -> (usize, Vec<Arc<Client>>) {
         self.go_offline();
         self.end();
         self.over.cancel();
         self.room.notify_waiters();
         let tenants: Vec<_> = self.tenants.lock().drain().collect();
         let count = tenants.len();
+        let mut held = Vec::new();
         for (id, tenant) in tenants {
+            if self.is_ours && tenant.client.hold() {
+                held.push(tenant.client);
+                continue;
+            }
             self.lobby.leave_group(&id, None);
             tenant.client.close(Some("ServerOffline"), true);
         }
-        count
+        (count - held.len(), held)
     }
 
     /// Whether its socket is gone.
@@ -358,6 +367,10 @@ impl Home for Link {
 
     fn may_move(&self) -> bool {
         self.greeting.get().is_some_and(|own| own.migration >= 1)
+    }
+
+    fn needs_calls(&self) -> bool {
+        self.is_ours || self.may_move()
     }
 
     fn pause<'a>(&'a self, connection: &'a str) -> BoxFuture<'a, ()> {

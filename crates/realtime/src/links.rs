@@ -64,8 +64,8 @@ impl Links {
     }
 
     /// A new link of a server.
-    pub(crate) fn add(&self, server: &str) -> Arc<Link> {
-        let link = Link::new(server.to_owned(), Arc::clone(&self.lobby));
+    pub(crate) fn add(&self, server: &str, is_ours: bool) -> Arc<Link> {
+        let link = Link::new(server.to_owned(), Arc::clone(&self.lobby), is_ours);
         self.all.lock().push(Arc::clone(&link));
         link
     }
@@ -74,14 +74,19 @@ impl Links {
     pub(crate) fn remove(&self, link: &Arc<Link>) {
         self.all.lock().retain(|own| !Arc::ptr_eq(own, link));
         self.lobby.remove_home(&(Arc::clone(link) as Arc<dyn Home>));
-        let clients = link.lost();
-        let server = link.server();
+        let (clients, held) = link.lost();
+        let (server, kept) = (link.server(), held.len());
         tracing::info!(
             event = "realtime.server_gone",
             server,
             link = link.id(),
-            clients
+            clients,
+            kept
         );
+        for client in held {
+            let (lobby, from) = (Arc::clone(&self.lobby), server.to_owned());
+            tokio::spawn(async move { take_in(&lobby, &client, &from).await });
+        }
         let mut questions = self.questions.lock();
         questions.retain(|_, asker| asker.link != link.id());
     }
@@ -439,6 +444,15 @@ impl Links {
                 }));
             }
         }
+    }
+}
+
+/// Finds a home for a client whose server was lost.
+async fn take_in(lobby: &Lobby, client: &Arc<Client>, from: &str) {
+    let found = tokio::time::timeout(limits::CLIENT_RESUME, lobby.wait_for_home(client));
+    match found.await {
+        Ok(home) => client.settle_again(from, &home),
+        Err(_) => client.close(Some("ServerOffline"), true),
     }
 }
 

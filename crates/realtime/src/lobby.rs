@@ -185,7 +185,8 @@ impl Lobby {
         }
     }
 
-    async fn wait_for_home(&self, client: &Client) -> Arc<dyn Home> {
+    /// Waits for a home for a client.
+    pub(crate) async fn wait_for_home(&self, client: &Client) -> Arc<dyn Home> {
         loop {
             let arrived = self.arrived.notified();
             if let Some(home) = self.pick(client.caller(), None) {

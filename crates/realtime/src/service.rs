@@ -175,10 +175,11 @@ impl Realtime {
         }
     }
 
-    /// A link of an app server has come.
-    pub fn server(&self, hub: &str, server: &str) -> Result<ServerLink> {
+    /// A link of an app server has come. One of this library (`is_ours`) takes
+    /// clients of servers that were lost.
+    pub fn server(&self, hub: &str, server: &str, is_ours: bool) -> Result<ServerLink> {
         let links = self.links(hub)?;
-        let link = links.add(server);
+        let link = links.add(server, is_ours);
         Ok(ServerLink {
             link,
             links,

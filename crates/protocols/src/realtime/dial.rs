@@ -13,6 +13,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_util::sync::CancellationToken;
 
+use super::server::AGENT;
 use super::token::server_token;
 
 /// How an app server reaches its service.
@@ -79,6 +80,12 @@ impl<H: Hub> Dialed<H> {
         let mut state = self.state.clone();
         // The sender lives as long as the task that dials.
         let _ = state.wait_for(|is_up| *is_up).await;
+    }
+
+    /// Ends without a word, as a crash would.
+    pub fn kill(self) {
+        self.stop.cancel();
+        self.task.abort();
     }
 
     /// Leaves in four phases: offline, hooks, waiting or moving, close. How many
@@ -161,6 +168,7 @@ async fn link<H: Hub>(
     let headers = request.headers_mut();
     headers.insert("authorization", format!("Bearer {token}").parse().ok()?);
     headers.insert("x-asrs-server-id", server.parse().ok()?);
+    headers.insert("asrs-user-agent", AGENT.parse().ok()?);
     let socket = match tokio_tungstenite::connect_async(request).await {
         Ok((socket, _)) => socket,
         Err(error) => return Some(error.to_string()),

@@ -22,6 +22,9 @@ use super::refusal::Refusal;
 use super::token;
 use crate::access::{Area, Denied, Reason, Right};
 
+/// How app servers of this library introduce themselves.
+pub(super) const AGENT: &str = "steadfast";
+
 /// Opens the link of a server.
 pub(super) async fn serve(State(context): State<Arc<Context>>, request: Request) -> Response {
     let (parts, _) = request.into_parts();
@@ -46,7 +49,9 @@ async fn open(context: &Context, mut parts: Parts, query: &Query) -> Result<Resp
     let server = server.unwrap_or("unnamed").to_owned();
     let upgrade = WebSocketUpgrade::from_request_parts(&mut parts, &()).await;
     let upgrade = upgrade.map_err(|no| Refusal::new(no.status(), no.body_text()))?;
-    let link = context.realtime.server(&hub, &server)?;
+    let agent = header(&parts.headers, "asrs-user-agent").unwrap_or_default();
+    let is_ours = agent.starts_with(AGENT);
+    let link = context.realtime.server(&hub, &server, is_ours)?;
     Ok(upgrade
         .write_buffer_size(0)
         .max_write_buffer_size(2 * limits::SERVER_OUT_BYTES)
