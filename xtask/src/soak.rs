@@ -90,6 +90,23 @@ const SOAKS: &[Soak] = &[
         test: "blob_mutations",
         filter: "mutated",
         amount: ("STEADFAST_ROUNDS", 5_000_000),
+        test: "signalr_mutations",
+        filter: "mutated",
+        amount: ("STEADFAST_ROUNDS", 20_000_000),
+    },
+    Soak {
+        name: "mutations",
+        package: "steadfast-wire",
+        test: "signalr_service",
+        filter: "mutated",
+        amount: ("STEADFAST_ROUNDS", 20_000_000),
+    },
+    Soak {
+        name: "drain",
+        package: "steadfast-protocols",
+        test: "realtime_drain",
+        filter: "replaced",
+        amount: ("STEADFAST_ROUNDS", 20),
     },
     Soak {
         name: "postgres",

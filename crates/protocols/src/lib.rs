@@ -12,6 +12,7 @@ pub mod listen;
 pub mod network;
 pub mod outbound;
 pub mod publish;
+pub mod realtime;
 pub mod rest;
 pub mod scheduler;
 pub mod telemetry;

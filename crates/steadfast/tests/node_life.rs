@@ -16,6 +16,7 @@ fn config(folder: &Path, flags: &[&str]) -> Config {
     let layers = layers.flag("events.amqp_port=0").unwrap();
     let layers = layers.flag("durable.port=0").unwrap();
     let layers = layers.flag("events.blob_port=0").unwrap();
+    let layers = layers.flag("realtime.port=0").unwrap();
     let layers = layers.flag(&format!("data={}", folder.display())).unwrap();
     let layers = flags
         .iter()

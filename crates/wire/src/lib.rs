@@ -8,4 +8,5 @@ pub mod blob;
 pub mod durabletask;
 pub mod jwt;
 pub mod sas;
+pub mod signalr;
 mod signature;

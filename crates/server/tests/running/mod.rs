@@ -59,7 +59,8 @@ pub(crate) fn settle(command: &mut Command, folder: &Path) {
         .env("STEADFAST_EVENTS__AMQP_PORT", "0")
         .env("STEADFAST_EVENTS__AMQPS_PORT", "0")
         .env("STEADFAST_DURABLE__PORT", "0")
-        .env("STEADFAST_EVENTS__BLOB_PORT", "0");
+        .env("STEADFAST_EVENTS__BLOB_PORT", "0")
+        .env("STEADFAST_REALTIME__PORT", "0");
 }
 
 /// Runs a command in a folder until it ends.

@@ -102,6 +102,8 @@ pub struct Config {
     pub jobs_quotas: bool,
     /// Whether jobs may run every second.
     pub jobs_allow_seconds: bool,
+    /// The port of SignalR clients and app servers.
+    pub realtime_port: u16,
     /// Certificate and key.
     pub tls: Option<(PathBuf, PathBuf)>,
     /// No TLS beyond loopback.
@@ -174,6 +176,7 @@ impl Config {
             jobs_endpoints: endpoints(layers, &texts("jobs.endpoints"))?,
             jobs_quotas: flag(layers, "jobs.quotas"),
             jobs_allow_seconds: flag(layers, "jobs.allow_seconds"),
+            realtime_port: number(layers, "realtime.port") as u16,
             tls: tls(layers)?,
             allow_plain: flag(layers, "tls.allow_plain"),
             keys_file: keys_file.unwrap_or_else(|| data.join("keys.toml")),
@@ -206,6 +209,7 @@ impl Config {
             ("amqp", self.amqp_port),
             ("durable", self.durable_port),
             ("blob", self.blob_port),
+            ("realtime", self.realtime_port),
         ];
         if self.tls.is_some() {
             ports.push(("amqps", self.amqps_port));

@@ -20,17 +20,19 @@ use steadfast_protocols::http::{Health, State};
 use steadfast_protocols::listen::Certificate;
 use steadfast_protocols::rest::RestoreOutcome;
 use steadfast_protocols::scheduler;
+use steadfast_realtime::{Hub, HubOptions};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::error::Result;
+use super::hubs::Hubs;
 use super::inner::{Inner, Source, ring};
 use super::keys::KeyFile;
 use super::performers::{Maker, Performers};
 use super::running::Node;
-use super::{amqp, blob, durable, exposure, open, own, processors, web};
+use super::{amqp, blob, durable, exposure, open, own, processors, realtime, web};
 use crate::config::{Config, Engine, Error as ConfigError};
 
 /// The space that holds everything durable.
@@ -65,6 +67,7 @@ pub struct Builder {
     functions: BTreeMap<String, Functions>,
     event_hubs: Vec<Definition>,
     processors: Vec<processors::Start>,
+    hubs: Hubs,
 }
 
 impl Node {
@@ -88,6 +91,7 @@ impl Default for Builder {
             functions: BTreeMap::new(),
             event_hubs: Vec::new(),
             processors: Vec::new(),
+            hubs: Hubs::default(),
         }
     }
 }
@@ -349,6 +353,45 @@ impl Builder {
         self
     }
 
+    /// Hosts a hub for SignalR clients, by its path and as `/client/?hub=<name>`; the
+    /// name is the last part of the path. Clients need a token that a key of this
+    /// node has signed.
+    ///
+    /// ```
+    /// use steadfast::hub;
+    /// use steadfast::realtime::{Context, HubResult};
+    ///
+    /// #[derive(Default)]
+    /// struct Chat;
+    ///
+    /// #[hub]
+    /// impl Chat {
+    ///     async fn send(&self, context: &Context, text: String) -> HubResult<()> {
+    ///         let from = context.connection_id();
+    ///         context.clients().all().send("said", &(from, text)).await?;
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let node = steadfast::Node::builder().memory().hub::<Chat>("/chat").start().await?;
+    /// node.realtime().clients("chat")?.all().send("said", &("server", "hello")).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn hub<H: Hub + Default>(self, path: &str) -> Self {
+        self.hub_with(path, H::default(), HubOptions::default())
+    }
+
+    /// Hosts a hub that is there already, or otherwise than usual.
+    #[must_use]
+    pub fn hub_with<H: Hub>(mut self, path: &str, hub: H, options: HubOptions) -> Self {
+        self.hubs.add(path, hub, options);
+        self
+    }
+
     /// Takes the time from elsewhere, for tests.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
@@ -396,6 +439,11 @@ impl Builder {
             true => Some(blob::bind(&config, certificate.as_ref())?),
             false => None,
         };
+        let hub_port = match self.is_serving {
+            true => Some(realtime::bind(&config, certificate.as_ref())?),
+            false => None,
+        };
+        let hosted = self.hubs.open(&config.name)?;
         let engine = open::engine(&config, &clock).await?;
         let mut makers = self.makers;
         let prepared = own::prepare(&config, &clock, &mut makers)?;
@@ -424,6 +472,7 @@ impl Builder {
                 runtime,
                 own,
                 hosts: Mutex::new(hosts),
+                hosted,
                 keys,
                 changing: Mutex::new(()),
                 certificate,
@@ -451,6 +500,9 @@ impl Builder {
             let frame = web::frame(&inner);
             web::start(&inner, port, &frame, &context);
             amqp::start(&inner, amqp_ports, &context);
+            if let Some(port) = hub_port {
+                realtime::start(&inner, port, &frame);
+            }
             durable::start(&inner, durable_port, &frame);
             if let Some(port) = blob_port {
                 blob::start(&inner, port, &frame);

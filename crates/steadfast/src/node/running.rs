@@ -12,6 +12,7 @@ use steadfast_partition::{Handle, Replicas, Runtime, Service, Sheet};
 use steadfast_protocols::access::Ring;
 use steadfast_protocols::http::State;
 use steadfast_protocols::rest::{DrainSheet, Operator, RestoreOutcome, Status};
+use steadfast_realtime::Realtime;
 
 use tokio_util::sync::DropGuard;
 
@@ -37,7 +38,7 @@ const WORKER_LIMIT: Duration = Duration::from_secs(10);
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let mut layers = Layers::new();
-/// for port in ["http.port", "events.amqp_port", "events.blob_port", "durable.port"] {
+/// for port in ["http.port", "events.amqp_port", "events.blob_port", "durable.port", "realtime.port"] {
 ///     layers = layers.flag(&format!("{port}=0"))?;
 /// }
 /// let config = Config::new(&layers)?;
@@ -133,6 +134,11 @@ impl Node {
         &self.inner.own.jobs
     }
 
+    /// Hubs and their clients: who is there, and sending to them.
+    pub fn realtime(&self) -> &Realtime {
+        &self.inner.hosted.realtime
+    }
+
     /// The collections of all partitions here, for whoever commits them together
     /// with commands to instances.
     pub fn replicas(&self) -> &Arc<Replicas> {
@@ -187,6 +193,15 @@ impl Node {
                     "DefaultEndpointsProtocol={scheme};AccountName={ACCOUNT};\
                      AccountKey={secret};BlobEndpoint={url}/{ACCOUNT};"
                 ),
+            ));
+        }
+        let realtime = addresses.iter().find(|address| address.name == "realtime");
+        let port = realtime.and_then(|own| own.url.rsplit(':').next());
+        if let (Some(port), Some(key)) = (port, ring.get("signalr")) {
+            let secret = key.primary.reveal();
+            all.push((
+                "realtime",
+                format!("Endpoint=http://localhost;Port={port};AccessKey={secret};Version=1.0;"),
             ));
         }
         all
@@ -338,6 +353,13 @@ impl Inner {
         let mut hooks = std::mem::take(&mut *self.hooks.lock());
         let task_hubs = self.own.task_hubs.clone();
         hooks.push(Box::pin(async move { task_hubs.leave(WORKER_LIMIT).await }));
+        // Clients come back elsewhere when all hooks have said what they had to say.
+        let realtime = self.hosted.realtime.clone();
+        hooks.push(Box::pin(async move {
+            let departed = realtime.drain(limit / 2).await;
+            let (closed, cut_off) = (departed.closed, departed.cut_off);
+            tracing::info!(event = "realtime.drained", closed, cut_off);
+        }));
         let Sheet {
             moved,
             left,

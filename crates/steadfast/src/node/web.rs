@@ -106,6 +106,7 @@ pub(super) fn start(inner: &Arc<Inner>, port: Port, frame: &Frame, events: &Arc<
             inner,
             port.listener.is_encrypted(),
         ))))
+        .merge(super::realtime::routes(inner))
         .merge(Arc::clone(&frame.metrics).routes())
         .fallback(rest::no_route)
         .method_not_allowed_fallback(rest::no_method);
