@@ -90,6 +90,10 @@ const SOAKS: &[Soak] = &[
         test: "blob_mutations",
         filter: "mutated",
         amount: ("STEADFAST_ROUNDS", 5_000_000),
+    },
+    Soak {
+        name: "mutations",
+        package: "steadfast-wire",
         test: "signalr_mutations",
         filter: "mutated",
         amount: ("STEADFAST_ROUNDS", 20_000_000),
@@ -100,6 +104,13 @@ const SOAKS: &[Soak] = &[
         test: "signalr_service",
         filter: "mutated",
         amount: ("STEADFAST_ROUNDS", 20_000_000),
+    },
+    Soak {
+        name: "bank",
+        package: "steadfast",
+        test: "node_bank",
+        filter: "durable_40_60",
+        amount: ("STEADFAST_ROUNDS", 100),
     },
     Soak {
         name: "drain",
