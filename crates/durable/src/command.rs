@@ -135,6 +135,10 @@ pub struct Begin {
     /// Finished instances are forgotten after so many milliseconds; 0: never.
     #[n(6)]
     pub kept_ms: u64,
+    /// Nobody hears of an id that is taken.
+    #[n(7)]
+    #[record(default)]
+    pub is_quiet: bool,
 }
 
 /// An event for one execution of an instance, or for whichever is current.

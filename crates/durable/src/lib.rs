@@ -15,6 +15,7 @@ mod failure;
 mod hub;
 mod id;
 mod instance;
+mod letter;
 mod moment;
 pub mod native;
 mod rows;
@@ -34,6 +35,7 @@ pub use event::{
 pub use failure::Failure;
 pub use hub::{LockView, Open, TaskHub, TaskHubs, Why};
 pub use id::{EntityId, KIND, is_entity};
+pub use letter::{signal_letter, start_letter};
 pub use moment::Moment;
 pub use service::Instances;
 pub use status::Status;

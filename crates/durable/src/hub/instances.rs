@@ -40,6 +40,7 @@ impl TaskHub {
             replaceable,
             is_reported: false,
             kept_ms: self.kept_ms(),
+            is_quiet: false,
         };
         self.ask(&instance, Ask::Start(begin)).await?;
         Ok(instance)

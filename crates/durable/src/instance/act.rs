@@ -126,6 +126,7 @@ impl Living<'_, '_> {
             replaceable: FINAL.to_vec(),
             is_reported: true,
             kept_ms: self.row.kept_ms,
+            is_quiet: false,
         }
     }
 

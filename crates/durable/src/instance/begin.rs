@@ -42,6 +42,9 @@ pub(crate) fn terminated(reason: Option<&str>) -> Failure {
 /// The id is in use: a client is refused, a parent hears of it.
 fn taken(turn: &mut Turn<'_>, to: &Address, begin: &Begin, id: &str) -> Result<Say, Halt> {
     let message = format!("there is an instance {id:?} already");
+    if begin.is_quiet {
+        return Ok(Say::Ignored);
+    }
     let Some(parent) = &begin.parent else {
         return Err(refuse(ErrorKind::Exists, message));
     };

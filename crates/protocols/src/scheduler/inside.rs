@@ -26,7 +26,7 @@ const JOB: &str = "steadfast-job";
 const OCCURRENCE: &str = "steadfast-occurrence";
 
 /// As long as the time of an occurrence: `2030-01-01T05:00:00Z`.
-const TIME_BYTES: usize = 20;
+pub const OCCURRENCE_BYTES: usize = 20;
 
 /// The event hub that a target names, and the message for each occurrence.
 pub fn publication(job: &JobId, target: &Value) -> Result<(String, Target), String> {
@@ -47,7 +47,7 @@ pub fn publication(job: &JobId, target: &Value) -> Result<(String, Target), Stri
     };
     let key = text(map, "partitionKey")?;
     // The room for the time is found again by a word that nobody else has written.
-    let mark = Uuid::new_v4().simple().to_string()[..TIME_BYTES].to_owned();
+    let mark = Uuid::new_v4().simple().to_string()[..OCCURRENCE_BYTES].to_owned();
     let mut properties = own_properties(map)?;
     properties.push((JOB.to_owned(), Simple::String(shown(job))));
     properties.push((OCCURRENCE.to_owned(), Simple::String(mark.clone())));
@@ -74,7 +74,7 @@ pub fn publication(job: &JobId, target: &Value) -> Result<(String, Target), Stri
     let letter = letter(hub, partition, batch).map_err(|error| error.message().to_owned())?;
     let body = letter.body.to_vec();
     let place = body
-        .windows(TIME_BYTES)
+        .windows(OCCURRENCE_BYTES)
         .position(|part| part == mark.as_bytes());
     let words = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let target = Target::Inside {

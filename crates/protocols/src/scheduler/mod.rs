@@ -23,7 +23,7 @@ mod value;
 pub(crate) use certificate::Pkcs12;
 pub use context::{Auth, Context, Internal, NoInternal, Settings};
 pub use declare::declare;
-pub use inside::publication;
+pub use inside::{OCCURRENCE_BYTES, publication};
 pub(crate) use path::encode;
 pub use routes::routes;
 pub use seal::SecretKey;

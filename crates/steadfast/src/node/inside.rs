@@ -1,13 +1,17 @@
 //! What jobs can reach inside the node.
 //!
-//! A target names its kind by one member: `eventHub` today. Other services add
-//! theirs here, as a line of the table.
+//! A target names its kind by one member: `eventHub`, `entity` or `orchestration`.
+//! The message is part of the commit that claims an occurrence, so it arrives
+//! exactly once.
 
 use async_trait::async_trait;
-use serde_json::Value;
+use serde_json::{Map, Value};
+use steadfast_durable::{Operation, Task, signal_letter, start_letter};
 use steadfast_events::{EventHubs, Kind};
 use steadfast_jobs::{JobId, Target};
-use steadfast_protocols::scheduler::{Internal, publication};
+use steadfast_partition::Envelope;
+use steadfast_protocols::scheduler::{Internal, OCCURRENCE_BYTES, publication};
+use uuid::Uuid;
 
 /// The services of a node that a job can send messages to.
 pub(super) struct Inside {
@@ -17,10 +21,18 @@ pub(super) struct Inside {
 #[async_trait]
 impl Internal for Inside {
     async fn resolve(&self, job: &JobId, target: &Value) -> Result<Target, String> {
-        match target.get("eventHub") {
-            Some(_) => self.event_hub(job, target).await,
-            None => Err("a target inside the server names an 'eventHub'".to_owned()),
+        let map = target.as_object().ok_or("an object is expected")?;
+        if map.contains_key("eventHub") {
+            return self.event_hub(job, target).await;
         }
+        if map.contains_key("entity") {
+            return entity(map);
+        }
+        if map.contains_key("orchestration") {
+            return orchestration(map);
+        }
+        let kinds = "an 'eventHub', an 'entity' or an 'orchestration'";
+        Err(format!("a target inside the server names {kinds}"))
     }
 }
 
@@ -41,5 +53,81 @@ impl Inside {
             )),
             _ => Ok(message),
         }
+    }
+}
+
+/// Signals an entity.
+fn entity(map: &Map<String, Value>) -> Result<Target, String> {
+    known(map, &["entity", "operation", "input", "taskHub"])?;
+    let operation = Operation {
+        target: text(map, "entity")?.unwrap_or_default().to_owned(),
+        name: text(map, "operation")?.unwrap_or_default().to_owned(),
+        input: map.get("input").map(Value::to_string),
+        ..Operation::default()
+    };
+    let letter = signal_letter(hub(map)?, operation);
+    Ok(sent(
+        letter.map_err(|error| error.message().to_owned())?,
+        None,
+    ))
+}
+
+/// Starts an orchestration, unless the one of the last occurrence still runs.
+fn orchestration(map: &Map<String, Value>) -> Result<Target, String> {
+    known(
+        map,
+        &["orchestration", "instanceId", "input", "taskHub", "version"],
+    )?;
+    let task = Task {
+        name: text(map, "orchestration")?.unwrap_or_default().to_owned(),
+        version: text(map, "version")?.map(str::to_owned),
+        input: map.get("input").map(Value::to_string),
+        ..Task::default()
+    };
+    let instance = text(map, "instanceId")?.ok_or("'instanceId' is required")?;
+    // Each occurrence is an execution of its own: its time stands in the place of
+    // this word.
+    let mark = Uuid::new_v4().simple().to_string()[..OCCURRENCE_BYTES].to_owned();
+    let letter = start_letter(hub(map)?, instance, &mark, task);
+    let letter = letter.map_err(|error| error.message().to_owned())?;
+    Ok(sent(letter, Some(&mark)))
+}
+
+fn hub(map: &Map<String, Value>) -> Result<&str, String> {
+    Ok(text(map, "taskHub")?.unwrap_or("default"))
+}
+
+fn known(map: &Map<String, Value>, members: &[&str]) -> Result<(), String> {
+    match map.keys().find(|name| !members.contains(&name.as_str())) {
+        Some(other) => Err(format!(
+            "'{other}' is not known here: {}",
+            members.join(", ")
+        )),
+        None => Ok(()),
+    }
+}
+
+fn text<'a>(map: &'a Map<String, Value>, name: &str) -> Result<Option<&'a str>, String> {
+    match map.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(format!("'{name}' is a text")),
+    }
+}
+
+/// A message as a job keeps it; the time of an occurrence is put where `mark` is.
+fn sent(letter: Envelope, mark: Option<&str>) -> Target {
+    let words = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let body = letter.body.to_vec();
+    let place = mark.and_then(|mark| {
+        let mut parts = body.windows(mark.len());
+        parts.position(|part| part == mark.as_bytes())
+    });
+    Target::Inside {
+        kind: letter.to.kind.0,
+        name: words(&letter.to.name),
+        key: words(&letter.to.key),
+        times: place.into_iter().collect(),
+        body,
     }
 }

@@ -1,0 +1,61 @@
+//! Messages of other services to instances.
+//!
+//! Whoever commits something may tell an instance of it in the same commit: exactly
+//! once, after it.
+
+use steadfast_partition::{Envelope, Message};
+
+use crate::command::{Ask, Begin, Request};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{Operation, Task};
+use crate::id::{self, EntityId};
+use crate::status::Status;
+use crate::work::Requested;
+
+/// Has an entity run an operation.
+pub fn signal_letter(hub: &str, operation: Operation) -> Result<Envelope> {
+    id::check_hub(hub)?;
+    let entity = EntityId::parse(&operation.target)?.to_string();
+    if operation.name.is_empty() {
+        let message = "an operation needs a name";
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    let operation = Operation {
+        request: id::guid(&format!(
+            "{entity} {} {:?}",
+            operation.name, operation.input
+        )),
+        target: entity.clone(),
+        ..operation
+    };
+    let ask = Ask::Request(Request {
+        requested: Requested {
+            operation,
+            is_signal: true,
+        },
+        client: None,
+    });
+    Ok(Envelope::new(id::address(hub, &entity), ask.encode()))
+}
+
+/// Starts an orchestration under an id, in the place of a finished one. The same
+/// execution again is the same start; if another one still runs, nothing happens.
+pub fn start_letter(hub: &str, instance: &str, execution: &str, task: Task) -> Result<Envelope> {
+    id::check_hub(hub)?;
+    id::check_instance(instance)?;
+    if task.name.is_empty() {
+        let message = "an orchestration needs a name: the one it has in the worker";
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    let ask = Ask::Start(Begin {
+        execution: execution.to_owned(),
+        task,
+        replaceable: Status::ALL
+            .into_iter()
+            .filter(|status| status.is_final())
+            .collect(),
+        is_quiet: true,
+        ..Begin::default()
+    });
+    Ok(Envelope::new(id::address(hub, instance), ask.encode()))
+}
