@@ -2,20 +2,14 @@
 //
 // Without names all of them run, one after another.
 
+import { blobScenarios } from "./blobs.mjs";
 import { scenarios } from "./scenarios.mjs";
+import { serverOf } from "./server.mjs";
 
-const said = JSON.parse(process.argv[2]);
-const server = {
-  said,
-  connectionString(key = said.key) {
-    return (
-      `Endpoint=sb://localhost:${said.amqp};SharedAccessKeyName=${said.key_name};` +
-      `SharedAccessKey=${key};UseDevelopmentEmulator=true`
-    );
-  },
-};
+const server = serverOf(process.argv[2]);
 const names = process.argv.slice(3);
-const chosen = scenarios.filter(({ name }) => names.length === 0 || names.includes(name));
+const all = [...scenarios, ...blobScenarios];
+const chosen = all.filter(({ name }) => names.length === 0 || names.includes(name));
 let failed = chosen.length < names.length ? 1 : 0;
 for (const scenario of chosen) {
   const started = Date.now();

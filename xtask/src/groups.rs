@@ -35,6 +35,7 @@ pub(crate) const GROUPS: &[Group] = &[
     row("jobs", "recurrence against an oracle, runs, retries and downtimes of jobs", jobs),
     row("durable", "orchestrations, entities, locks, delivery to workers", durable),
     row("events", "event hubs, blobs and processors; kills", events),
+    row("realtime", "hubs and their clients, without a transport", realtime),
     row("postgres", "conformance, failover, damage and migration tests of the engine on PostgreSQL", postgres),
     row("harness", "tests of the test harness", harness),
     row("docs", "examples in the documentation, and its links", docs),
@@ -105,6 +106,10 @@ fn partition(workspace: &Workspace) -> Result<()> {
 
 fn events(workspace: &Workspace) -> Result<()> {
     integration(workspace, "steadfast-events")
+}
+
+fn realtime(workspace: &Workspace) -> Result<()> {
+    integration(workspace, "steadfast-realtime")
 }
 
 fn collections(workspace: &Workspace) -> Result<()> {

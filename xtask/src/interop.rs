@@ -6,7 +6,13 @@ use crate::workspace::Workspace;
 use crate::{process, tools};
 
 /// Tests that are clients of others. They start their own servers.
-pub(crate) const TESTS: &[&str] = &["durable_clients", "event_hub_clients", "scheduler_clients"];
+pub(crate) const TESTS: &[&str] = &[
+    "durable_clients",
+    "event_hub_clients",
+    "event_hub_processors",
+    "scheduler_clients",
+    "signalr_clients",
+];
 
 /// Installs what the clients need, and runs them all.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
@@ -19,7 +25,8 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     process::run(&mut cargo)
 }
 
-/// Client libraries of Event Hubs and of Durable Task, for Python and for Node.
+/// Client libraries of Event Hubs, Durable Task and SignalR, for Python, for Node and
+/// for a browser.
 pub(crate) fn install(workspace: &Workspace) -> Result<()> {
     let sources = workspace.root.join("interop");
     tools::install_python(
@@ -35,5 +42,9 @@ pub(crate) fn install(workspace: &Workspace) -> Result<()> {
     tools::install_node(workspace)?;
     tools::install_packages(workspace, "event-hubs", &sources.join("node"))?;
     tools::install_packages(workspace, "durable", &sources.join("durable-node"))?;
+    let requirements = sources.join("signalr-python/requirements.txt");
+    tools::install_python(workspace, "signalr", &requirements)?;
+    tools::install_packages(workspace, "signalr", &sources.join("signalr-node"))?;
+    tools::install_browser(workspace)?;
     Ok(())
 }

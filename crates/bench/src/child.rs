@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::process::resident_mb;
+use crate::process::{cpu_seconds_of, resident_mb};
 
 /// What a child says when it has done its part.
 const READY: &str = "READY";
@@ -21,6 +21,16 @@ impl Child {
         executable: &Path,
         arguments: impl IntoIterator<Item = A>,
     ) -> Result<Self> {
+        let (child, said) = Self::start_saying(executable, arguments)?;
+        ensure!(said.is_empty(), "the child said {said:?}");
+        Ok(child)
+    }
+
+    /// As [`Child::start`]; answers what it says beside being ready.
+    pub(crate) fn start_saying<A: AsRef<OsStr>>(
+        executable: &Path,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Result<(Self, String)> {
         let child = Command::new(executable)
             .arg("bench")
             .args(arguments)
@@ -31,8 +41,14 @@ impl Child {
         let output = child.0.stdout.take().context("the child has no output")?;
         let mut line = String::new();
         BufReader::new(output).read_line(&mut line)?;
-        ensure!(line.trim() == READY, "the child said {line:?}");
-        Ok(child)
+        let said = line.trim().strip_prefix(READY);
+        let said = said.with_context(|| format!("the child said {line:?}"))?;
+        Ok((child, said.trim().to_owned()))
+    }
+
+    /// Processor time that it has had, in seconds.
+    pub(crate) fn cpu_seconds(&self) -> Result<f64> {
+        cpu_seconds_of(&self.0.id().to_string())
     }
 
     /// Memory that it has in use, in MB.
@@ -51,8 +67,13 @@ impl Drop for Child {
 
 /// The child's side: says that it is ready, and waits for its end: to be killed,
 /// or for `input` to close because the parent is gone.
-pub(crate) fn wait_for_end(mut input: impl Read, mut output: impl Write) -> Result<()> {
-    writeln!(output, "{READY}")?;
+pub(crate) fn wait_for_end(input: impl Read, output: impl Write) -> Result<()> {
+    wait_saying("", input, output)
+}
+
+/// As [`wait_for_end`], with something for the parent to know.
+pub(crate) fn wait_saying(words: &str, mut input: impl Read, mut output: impl Write) -> Result<()> {
+    writeln!(output, "{READY} {words}")?;
     output.flush()?;
     input.read_to_end(&mut Vec::new())?;
     Ok(())

@@ -4,6 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Bytes that this process has handed to the kernel for writing so far.
 ///
@@ -45,13 +46,34 @@ pub(crate) fn settle() -> Result<()> {
 
 /// Processor time that this process has had, in seconds.
 pub(crate) fn cpu_seconds() -> Result<f64> {
-    let per_s = rustix::param::clock_ticks_per_second();
-    Ok(cpu_ticks()? as f64 / per_s as f64)
+    cpu_seconds_of("self")
 }
 
-/// Processor time of this process, in ticks of usually 10 ms.
+/// Processor time that a process has had, in seconds.
+pub(crate) fn cpu_seconds_of(pid: &str) -> Result<f64> {
+    let per_s = rustix::param::clock_ticks_per_second();
+    Ok(cpu_ticks_of(pid)? as f64 / per_s as f64)
+}
+
+/// Lets the process open as many files as it may: every connection is one.
+pub(crate) fn allow_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let all = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    // With too few, connecting says so.
+    let _ = setrlimit(Resource::Nofile, all);
+}
+
 fn cpu_ticks() -> Result<u64> {
-    let text = fs::read_to_string("/proc/self/stat").context("read /proc/self/stat")?;
+    cpu_ticks_of("self")
+}
+
+/// Processor time of a process, in ticks of usually 10 ms.
+fn cpu_ticks_of(pid: &str) -> Result<u64> {
+    let path = format!("/proc/{pid}/stat");
+    let text = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
     // The name may hold spaces; the fields behind it do not.
     let (_, fields) = text
         .rsplit_once(')')

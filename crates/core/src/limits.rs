@@ -71,8 +71,8 @@ pub const TURN_LOOK: usize = 16;
 /// How long a partition works before it looks at anything else, about.
 pub const TURN_TIME: Duration = Duration::from_micros(300);
 
-/// Replies and effects that a partition lets go before it looks at anything else.
-pub const TURN_RELEASES: usize = 4096;
+/// Rows of messages that have arrived, removed by one commit.
+pub const SWEPT_ROWS: usize = 256;
 
 /// Timers of a partition that are kept in memory.
 pub const NEAR_TIMERS: usize = 4 * 1024;
@@ -288,6 +288,10 @@ pub const BLOB_PIECE_BYTES: usize = 256 * 1024;
 /// Longest name of a blob, and all its metadata together.
 pub const BLOB_NAME_BYTES: usize = 1024;
 pub const BLOB_METADATA_BYTES: usize = 8 * 1024;
+
+/// Bodies of blobs that are being read from their writers, together.
+pub const BLOB_BODIES_BYTES: usize = 128 * 1024 * 1024;
+
 /// History items that a job keeps at most.
 pub const HISTORY_ITEMS: u64 = 1000;
 
@@ -388,3 +392,90 @@ pub const POISON_PAUSE: Duration = Duration::from_secs(30);
 
 /// Instances or entities on a page, if the client does not say.
 pub const INSTANCE_PAGE: usize = 100;
+/// Largest message that a client may send to a hub of the library, and to an app
+/// server: over WebSocket, and over the other transports.
+pub const HUB_MESSAGE_BYTES: usize = 32 * 1024;
+pub const CLIENT_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
+pub const CLIENT_POST_BYTES: usize = 1024 * 1024;
+
+/// Bytes that wait to be sent to one client; then it is closed.
+pub const CLIENT_OUT_BYTES: usize = 4 * 1024 * 1024;
+
+/// What one write to a client holds, unless one message has more.
+pub const CLIENT_BATCH_BYTES: usize = 64 * 1024;
+
+/// Sent bytes that a client which may come back has not acknowledged; then nothing
+/// more is sent.
+pub const STATEFUL_BYTES: usize = 100_000;
+
+/// Calls of one client that wait for their turn, in bytes; then it is not read.
+pub const CLIENT_CALL_BYTES: usize = 1024 * 1024;
+
+/// Items of an upload that wait to be read by a hub's method.
+pub const UPLOAD_ITEMS: usize = 10;
+
+/// Streams and calls with uploads that one client has open.
+pub const CLIENT_STREAMS: usize = 100;
+
+/// How long a client may take to say which protocol it speaks.
+pub const CLIENT_HANDSHAKE: Duration = Duration::from_secs(15);
+
+/// After this long without a word a client is sent a ping, and after this long
+/// without one of its own it counts as gone.
+pub const CLIENT_PING: Duration = Duration::from_secs(15);
+pub const CLIENT_SILENCE: Duration = Duration::from_secs(30);
+
+/// How long one write to a client may take.
+pub const CLIENT_STALL: Duration = Duration::from_secs(10);
+
+/// How long a client that may come back is kept.
+pub const CLIENT_RESUME: Duration = Duration::from_secs(15);
+
+/// How often a client that may come back is told what we have.
+pub const CLIENT_ACK: Duration = Duration::from_secs(1);
+
+/// How long a negotiated connection is kept that nobody opens.
+pub const TICKET_TIME: Duration = Duration::from_secs(15);
+
+/// Negotiated connections that are not open yet.
+pub const TICKETS: usize = 100_000;
+
+/// How long a poll waits for data, and how long a polling client may be away.
+pub const POLL_TIME: Duration = Duration::from_secs(90);
+pub const POLL_GAP: Duration = Duration::from_secs(15);
+
+/// Longest name of a hub, a group or a user of hubs, in bytes.
+pub const HUB_NAME: usize = 128;
+pub const GROUP_NAME: usize = 1024;
+
+/// Groups that one client is in.
+pub const CLIENT_GROUPS: usize = 4096;
+
+/// How long a hub waits for the answer of a client.
+pub const CLIENT_ANSWER: Duration = Duration::from_secs(600);
+
+/// How long a client waits for an app server when none is there.
+pub const SERVER_WAIT: Duration = Duration::from_secs(5);
+
+/// How often an app server is pinged, and how long it may be silent.
+pub const SERVER_PING: Duration = Duration::from_secs(5);
+pub const SERVER_SILENCE: Duration = Duration::from_secs(30);
+
+/// How long an app server may take to introduce itself.
+pub const SERVER_HANDSHAKE: Duration = Duration::from_secs(15);
+
+/// Largest message of an app server.
+pub const SERVER_MESSAGE_BYTES: usize = 32 * 1024 * 1024;
+
+/// Bytes that wait to be sent to an app server: from the first bound on its clients
+/// are not read, at the second it is given up.
+pub const SERVER_ROOM_BYTES: usize = 1024 * 1024;
+pub const SERVER_OUT_BYTES: usize = 64 * 1024 * 1024;
+
+/// Hubs of app servers.
+pub const SERVER_HUBS: usize = 1000;
+
+/// How long a client that moves waits for its open calls, and for the old server to
+/// say that it has said everything.
+pub const MOVE_QUIET: Duration = Duration::from_secs(10);
+pub const MOVE_PAUSE: Duration = Duration::from_secs(3);

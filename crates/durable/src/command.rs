@@ -307,6 +307,9 @@ pub(crate) enum Wish {
     /// The instance has a new state: whoever waits for it may look.
     #[n(3)]
     Changed,
+    /// Its turn is no longer wanted.
+    #[n(5)]
+    Closed,
     /// A client's call has an answer.
     #[n(4)]
     Answer {

@@ -3,6 +3,7 @@
 //! All are in one instance, so that they can be listed. What a change means for the
 //! slots goes to them as messages of the same commit.
 
+use bytes::Bytes;
 use steadfast_collections::schema::Record;
 use steadfast_core::limits;
 use steadfast_partition::{
@@ -12,8 +13,9 @@ use steadfast_partition::{
 use crate::claim::ClaimCommand;
 use crate::definition::{DEFAULT_GROUP, Definition, EventHub, Policy, Retention, check_group_name};
 use crate::error::{Error, Kind};
-use crate::place::{self, CATALOG, HUBS, INDEX, SLOT, folded, message};
-use crate::slot_command::SlotCommand;
+use crate::hash::partition_of;
+use crate::place::{self, CATALOG, HUBS, INDEX, SLOT, TURNS, folded, message};
+use crate::slot_command::{Publish, SlotCommand};
 
 /// Keeps the definitions.
 pub(crate) struct Catalog;
@@ -42,6 +44,26 @@ pub(crate) enum CatalogCommand {
     Get(String),
     #[n(4)]
     List,
+    /// Passes a publication of another service on to its slot.
+    #[n(5)]
+    Publish(Letter),
+}
+
+/// A publication that another service sends in a commit of its own. Which event hub
+/// is meant is decided when it arrives, so it knows no id.
+#[derive(Record, Clone, Debug)]
+#[record(crate = "steadfast_collections", closed)]
+pub(crate) struct Letter {
+    #[n(0)]
+    pub(crate) hub: String,
+    #[n(1)]
+    pub(crate) partition: Option<u32>,
+    #[n(2)]
+    pub(crate) key: Option<String>,
+    #[n(3)]
+    pub(crate) count: u32,
+    #[n(4)]
+    pub(crate) blob: Bytes,
 }
 
 /// What can be changed about an event hub.
@@ -68,6 +90,8 @@ pub(crate) enum CatalogReply {
     Hub(EventHub),
     #[n(1)]
     Hubs(Vec<EventHub>),
+    #[n(2)]
+    Passed,
 }
 
 message!(CatalogCommand, CatalogReply);
@@ -106,6 +130,10 @@ impl Service for Catalog {
             CatalogCommand::Delete(name) => CatalogReply::Hub(delete(turn, name)?),
             CatalogCommand::Get(name) => CatalogReply::Hub(get(turn, name)?),
             CatalogCommand::List => CatalogReply::Hubs(list(turn)?),
+            CatalogCommand::Publish(letter) => {
+                pass_on(turn, letter)?;
+                CatalogReply::Passed
+            }
         };
         Ok(Answer::Now(reply))
     }
@@ -240,6 +268,7 @@ fn delete(turn: &mut Turn<'_>, name: &str) -> Result<EventHub, Halt> {
     index.names.retain(|other| *other != folded(name));
     turn.put(INDEX, b"", place::encode(&index));
     turn.delete(HUBS, folded(name).as_bytes());
+    turn.delete(TURNS, &hub.id.to_be_bytes());
     let groups = hub.groups.iter().map(|group| folded(&group.name)).collect();
     tell_slots(
         turn,
@@ -270,6 +299,38 @@ fn tell_slots(turn: &mut Turn<'_>, hub: &EventHub, command: &SlotCommand) {
             Envelope::new(place::slot(&name, slot), body.clone()),
         );
     }
+}
+
+/// Sends a publication to its slot: as a message of this commit, so it arrives once.
+fn pass_on(turn: &mut Turn<'_>, letter: &Letter) -> Result<(), Halt> {
+    let hub = get(turn, &letter.hub)?;
+    let slot = match (letter.partition, &letter.key) {
+        (Some(slot), _) if slot < hub.partitions => slot,
+        (Some(slot), _) => return Err(Error::partition(&hub.name, slot).into()),
+        (None, Some(key)) => partition_of(key, hub.partitions),
+        (None, None) => next_turn(turn, &hub)?,
+    };
+    let publish = SlotCommand::Publish(Publish {
+        terms: hub.terms(),
+        count: letter.count,
+        blob: letter.blob.clone(),
+        stamp: None,
+    });
+    let name = folded(&hub.name);
+    let partition = turn.slot(SLOT, &name, slot);
+    let envelope = Envelope::new(place::slot(&name, slot), Message::encode(&publish));
+    turn.send_to(partition, envelope);
+    Ok(())
+}
+
+/// The slot whose turn it is.
+fn next_turn(turn: &mut Turn<'_>, hub: &EventHub) -> Result<u32, Halt> {
+    let key = hub.id.to_be_bytes();
+    let former = turn.get(TURNS, &key)?;
+    let former = former.and_then(|row| row.as_ref().try_into().ok());
+    let next = former.map_or(0, |row| u32::from_be_bytes(row).wrapping_add(1));
+    turn.put(TURNS, &key, next.to_be_bytes().to_vec());
+    Ok(next % hub.partitions)
 }
 
 fn list(turn: &mut Turn<'_>) -> Result<Vec<EventHub>, Halt> {

@@ -155,7 +155,7 @@ impl EventHubs {
             .call(place::catalog(), CatalogCommand::List);
         match reply.await? {
             CatalogReply::Hubs(hubs) => Ok(hubs),
-            CatalogReply::Hub(_) => Err(Error::damaged("a reply")),
+            CatalogReply::Hub(_) | CatalogReply::Passed => Err(Error::damaged("a reply")),
         }
     }
 
@@ -239,7 +239,7 @@ impl EventHubs {
         let reply = self.inner.catalog.call(place::catalog(), command);
         match reply.await? {
             CatalogReply::Hub(hub) => Ok(hub),
-            CatalogReply::Hubs(_) => Err(Error::damaged("a reply")),
+            CatalogReply::Hubs(_) | CatalogReply::Passed => Err(Error::damaged("a reply")),
         }
     }
 

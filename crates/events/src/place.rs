@@ -22,6 +22,9 @@ pub(crate) const HUBS: Table = service_table(CATALOG, 0);
 /// One row: all names, and the last id that was given.
 pub(crate) const INDEX: Table = service_table(CATALOG, 1);
 
+/// Event hub to how many publications without a key the catalog has passed on.
+pub(crate) const TURNS: Table = service_table(CATALOG, 2);
+
 /// Hub and slot to what the slot knows of itself.
 pub(crate) const SLOTS: Table = service_table(SLOT, 0);
 /// One row: how many streams the partition has made for slots.

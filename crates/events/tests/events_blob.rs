@@ -4,22 +4,25 @@
 mod setup;
 
 use setup::{Node, open, start};
+use steadfast_core::clock::Timestamp;
 use steadfast_events::{Attach, Blobs, Conditions, Definition, Kind, Match, Pairs, Position, Put};
 
 const BOX: &str = "devstoreaccount1/box";
 const ALWAYS: Conditions = Conditions {
     only: None,
     not: None,
+    after: None,
+    until: None,
 };
 const ABSENT: Conditions = Conditions {
-    only: None,
     not: Some(Match::Any),
+    ..ALWAYS
 };
 
 fn only(version: u64) -> Conditions {
     Conditions {
         only: Some(Match::Version(version)),
-        not: None,
+        ..ALWAYS
     }
 }
 
@@ -127,6 +130,29 @@ async fn conditions_are_kept_and_every_write_has_another_version() {
     blobs.delete(BOX, "a", only(second.version)).await.unwrap();
     let third = blobs.put(BOX, put("a", "3"), ABSENT).await.unwrap();
     assert!(third.version > second.version);
+}
+
+#[tokio::test]
+async fn conditions_on_the_time_of_the_last_write_count_in_seconds() {
+    let (_node, blobs) = with_box().await;
+    let made = blobs.put(BOX, put("a", "1"), ALWAYS).await.unwrap();
+    let earlier = Timestamp(made.modified.0 - 1000);
+    let same = Timestamp(made.modified.0 / 1000 * 1000);
+    let after = |time| Conditions {
+        after: Some(time),
+        ..ALWAYS
+    };
+    let until = |time| Conditions {
+        until: Some(time),
+        ..ALWAYS
+    };
+    assert!(after(earlier).check(Some(&made)).is_ok());
+    assert!(until(same).check(Some(&made)).is_ok());
+    for stale in [after(same), until(earlier)] {
+        let error = blobs.put(BOX, put("a", "2"), stale).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::ConditionFailed);
+    }
+    assert_eq!(blobs.get(BOX, "a").await.unwrap(), made);
 }
 
 #[tokio::test]

@@ -47,6 +47,10 @@ pub enum Target {
         name: String,
         key: String,
         body: Vec<u8>,
+        /// Where in the body the time of the occurrence goes, as
+        /// `2030-01-01T05:00:00Z`: whoever made the body has left room for it.
+        #[serde(default)]
+        times: Vec<usize>,
     },
 }
 

@@ -101,19 +101,19 @@ impl Live<'_> {
             let older = self.plan.last_between(Timestamp(first), Timestamp(begin));
             list.push(older.map_or(first, |older| older.0));
         }
-        let mut next = match first >= begin {
-            true => Some(first),
-            false => self.plan.at_or_after(Timestamp(begin)).map(|next| next.0),
+        let most = match policy.misfire {
+            Misfire::RunOnce => 1,
+            _ => limits::WAITING_RUNS,
         };
-        while let Some(at) = next.filter(|at| *at <= now) {
-            list.push(at);
-            next = self.plan.after(Timestamp(at)).map(|next| next.0);
+        // The first one is due, whatever the plan says by now.
+        if first >= begin {
+            list.push(first);
         }
-        let surplus = match policy.misfire {
-            Misfire::RunOnce => list.len().saturating_sub(1),
-            _ => list.len().saturating_sub(limits::WAITING_RUNS),
-        };
-        list.split_off(surplus)
+        let from = Timestamp(begin.max(first.saturating_add(1)));
+        let until = Timestamp(now.saturating_add(1));
+        let recent = self.plan.last_ones(from, until, most);
+        list.extend(recent.into_iter().map(|at| at.0));
+        list.split_off(list.len().saturating_sub(most))
     }
 
     /// Begins an occurrence, or does what the job says if another is under way.

@@ -11,6 +11,7 @@ use steadfast_partition::{Address, Envelope, Halt, Kind, Message, Turn};
 use crate::command::{Ask, Ended};
 use crate::definition::{Action, Definition, Retry, Target};
 use crate::history::{self, Item, Verdict};
+use crate::iso;
 use crate::order::{Order, Wish, work_id};
 use crate::recurrence::Plan;
 use crate::status::{Phase, Run, Source, State, Status};
@@ -21,6 +22,17 @@ pub(crate) struct Live<'a> {
     pub(crate) definition: &'a Definition,
     pub(crate) plan: &'a Plan,
     pub(crate) status: &'a mut Status,
+}
+
+/// Puts the time of an occurrence into the places that were left for it.
+fn write_times(body: &mut [u8], places: &[usize], time: Timestamp) {
+    let text = iso::format_seconds(time) + "Z";
+    for place in places {
+        let end = place.saturating_add(text.len());
+        if let Some(room) = body.get_mut(*place..end) {
+            room.copy_from_slice(text.as_bytes());
+        }
+    }
 }
 
 /// The tag of the timer that ends a finished job.
@@ -79,8 +91,10 @@ impl Live<'_> {
                 kind,
                 name,
                 key,
-                body,
+                mut body,
+                times,
             }) => {
+                write_times(&mut body, &times, Timestamp(run.occurrence));
                 // The message and this turn share one commit, so it is done.
                 let to = Address::new(Kind(kind), name, key);
                 turn.send(Envelope::new(to, body));

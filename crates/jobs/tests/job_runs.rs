@@ -399,6 +399,64 @@ async fn jobs_45_an_hour_of_downtime_merges_what_is_old() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn sixty_four_calls_to_one_host_are_under_way_and_others_do_not_wait() {
+    let lab = Lab::at(NOON);
+    let node = lab.start().await;
+    let home = node.collection().await;
+    let due = time(NOON) + 30_000;
+    lab.script.usual.lock().takes = Duration::from_secs(10);
+    for number in 0..200 {
+        let id = home.job(&format!("slow-{number:03}")).unwrap();
+        node.make(draft(id, Some(due), None)).await;
+    }
+    let mut canary = draft(home.job("canary").unwrap(), Some(due), None);
+    canary.main = outside("another host");
+    node.make(canary).await;
+    pass(31).await;
+    let calls = lab.script.calls.lock().clone();
+    let (slow, others): (Vec<_>, Vec<_>) = calls
+        .into_iter()
+        .partition(|call| call.order.target == "main");
+    assert_eq!((slow.len(), others.len()), (64, 1));
+    assert_eq!(others[0].at, due, "it does not wait behind 200 slow calls");
+    pass(45).await;
+    assert_eq!(lab.script.calls.lock().len(), 201);
+    assert_eq!(lab.script.most_at_once(), 65);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_window_makes_up_for_days_and_is_bounded() {
+    const DAY: i64 = 24 * 60 * MINUTE;
+    for (frequency, expected) in [
+        (Frequency::Day, (0..=5).map(|k| k * DAY).collect::<Vec<_>>()),
+        // The first one ran; of all others the latest thousand.
+        (
+            Frequency::Minute,
+            std::iter::once(0)
+                .chain(5 * 24 * 60 - 999..=5 * 24 * 60)
+                .map(|k| k * MINUTE)
+                .collect(),
+        ),
+    ] {
+        let lab = Lab::at(NOON);
+        let node = lab.start().await;
+        let id = node.collection().await.job("down").unwrap();
+        let start = time(NOON) + 30_000;
+        let mut draft = draft(id, Some(start), Some(every(frequency, 1)));
+        draft.policy.catch_up_ms = 548 * DAY as u64;
+        node.make(draft).await;
+        pass(40).await;
+        node.kill();
+        pass(5 * 24 * 3600).await;
+        let node = lab.start().await;
+        pass(19).await;
+        let expected: Vec<_> = expected.iter().map(|k| start + k).collect();
+        assert_eq!(lab.script.occurrences(), expected, "{frequency:?}");
+        drop(node);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn misfire_policies_do_what_they_say() {
     for (misfire, expected) in [(Misfire::RunOnce, vec![0, 5]), (Misfire::Skip, vec![0, 5])] {
         let lab = Lab::at(NOON);
@@ -662,7 +720,9 @@ async fn an_inner_target_gets_each_occurrence_exactly_once() {
         kind: SINK.0,
         name: "sink".into(),
         key: "k".into(),
-        body: b"x".to_vec(),
+        body: b"<....................>".to_vec(),
+        // The second one has no room and is left alone.
+        times: vec![1, 3],
     };
     node.make(draft).await;
     for _ in 0..10 {
@@ -679,7 +739,9 @@ async fn an_inner_target_gets_each_occurrence_exactly_once() {
         .await
         .unwrap();
     let status = node.jobs.job(&id).await.unwrap().status;
+    let told: Vec<_> = told.chunks(22).map(String::from_utf8_lossy).collect();
     assert_eq!(told.len() as u64, status.executions);
-    assert_eq!(told.len(), 11);
+    let expected = (0..11).map(|n| format!("<2025-06-01T12:{n:02}:00Z>"));
+    assert_eq!(told, expected.collect::<Vec<_>>());
     assert_eq!(node.verdicts(&id).await, vec![Verdict::Completed; 11]);
 }

@@ -1,6 +1,7 @@
 //! The derives of Steadfast.
 //!
-//! `Record` and `Key` for the types that an application stores. Generated code
+//! `Record` and `Key` for the types that an application stores, `hub` for those
+//! whose methods clients call. Generated code
 //! names one hidden module only, `steadfast::__private`; a crate that does not
 //! depend on the facade says where it is with `#[record(crate = "..")]`. Whatever
 //! cannot be stored safely is a compile error at the place that must change.
@@ -11,6 +12,7 @@ mod attributes;
 mod body;
 mod entity;
 mod fields;
+mod hub;
 mod key;
 mod record;
 
@@ -66,6 +68,25 @@ pub fn entity(attribute: TokenStream, item: TokenStream) -> TokenStream {
         .and_then(|()| syn::parse::<syn::ItemImpl>(item))
         .and_then(|block| entity::expand(&options, &block));
     expanded
+        .unwrap_or_else(|error| error.into_compile_error())
+        .into()
+}
+
+/// Makes a type a hub: clients call the methods of this impl block.
+///
+/// A method may take `&Context` first, then arguments, which can be deserialised,
+/// and `Upload<T>` for streams of the client. It answers with nothing, a value, a
+/// `Result` of one, or `impl Stream<Item = ..>`. Names are compared without case and
+/// underscores. `on_connected(&self, &Context)` and
+/// `on_disconnected(&self, &Context, Option<String>)` are hooks.
+///
+/// On a method: `#[hub(name = "..")]` for another name, `#[hub(skip)]` for one that
+/// is not for clients. On the block: `#[hub(crate = "..")]` for the path of the
+/// facade's `realtime`.
+#[proc_macro_attribute]
+pub fn hub(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    syn::parse(item)
+        .and_then(|block| hub::expand(attribute.into(), block))
         .unwrap_or_else(|error| error.into_compile_error())
         .into()
 }

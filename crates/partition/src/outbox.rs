@@ -16,7 +16,7 @@ pub(crate) struct Outbox {
     link: Link,
     lines: BTreeMap<Partition, Line>,
     /// Keys of rows that have arrived: they go with the next commit.
-    arrived: Vec<Bytes>,
+    arrived: VecDeque<Bytes>,
     /// Messages that have not arrived, of all lines.
     backlog: u64,
 }
@@ -51,7 +51,7 @@ impl Outbox {
         Self {
             link,
             lines: BTreeMap::new(),
-            arrived: Vec::new(),
+            arrived: VecDeque::new(),
             backlog: 0,
         }
     }
@@ -160,16 +160,21 @@ impl Outbox {
             .is_some_and(|(number, _)| *number <= handled)
         {
             if let Some((number, _)) = line.queue.pop_front() {
-                self.arrived.push(row_key(to, number));
+                self.arrived.push_back(row_key(to, number));
             }
         }
         self.backlog = self.backlog - before + line.backlog();
     }
 
-    /// Rows that may go, for the next commit.
-    pub(crate) fn arrived_rows(&self) -> &[Bytes] {
-        let count = self.arrived.len().min(limits::LINK_QUEUE);
-        &self.arrived[..count]
+    /// Rows that may go, for the next commit: some at a time, because each costs the
+    /// loop as much as a row that is written.
+    pub(crate) fn arrived_rows(&self) -> impl ExactSizeIterator<Item = &Bytes> {
+        self.arrived.iter().take(limits::SWEPT_ROWS)
+    }
+
+    /// Whether so many rows may go that they should not wait for a commit.
+    pub(crate) fn is_littered(&self) -> bool {
+        self.arrived.len() >= limits::LINK_QUEUE
     }
 
     /// The first `count` of them are gone.
@@ -235,4 +240,36 @@ pub(crate) fn split_row_key(key: &[u8]) -> Option<(Partition, u64)> {
     let number = rest.first_chunk::<8>()?;
     let to = Partition(u32::from_be_bytes(*to));
     Some((to, u64::from_be_bytes(*number)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_commit_removes_some_rows_only() {
+        let (here, there) = (Partition::new(0, 0), Partition::new(0, 1));
+        let mut outbox = Outbox::new(Link {
+            source: here,
+            incarnation: 1,
+        });
+        let most = limits::LINK_QUEUE as u64;
+        for number in 1..=most {
+            outbox.staged(there, number, Bytes::new());
+        }
+        outbox.arrived(there, most);
+        assert!(outbox.is_littered());
+        let mut rounds = 0;
+        loop {
+            let count = outbox.arrived_rows().len();
+            if count == 0 {
+                break;
+            }
+            assert!(count <= limits::SWEPT_ROWS);
+            outbox.forget_rows(count);
+            rounds += 1;
+        }
+        assert_eq!(rounds, limits::LINK_QUEUE / limits::SWEPT_ROWS);
+        assert!(!outbox.is_littered());
+    }
 }

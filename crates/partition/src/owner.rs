@@ -155,7 +155,7 @@ impl Owner {
         let sequencer = &mut self.sequencer;
         sequencer.look_at_clock();
         let durable = *self.durable.borrow_and_update();
-        let mut has_more = sequencer.release(durable);
+        let mut has_more = sequencer.release(durable, &is_over);
         sequencer.retry_stalled();
         has_more |= sequencer.run_lanes(&is_over);
         // What is in rows is left to the next owner.
@@ -168,7 +168,7 @@ impl Owner {
         }
         // Some of it depends on nothing that is still on its way.
         let durable = *self.durable.borrow_and_update();
-        has_more |= sequencer.release(durable);
+        has_more |= sequencer.release(durable, &is_over);
         sequencer.measure();
         for job in sequencer.take_jobs() {
             self.begin(job);

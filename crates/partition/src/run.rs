@@ -84,9 +84,6 @@ impl Sequencer {
 
     /// Removes the rows of messages that have arrived, in a commit of their own.
     pub(crate) fn sweep(&mut self) {
-        if self.outbox.arrived_rows().is_empty() {
-            return;
-        }
         if let Err(error) = self.stage(Writes::new()) {
             // They go with another commit.
             tracing::debug!(

@@ -291,32 +291,34 @@ impl Sequencer {
     pub(crate) fn delivered(&mut self, to: Partition, handled: u64) {
         self.outbox.arrived(to, handled);
         self.post(to);
-        if self.outbox.arrived_rows().len() >= limits::LINK_QUEUE {
-            self.sweep();
+        // As many as a parcel brings, so that they do not become more and more.
+        for _ in 0..limits::PARCEL_MESSAGES / limits::SWEPT_ROWS {
+            if self.outbox.is_littered() {
+                self.sweep();
+            }
         }
     }
 
     /// Lets things leave that are durable now, some at a time; answers whether
     /// there are more.
-    pub(crate) fn release(&mut self, durable: Lsn) -> bool {
+    pub(crate) fn release(&mut self, durable: Lsn, is_over: &dyn Fn() -> bool) -> bool {
         // The durable LSN was read before: if nothing was taken back until now,
         // then nothing up to it was.
         if self.ledger.rollbacks() != self.rollbacks {
             self.is_stale = true;
             return false;
         }
-        let mut count = 0;
-        while count < limits::TURN_RELEASES
-            && let Some(release) = self.gate.pass(durable)
-        {
+        let (mut count, mut has_more) = (0, false);
+        while !has_more && let Some(release) = self.gate.pass(durable) {
             self.let_go(release);
             count += 1;
+            has_more = count % limits::TURN_LOOK == 0 && is_over();
         }
         // Only now, so that a parcel holds all of it.
         for to in std::mem::take(&mut self.postable) {
             self.post(to);
         }
-        count == limits::TURN_RELEASES
+        has_more
     }
 
     /// Shows how things stand.

@@ -5,12 +5,14 @@
 
 pub mod access;
 pub mod amqp;
+pub mod blob;
 pub mod durabletask;
 pub mod http;
 pub mod listen;
 pub mod network;
 pub mod outbound;
 pub mod publish;
+pub mod realtime;
 pub mod rest;
 pub mod scheduler;
 pub mod telemetry;

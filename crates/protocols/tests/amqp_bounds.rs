@@ -241,7 +241,9 @@ async fn events_26_memory_stays_flat_while_events_are_read() {
         client::write_event(&mut event, &[7; 100]);
         client::write_event(&mut message, &event);
     }
-    let batches = 150;
+    // Ten million events by `cargo xtask soak events`.
+    let told = std::env::var("STEADFAST_ROUNDS").ok();
+    let batches: u32 = told.map_or(150, |text| text.parse().unwrap());
     for delivery in 0..batches {
         peer.send(1, 0, delivery, FORMAT_BATCH, &message);
         peer.flush().await.unwrap();

@@ -115,6 +115,9 @@ scenarios! {
     events_24_parallel_senders_keep_order: (Python, "parallel_senders_keep_order");
     events_27_offsets_are_strings: (Python, "batch_of_500"), (Node, "batchOf500");
     events_28_readers_are_stolen_by_owner_level: (Python, "stolen_by_owner_level"), (Node, "stolenByOwnerLevel");
+    blobs_of_python: (Python, "blobs_with_bodies"), (Python, "lists_and_conditions"), (Python, "a_bad_account_key");
+    signatures_of_blobs_of_python: (Python, "signatures");
+    blobs_of_node: (Node, "blobsWithBodies");
     asyncio_sends_and_reads: (Python, "send_and_read");
     tls_and_websocket_of_python: (Python, "over_tls"), (Python, "over_websocket"), (Python, "over_tls_and_websocket");
     websocket_of_node: (Node, "overWebSocket");

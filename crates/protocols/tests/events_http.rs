@@ -152,7 +152,7 @@ async fn events_46_bad_requests_have_their_status() {
         ),
         (
             "/houses/messages",
-            "Bearer listen secret".to_owned(),
+            "Bearer bGlzdGVuIHNlY3JldA==".to_owned(),
             10,
             401,
         ),

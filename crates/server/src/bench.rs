@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use steadfast_bench::report::Report;
-use steadfast_bench::{collections, durable, jobs, postgres, runtime, storage};
+use steadfast_bench::{collections, durable, events, jobs, postgres, runtime, storage};
 
 use crate::table::Output;
 
@@ -37,10 +37,18 @@ pub(crate) enum Area {
     /// not met is shown as MISSED. Takes minutes and a few gigabytes of disk, which
     /// are given back.
     Durable(Measure),
+    /// Events in and out by AMQP, idle consumers, restart
+    ///
+    /// Measures the limits of disk and loopback, Steadfast in a process of its own
+    /// and, where redis-server is installed, Redis Streams in turn, several times,
+    /// and shows medians. A goal that is not met is shown as MISSED. Takes minutes
+    /// and a few gigabytes of disk, which are given back.
+    Events(Measure),
     /// Dispatch, lateness, bursts and restart of jobs
     ///
-    /// Measures with a receiver on the same machine and durable claims. A goal that
-    /// is not met is shown as MISSED. Takes minutes and a few gigabytes of disk,
+    /// Measures with a receiver on the same machine and durable claims and, where
+    /// redis-server and BullMQ are installed (NODE_PATH), BullMQ beside it. A goal
+    /// that is not met is shown as MISSED. Takes minutes and a few gigabytes of disk,
     /// which are given back.
     Jobs(Measure),
     /// Commits, events and takeover of the engine on PostgreSQL
@@ -66,6 +74,12 @@ pub(crate) enum Area {
     /// Serves the task hubs of a folder, says READY and waits to be killed
     #[command(hide = true)]
     DurableChild {
+        /// The folder to serve
+        folder: PathBuf,
+    },
+    /// Serves the event hubs of a folder, says READY and a port, waits to be killed
+    #[command(hide = true)]
+    EventsChild {
         /// The folder to serve
         folder: PathBuf,
     },
@@ -130,6 +144,8 @@ pub(crate) fn run(area: &Area, output: Output) -> Result<()> {
         Area::DurableChild { folder } => {
             durable::serve(folder, std::io::stdin(), std::io::stdout())
         }
+        Area::Events(arguments) => run_events(arguments, output),
+        Area::EventsChild { folder } => events::serve(folder, std::io::stdin(), std::io::stdout()),
         Area::Jobs(arguments) => run_jobs(arguments, output),
         Area::JobsChild { folder } => jobs::serve(folder, std::io::stdin(), std::io::stdout()),
         Area::RuntimeChild { folder } => {
@@ -186,6 +202,18 @@ fn run_durable(arguments: &Measure, output: Output) -> Result<()> {
         settings.duration = duration;
     }
     show(&durable::run(&settings)?, output, arguments.quick)
+}
+
+fn run_events(arguments: &Measure, output: Output) -> Result<()> {
+    let executable = std::env::current_exe().context("find this executable")?;
+    let mut settings = match arguments.quick {
+        true => events::Settings::quick(&arguments.dir, &executable),
+        false => events::Settings::full(&arguments.dir, &executable),
+    };
+    if let Some(duration) = arguments.seconds {
+        settings.duration = duration;
+    }
+    show(&events::run(&settings)?, output, arguments.quick)
 }
 
 fn run_jobs(arguments: &Measure, output: Output) -> Result<()> {

@@ -109,12 +109,18 @@ pub(crate) struct Create {
     #[command(flatten)]
     which: Which,
     /// The address to call
-    #[arg(long, value_name = "ADDRESS", required_unless_present = "file")]
+    #[arg(long, value_name = "ADDRESS", required_unless_present_any = ["file", "publish"])]
     call: Option<String>,
+    /// The event hub of this server to publish to, in place of a call
+    #[arg(long, value_name = "EVENTHUB", conflicts_with_all = ["call", "file"])]
+    publish: Option<String>,
+    /// The partition key of what is published
+    #[arg(long, requires = "publish")]
+    key: Option<String>,
     /// The method of the call
     #[arg(long, default_value = "POST")]
     method: String,
-    /// The body of the call
+    /// The body of the call, or of the event
     #[arg(long)]
     body: Option<String>,
     /// The properties of the job as JSON, for everything that has no option
@@ -330,19 +336,7 @@ fn make(remote: &Remote, place: &Place, create: &Create, output: Output) -> Resu
             let read = read(file)?;
             read.get("properties").cloned().unwrap_or(read)
         }
-        None => {
-            let url = create.call.as_deref().unwrap_or_default();
-            let kind = if url.starts_with("https:") {
-                "Https"
-            } else {
-                "Http"
-            };
-            let mut request = json!({"uri": url, "method": create.method});
-            if let Some(body) = &create.body {
-                request["body"] = json!(body);
-            }
-            json!({"action": {"type": kind, "request": request}})
-        }
+        None => json!({"action": action(create)}),
     };
     for (name, value) in create.timing.members()? {
         properties[name] = value;
@@ -350,6 +344,25 @@ fn make(remote: &Remote, place: &Place, create: &Create, output: Output) -> Resu
     let path = format!("{}?{VERSION}", place.job(&create.which)?);
     let body = json!({"properties": properties});
     show(&remote.ask(Method::PUT, &path, Some(&body))?, output)
+}
+
+/// What the job does, by the options.
+fn action(create: &Create) -> Value {
+    if let Some(hub) = &create.publish {
+        let (body, key) = (&create.body, &create.key);
+        let event = json!({"eventHub": hub, "body": body, "partitionKey": key});
+        return json!({"type": "Internal", "internal": event});
+    }
+    let url = create.call.as_deref().unwrap_or_default();
+    let kind = match url.starts_with("https:") {
+        true => "Https",
+        false => "Http",
+    };
+    let mut request = json!({"uri": url, "method": create.method});
+    if let Some(body) = &create.body {
+        request["body"] = json!(body);
+    }
+    json!({"type": kind, "request": request})
 }
 
 fn set_state(

@@ -67,6 +67,16 @@ fn a_server_that_starts_says_so_in_json_if_asked() {
         ready["connection_strings"]["rest"],
         json!(format!("Authorization: Bearer {KNOWN}"))
     );
+    let blob = ready["connection_strings"]["blob"].as_str().unwrap();
+    let end = format!(
+        "BlobEndpoint={}/devstoreaccount1;",
+        ready["addresses"]["blob"].as_str().unwrap()
+    );
+    assert!(blob.starts_with("DefaultEndpointsProtocol=http;"), "{blob}");
+    assert!(
+        blob.contains(";AccountKey=Eby8") && blob.ends_with(&end),
+        "{blob}"
+    );
 }
 
 #[test]

@@ -26,31 +26,36 @@
 //!
 //! - [`Node::builder`] says where state is kept ([`Builder::data`],
 //!   [`Builder::memory`], [`Builder::postgres`]), what runs in it
-//!   ([`Builder::service`]) and whether ports are opened ([`Builder::serve`]).
+//!   ([`Builder::service`], [`Builder::processor`]) and whether ports are opened ([`Builder::serve`]).
 //! - [`Node::service`] opens partitioned services of [`collections`].
 //! - [`durable`] has orchestrations and entities.
 //! - [`Node::drain`] leaves, and says what became of everything.
+//! - [`Builder::hub`] hosts hubs for SignalR clients, [`AppServer`] links hubs of other
+//!   processes to a node.
 //! - [`config`] reads settings in layers: defaults, a file, the environment, flags.
 //!
 //! Below the node, every layer can be used alone: [`storage`] is a fenced log with
 //! tables beside it, [`partition`] the runtime of services.
 #![warn(missing_docs)]
 
+mod app_server;
 pub mod config;
 pub mod durable;
 pub mod inspect;
 mod node;
 
+pub use app_server::{AppServer, AppServerBuilder};
 pub use bytes::Bytes;
 pub use node::{Address, Builder, Error, Node, Result, Slot, StatefulService};
 pub use steadfast_collections as collections;
 pub use steadfast_core::{clock, error, id};
 pub use steadfast_events as events;
 pub use steadfast_jobs as jobs;
-pub use steadfast_macros::{Key, Record};
+pub use steadfast_macros::{Key, Record, hub};
 pub use steadfast_ownership as ownership;
 pub use steadfast_partition as partition;
 pub use steadfast_protocols as protocols;
+pub use steadfast_realtime as realtime;
 pub use steadfast_storage as storage;
 
 #[doc(hidden)]

@@ -15,6 +15,8 @@ fn config(folder: &Path, flags: &[&str]) -> Config {
     let layers = Layers::new().flag("http.port=0").unwrap();
     let layers = layers.flag("events.amqp_port=0").unwrap();
     let layers = layers.flag("durable.port=0").unwrap();
+    let layers = layers.flag("events.blob_port=0").unwrap();
+    let layers = layers.flag("realtime.port=0").unwrap();
     let layers = layers.flag(&format!("data={}", folder.display())).unwrap();
     let layers = flags
         .iter()

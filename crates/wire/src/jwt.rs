@@ -63,7 +63,7 @@ impl Jwt {
 
     /// Whether `key` has signed it, in constant time.
     pub fn is_signed_by(&self, key: &str) -> bool {
-        signature::is_signed(key, &self.signed, &self.signature)
+        signature::is_signed(key.as_bytes(), &self.signed, &self.signature)
     }
 
     /// When it ends, in seconds since 1970.
@@ -91,7 +91,7 @@ impl Jwt {
 pub fn token(claims: &Map<String, Value>, key: &str) -> String {
     let claims = Value::Object(claims.clone()).to_string();
     let signed = format!("{}.{}", text(HEADER.as_bytes()), text(claims.as_bytes()));
-    let signature = text(&signature::sign(key, &signed));
+    let signature = text(&signature::sign(key.as_bytes(), &signed));
     format!("{signed}.{signature}")
 }
 

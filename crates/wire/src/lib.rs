@@ -4,7 +4,9 @@
 //! reads bytes of strangers stands here, so that it can be fuzzed.
 
 pub mod amqp;
+pub mod blob;
 pub mod durabletask;
 pub mod jwt;
 pub mod sas;
+pub mod signalr;
 mod signature;

@@ -59,7 +59,7 @@ impl Sas {
 
     /// Whether `key` has signed it, in constant time.
     pub fn is_signed_by(&self, key: &str) -> bool {
-        signature::is_signed(key, &self.signed, &self.signature)
+        signature::is_signed(key.as_bytes(), &self.signed, &self.signature)
     }
 
     /// Whether it is for `resource` or for something that holds it. Only paths are
@@ -77,7 +77,7 @@ impl Sas {
 /// A token for `resource` until `expiry`, in seconds since 1970.
 pub fn token(resource: &str, expiry: i64, key_name: &str, key: &str) -> String {
     let resource = encoded(resource);
-    let signature = signature::sign(key, &format!("{resource}\n{expiry}"));
+    let signature = signature::sign(key.as_bytes(), &format!("{resource}\n{expiry}"));
     let signature = encoded(&STANDARD.encode(signature));
     let key_name = encoded(key_name);
     format!("{SCHEME}sr={resource}&sig={signature}&se={expiry}&skn={key_name}")

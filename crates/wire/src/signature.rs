@@ -4,7 +4,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 /// Signs `text` with the bytes of `key`.
-pub(crate) fn sign(key: &str, text: &str) -> [u8; 32] {
+pub(crate) fn sign(key: &[u8], text: &str) -> [u8; 32] {
     let mut mac = mac(key);
     mac.update(text.as_bytes());
     mac.finalize().into_bytes().into()
@@ -12,12 +12,12 @@ pub(crate) fn sign(key: &str, text: &str) -> [u8; 32] {
 
 /// Whether `signature` is that of `text`, in a time that says nothing about how
 /// much of it is right.
-pub(crate) fn is_signed(key: &str, text: &str, signature: &[u8]) -> bool {
+pub(crate) fn is_signed(key: &[u8], text: &str, signature: &[u8]) -> bool {
     let mut mac = mac(key);
     mac.update(text.as_bytes());
     mac.verify_slice(signature).is_ok()
 }
 
-fn mac(key: &str) -> Hmac<Sha256> {
-    Hmac::<Sha256>::new_from_slice(key.as_bytes()).expect("HMAC takes keys of any length")
+fn mac(key: &[u8]) -> Hmac<Sha256> {
+    Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length")
 }

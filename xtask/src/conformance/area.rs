@@ -52,6 +52,14 @@ const AREAS: &[Area] = &[
         packages: &["steadfast-jobs", "steadfast-protocols"],
     },
     Area {
+        name: "realtime",
+        packages: &[
+            "steadfast-realtime",
+            "steadfast-wire",
+            "steadfast-protocols",
+        ],
+    },
+    Area {
         name: "postgres",
         packages: &["steadfast-storage"],
     },
@@ -69,7 +77,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<bool> {
     let items = list::parse(&text).with_context(|| file.clone())?;
     // The same items are asked of every engine, PostgreSQL included.
     tools::install_postgres(workspace)?;
-    if matches!(area.name, "events" | "durable") {
+    if matches!(area.name, "events" | "durable" | "realtime") {
         interop::install(workspace)?;
     }
     let (tests, clean) = run_tests(workspace, area, &items)?;

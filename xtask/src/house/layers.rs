@@ -30,7 +30,18 @@ const GRANTS: &[(&str, Grant)] = &[
     ),
     ("durable", SERVICE),
     ("jobs", SERVICE),
-    ("realtime", SERVICE),
+    // A hub's messages are written in the protocol of each client.
+    (
+        "realtime",
+        Grant::Only(&[
+            "core",
+            "macros",
+            "ownership",
+            "collections",
+            "partition",
+            "wire",
+        ]),
+    ),
     ("events", SERVICE),
     (
         "protocols",

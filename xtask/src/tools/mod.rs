@@ -11,6 +11,7 @@ mod scratch;
 mod system;
 
 pub(crate) use all::check;
+pub(crate) use browser::install as install_browser;
 pub(crate) use node::install as install_node;
 pub(crate) use packages::install as install_packages;
 pub(crate) use postgres::install as install_postgres;

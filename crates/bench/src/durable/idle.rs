@@ -1,4 +1,4 @@
-//! A restart with very many entities, and what an idle one costs.
+//! A restart with very many entities.
 
 use std::ffi::OsStr;
 use std::path::Path;

@@ -3,6 +3,7 @@
 mod burst;
 mod child;
 mod lateness;
+mod peer;
 mod receiver;
 mod registry;
 mod restart;

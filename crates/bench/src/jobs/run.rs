@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::settings::Settings;
-use super::{burst, lateness, restart};
+use super::{burst, lateness, peer, restart};
 use crate::disk::LogFile;
 use crate::machine::Machine;
 use crate::report::Report;
@@ -18,6 +18,7 @@ pub fn run(settings: &Settings) -> Result<Report> {
     let mut report = Report::new("jobs", Machine::look(&settings.folder));
     limit(settings, &mut report).context("limits")?;
     burst::measure(settings, &mut report).context("burst")?;
+    peer::measure(settings, &mut report).context("peer")?;
     let folder = settings.temporary()?;
     let data = folder.path().join("data");
     lateness::measure(settings, &mut report, &data).context("lateness")?;

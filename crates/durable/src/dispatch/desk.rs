@@ -355,6 +355,16 @@ impl Desk {
         true
     }
 
+    /// Something is no longer wanted. Whoever has it may finish it.
+    pub(super) fn drop_waiting(&self, key: &Key) {
+        let mut state = self.state.lock();
+        let entry = state.entries.get(key);
+        let is_waiting = |entry: &Entry| matches!(entry.place, Place::Ready | Place::Resting);
+        if entry.is_some_and(is_waiting) {
+            state.entries.remove(key);
+        }
+    }
+
     /// An activity is done: whoever else has it may go on in vain.
     pub(crate) fn done(&self, key: &Key) {
         let mut state = self.state.lock();

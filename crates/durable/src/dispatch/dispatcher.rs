@@ -12,6 +12,7 @@ use super::delivery::Delivery;
 use super::desk::Desk;
 use super::waits::Waits;
 use crate::command::Wish;
+use crate::rows::{key_of, marked};
 
 /// Performs the effects of instances. Clones are the same one.
 #[derive(Clone)]
@@ -104,6 +105,11 @@ impl Performer for Dispatcher {
         };
         match (wish, effect.work) {
             (Wish::Changed, _) => self.inner.waits.changed(&hub, &instance),
+            (Wish::Closed, _) => {
+                let work = marked(&key_of(&effect.from), b't');
+                self.desk(&hub)
+                    .drop_waiting(&(effect.partition, work.into()));
+            }
             (Wish::Answer { request, outcome }, _) => {
                 self.inner.waits.answer(&hub, &instance, &request, &outcome);
             }

@@ -128,7 +128,7 @@ fn group(instance: &str, wish: &Wish) -> Group {
             let task = &order.task;
             (Sort::Activity, task.name.clone(), task.version.clone())
         }
-        Wish::Batch { .. } | Wish::Changed | Wish::Answer { .. } => {
+        Wish::Batch { .. } | Wish::Changed | Wish::Closed | Wish::Answer { .. } => {
             let name = EntityId::parse(instance).map(|id| id.name().to_owned());
             (Sort::Batch, name.unwrap_or_default(), None)
         }

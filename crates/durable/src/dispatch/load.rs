@@ -78,7 +78,7 @@ impl Desk {
                 }
                 Wish::Activity(order) => activity(&door, &from, instance, order).await,
                 Wish::Batch { generation } => batch(&door, &from, instance, *generation).await,
-                Wish::Changed | Wish::Answer { .. } => Ok(None),
+                Wish::Changed | Wish::Closed | Wish::Answer { .. } => Ok(None),
             },
             // Its next owner wants it done there.
             None => Ok(None),
@@ -205,7 +205,7 @@ impl Desk {
                 return;
             }
             // An entity has nobody to fail for it; its requests stay.
-            Wish::Batch { .. } | Wish::Changed | Wish::Answer { .. } => return,
+            Wish::Batch { .. } | Wish::Changed | Wish::Closed | Wish::Answer { .. } => return,
         };
         door.post(Envelope::new(from, ask.encode()));
     }

@@ -64,7 +64,7 @@ pub(crate) fn suspend(
     live.push(None, What::Suspended(reason.cloned()));
     live.row.status = Status::Suspended;
     live.row.updated = live.turn.time();
-    live.close();
+    live.withdraw();
     live.save();
     Ok(Say::Done)
 }

@@ -42,7 +42,7 @@ impl Living<'_, '_> {
 
     /// Gives back what an execution has: its turn, its activities, its locks.
     pub(crate) fn release(&mut self) {
-        self.close();
+        self.withdraw();
         self.drop_tasks();
         self.row.is_turn_due = false;
         for (section, kept) in std::mem::take(&mut self.row.sections) {

@@ -206,6 +206,14 @@ impl<'a, 't> Living<'a, 't> {
         }
     }
 
+    /// Takes its turn back from whoever waits to run it.
+    pub(crate) fn withdraw(&mut self) {
+        if self.row.is_open {
+            self.close();
+            self.turn.push(Wish::Closed.encode());
+        }
+    }
+
     /// Forgets all activities of this execution.
     pub(crate) fn drop_tasks(&mut self) {
         for number in self.row.tasks..self.row.tasks_end {

@@ -100,6 +100,12 @@ pub struct Conditions {
     /// Not this version; with [`Match::Any`]: only if there is none.
     #[n(1)]
     pub not: Option<Match>,
+    /// Only if it was written after this time, in whole seconds.
+    #[n(2)]
+    pub after: Option<Timestamp>,
+    /// Only if it was not written after this time, in whole seconds.
+    #[n(3)]
+    pub until: Option<Timestamp>,
 }
 
 impl Conditions {
@@ -111,14 +117,21 @@ impl Conditions {
         }
         match self.not {
             Some(Match::Any) if found.is_some() => {
-                Err(Error::new(Kind::BlobExists, "the blob is there already"))
+                return Err(Error::new(Kind::BlobExists, "the blob is there already"));
             }
             Some(not) if not.fits(found) => {
                 let words = "the blob has the version that was ruled out";
-                Err(Error::new(Kind::ConditionFailed, words))
+                return Err(Error::new(Kind::ConditionFailed, words));
             }
-            _ => Ok(()),
+            _ => {}
         }
+        let written = found.map(|blob| blob.modified.0.div_euclid(1000));
+        let is_after = |time: Timestamp| written.is_some_and(|own| own > time.0.div_euclid(1000));
+        if self.after.is_some_and(|time| !is_after(time)) || self.until.is_some_and(is_after) {
+            let words = "the blob was last written at another time than was asked for";
+            return Err(Error::new(Kind::ConditionFailed, words));
+        }
+        Ok(())
     }
 }
 

@@ -147,6 +147,20 @@ impl Blobs {
         Err(Error::new(Kind::Unavailable, words))
     }
 
+    /// A part of the body of a blob in this version; `None` if it was written
+    /// meanwhile.
+    pub async fn part(
+        &self,
+        container: &str,
+        blob: &Blob,
+        range: Range<u64>,
+    ) -> Result<Option<Bytes>> {
+        let id = self.container(container).await?.id;
+        let end = range.end.min(blob.length);
+        self.body(container, id, blob, range.start.min(end)..end)
+            .await
+    }
+
     /// Blobs whose name begins with `prefix`, from `from` on, `limit` at most.
     pub async fn list(
         &self,

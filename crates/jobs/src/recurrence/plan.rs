@@ -127,6 +127,22 @@ impl Plan {
         }
     }
 
+    /// The last occurrences in `[from, to)`, so many at most, in order. It costs about
+    /// as much as there are occurrences in twice the distance to the first of them.
+    pub fn last_ones(&self, from: Timestamp, to: Timestamp, count: usize) -> Vec<Timestamp> {
+        let mut reach = MINUTE_MS;
+        loop {
+            let begin = to.0.saturating_sub(reach).max(from.0);
+            let first = self.at_or_after(Timestamp(begin));
+            let all = std::iter::successors(first, |last| self.after(*last));
+            let mut found: Vec<_> = all.take_while(|found| *found < to).collect();
+            if found.len() >= count || begin <= from.0 {
+                return found.split_off(found.len().saturating_sub(count));
+            }
+            reach = reach.saturating_mul(2);
+        }
+    }
+
     /// The smallest distance between two of the next `count` occurrences.
     pub fn smallest_gap_ms(&self, now: Timestamp, count: usize) -> Option<i64> {
         let mut last = self.at_or_after(now)?;

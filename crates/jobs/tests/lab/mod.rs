@@ -71,8 +71,9 @@ pub(crate) struct Script {
 
 #[async_trait]
 impl Deliver for Script {
-    fn lane(&self, _: &Order) -> String {
-        "target".into()
+    /// Every target is a host of its own.
+    fn lane(&self, order: &Order) -> String {
+        order.target.clone()
     }
 
     async fn deliver(&self, order: Order) -> Outcome {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use steadfast_core::clock::Timestamp;
-use steadfast_jobs::{Action, Retry, Target, iso};
+use steadfast_jobs::{Action, JobId, Retry, Target, iso};
 
 use super::certificate::Pkcs12;
 use super::context::{Context, Settings};
@@ -68,7 +68,7 @@ pub(crate) fn read(
             let name = "serviceBusTopicMessage";
             (name, read_bus(context, object, name, "topicPath", known)?)
         }
-        _ => ("internal", read_internal(context, object)?),
+        _ => ("internal", read_internal(object)?),
     };
     out.insert(name.into(), message);
     if let Some(policy) = object.object("retryPolicy")? {
@@ -344,12 +344,14 @@ fn read_bus(
     Ok(out)
 }
 
-fn read_internal(context: &Context, object: &Object<'_>) -> Result<Value, Fault> {
+/// Whether there is such an instance is asked when the rest is known to be right.
+fn read_internal(object: &Object<'_>) -> Result<Value, Fault> {
     let internal = object.get("internal");
     let internal = internal.ok_or_else(|| object.wrong("internal", "it is required"))?;
-    let resolved = context.internal.resolve(internal);
-    resolved.map_err(|why| object.wrong("internal", why))?;
-    Ok(internal.clone())
+    match internal.is_object() {
+        true => Ok(internal.clone()),
+        false => Err(object.wrong("internal", "an object is expected")),
+    }
 }
 
 fn read_policy(object: &Object<'_>, settings: &Settings) -> Result<Value, Fault> {
@@ -401,12 +403,18 @@ pub(crate) fn grown(mut retry: Retry, backoff: Option<(f64, Option<u64>)>) -> Re
     retry
 }
 
-/// A stored action as the service knows it.
-pub(crate) fn action(context: &Context, stored: &Value, retry: Retry) -> Result<Action, Fault> {
+/// A stored action, which stands at `path`, as the service knows it.
+pub(crate) async fn action(
+    context: &Context,
+    job: &JobId,
+    stored: &Value,
+    retry: Retry,
+    path: &str,
+) -> Result<Action, Fault> {
     let target = match stored["type"].as_str() {
         Some("Internal") => {
-            let resolved = context.internal.resolve(&stored["internal"]);
-            resolved.map_err(|why| Fault::member("properties.action.internal", why))?
+            let resolved = context.internal.resolve(job, &stored["internal"]).await;
+            resolved.map_err(|why| Fault::member(format!("{path}.internal"), why))?
         }
         _ => {
             let mut plain = stored.clone();

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use serde_json::Value;
 use steadfast_core::clock::Clock;
-use steadfast_jobs::{Jobs, Target};
+use steadfast_jobs::{JobId, Jobs, Target};
 
 use super::seal::SecretKey;
 use crate::access::Access;
@@ -62,16 +63,18 @@ impl Default for Settings {
 }
 
 /// Finds instances of our own services by what a job says of them.
+#[async_trait]
 pub trait Internal: Send + Sync + 'static {
-    /// The envelope for each occurrence, or why there is none.
-    fn resolve(&self, target: &Value) -> Result<Target, String>;
+    /// The message for each occurrence of this job, or why there is none.
+    async fn resolve(&self, job: &JobId, target: &Value) -> Result<Target, String>;
 }
 
 /// No service of ours can be a target.
 pub struct NoInternal;
 
+#[async_trait]
 impl Internal for NoInternal {
-    fn resolve(&self, _: &Value) -> Result<Target, String> {
+    async fn resolve(&self, _: &JobId, _: &Value) -> Result<Target, String> {
         Err("this server has no service that a job could call".into())
     }
 }

@@ -45,7 +45,7 @@ const MEMBERS: [&str; 14] = [
 const LONGEST_ATTEMPT_MS: u64 = 60_000;
 const LONGEST_JITTER_MS: u64 = 24 * 3_600_000;
 /// What was missed is walked through inside a turn, so it must not be endless.
-const LONGEST_CATCH_UP_MS: u64 = 24 * 3_600_000;
+const LONGEST_CATCH_UP_MS: u64 = 548 * 24 * 3_600_000;
 
 /// What the object says, and the object as it is stored.
 #[derive(Default)]

@@ -87,7 +87,7 @@ fn no_sealed(value: &Value, path: &str) -> Result<(), Fault> {
 }
 
 /// Checks properties and makes a draft of them.
-pub(crate) fn draft(
+pub(crate) async fn draft(
     context: &Context,
     id: &JobId,
     wanted: &Value,
@@ -113,7 +113,7 @@ pub(crate) fn draft(
     };
     check_timing(&timing, now, &Quota::of(context, home))?;
     let (main, error) = read_actions(context, &object, known)?;
-    let dead_letter = dead_letter(context, &extension)?;
+    let dead_letter = dead_letter(context, id, &extension).await?;
     let mut document = Map::new();
     if let Some(start) = start {
         document.insert("startTime".into(), iso::format_time(start).into());
@@ -132,17 +132,22 @@ pub(crate) fn draft(
     let main: Value = main.into();
     let usual = action::grown(Retry::default(), extension.backoff);
     let main_retry = action::retry(&main, extension.backoff).unwrap_or(usual);
-    let error = error.map(Value::from).map(|error| {
-        // The policy of the main action serves both, unless there is another.
-        let retry = action::retry(&error, extension.backoff).unwrap_or(main_retry);
-        action::action(context, &error, retry)
-    });
+    let at = "properties.action";
+    let error = match error.map(Value::from) {
+        Some(error) => {
+            // The policy of the main action serves both, unless there is another.
+            let retry = action::retry(&error, extension.backoff).unwrap_or(main_retry);
+            let at = format!("{at}.errorAction");
+            Some(action::action(context, id, &error, retry, &at).await?)
+        }
+        None => None,
+    };
     Ok(Draft {
         id: id.clone(),
         document: Value::from(document).to_string(),
         timing,
-        main: action::action(context, &main, main_retry)?,
-        error: error.transpose()?,
+        main: action::action(context, id, &main, main_retry, at).await?,
+        error,
         dead_letter,
         policy: extension.policy,
         state: read_state(&object)?,
@@ -246,7 +251,11 @@ fn read_actions(
 }
 
 /// A dead letter is a POST to an address, or an instance of ours.
-fn dead_letter(context: &Context, extension: &Extension) -> Result<Option<Target>, Fault> {
+async fn dead_letter(
+    context: &Context,
+    job: &JobId,
+    extension: &Extension,
+) -> Result<Option<Target>, Fault> {
     let at = "properties.steadfast.deadLetter";
     match &extension.dead_letter {
         None => Ok(None),
@@ -266,7 +275,7 @@ fn dead_letter(context: &Context, extension: &Extension) -> Result<Option<Target
             Ok(Some(Target::Outside(action.to_string())))
         }
         Some(internal) => {
-            let target = context.internal.resolve(internal);
+            let target = context.internal.resolve(job, internal).await;
             target.map(Some).map_err(|why| Fault::member(at, why))
         }
     }

@@ -176,7 +176,7 @@ impl Asked<'_> {
                 (Manner::Patch, Some(known)) => job::patched(body, known)?,
                 _ => job::replaced(body, known.as_ref())?,
             };
-            let draft = job::draft(self.context, id, &wanted, known.as_ref(), &home)?;
+            let draft = job::draft(self.context, id, &wanted, known.as_ref(), &home).await?;
             let expect = expect(found.as_ref().map(|found| found.definition.version));
             match jobs.put(draft, expect).await {
                 Ok(kept) => return Ok((kept, found.is_none())),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_core::id::Owner;
 use steadfast_core::limits;
-use steadfast_events::EventHubs;
+use steadfast_events::{Blobs, EventHubs};
 use steadfast_partition::{Alone, Idle, Options, Router, Runtime, Services, Space};
 use steadfast_protocols::access::{Access, Key, Ring, Secret};
 use steadfast_protocols::amqp::{self, Context};
@@ -23,8 +23,14 @@ use tokio_util::task::TaskTracker;
 pub(crate) const KEY_NAME: &str = "RootManageSharedAccessKey";
 pub(crate) const KEY: &str = "SAS_KEY_VALUE";
 
+/// The account of blobs that everybody knows.
+pub(crate) const ACCOUNT: &str = "devstoreaccount1";
+pub(crate) const ACCOUNT_KEY: &str =
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+
 pub(crate) struct Node {
     pub(crate) hubs: EventHubs,
+    pub(crate) blobs: Blobs,
     pub(crate) runtime: Runtime,
     pub(crate) store: Arc<Store>,
     pub(crate) context: Arc<Context>,
@@ -76,6 +82,7 @@ pub(crate) async fn open_with(folder: &Path, clock: Arc<dyn Clock>, idle: Durati
         idle,
     };
     Node {
+        blobs: Blobs::new(&runtime, hubs.clone()),
         hubs,
         runtime,
         store,
@@ -98,7 +105,8 @@ fn ring() -> Ring {
     for (name, grant, secret) in [
         (KEY_NAME, "manage *", KEY),
         ("sender", "send events", "send secret"),
-        ("listener", "listen events", "listen secret"),
+        ("listener", "listen events", "bGlzdGVuIHNlY3JldA=="),
+        (ACCOUNT, "manage events", ACCOUNT_KEY),
     ] {
         let grants = vec![grant.parse().expect("a grant")];
         let primary = Secret::new(secret);
@@ -143,12 +151,13 @@ impl Node {
             .await;
         let Self {
             hubs,
+            blobs,
             runtime,
             store,
             context,
             ..
         } = self;
-        drop((hubs, runtime, context));
+        drop((hubs, blobs, runtime, context));
         if let Some(store) = Arc::into_inner(store) {
             store.close().await;
         }

@@ -58,7 +58,9 @@ pub(crate) fn settle(command: &mut Command, folder: &Path) {
         // Tests run side by side.
         .env("STEADFAST_EVENTS__AMQP_PORT", "0")
         .env("STEADFAST_EVENTS__AMQPS_PORT", "0")
-        .env("STEADFAST_DURABLE__PORT", "0");
+        .env("STEADFAST_DURABLE__PORT", "0")
+        .env("STEADFAST_EVENTS__BLOB_PORT", "0")
+        .env("STEADFAST_REALTIME__PORT", "0");
 }
 
 /// Runs a command in a folder until it ends.

@@ -80,6 +80,8 @@ pub struct Config {
     pub amqp_port: u16,
     /// The port of event hubs, encrypted.
     pub amqps_port: u16,
+    /// The port of blobs.
+    pub blob_port: u16,
     /// Partitions of an event hub whose declaration does not say.
     pub events_partitions: u32,
     /// The port of the Durable Task SDKs.
@@ -94,10 +96,14 @@ pub struct Config {
     pub jobs_ca: Option<PathBuf>,
     /// Where tokens of jobs come from.
     pub jobs_token_authority: Option<String>,
+    /// Accounts and namespaces that jobs find elsewhere, and where.
+    pub jobs_endpoints: Vec<(String, String)>,
     /// Whether plans bound collections of jobs.
     pub jobs_quotas: bool,
     /// Whether jobs may run every second.
     pub jobs_allow_seconds: bool,
+    /// The port of SignalR clients and app servers.
+    pub realtime_port: u16,
     /// Certificate and key.
     pub tls: Option<(PathBuf, PathBuf)>,
     /// No TLS beyond loopback.
@@ -159,6 +165,7 @@ impl Config {
             trusted_proxies: texts("http.trusted_proxies"),
             amqp_port: number(layers, "events.amqp_port") as u16,
             amqps_port: number(layers, "events.amqps_port") as u16,
+            blob_port: number(layers, "events.blob_port") as u16,
             events_partitions: number(layers, "events.partitions") as u32,
             durable_port: number(layers, "durable.port") as u16,
             jobs_secret_key: text(layers, "jobs.secret_key").map(PathBuf::from),
@@ -166,8 +173,10 @@ impl Config {
             jobs_proxy: text(layers, "jobs.proxy"),
             jobs_ca: text(layers, "jobs.ca").map(PathBuf::from),
             jobs_token_authority: text(layers, "jobs.token_authority"),
+            jobs_endpoints: endpoints(layers, &texts("jobs.endpoints"))?,
             jobs_quotas: flag(layers, "jobs.quotas"),
             jobs_allow_seconds: flag(layers, "jobs.allow_seconds"),
+            realtime_port: number(layers, "realtime.port") as u16,
             tls: tls(layers)?,
             allow_plain: flag(layers, "tls.allow_plain"),
             keys_file: keys_file.unwrap_or_else(|| data.join("keys.toml")),
@@ -199,6 +208,8 @@ impl Config {
             ("http", self.http_port),
             ("amqp", self.amqp_port),
             ("durable", self.durable_port),
+            ("blob", self.blob_port),
+            ("realtime", self.realtime_port),
         ];
         if self.tls.is_some() {
             ports.push(("amqps", self.amqps_port));
@@ -315,6 +326,23 @@ fn time(layers: &Layers, key: &str) -> Duration {
         .unwrap_or_default()
 }
 
+/// Names and addresses, of `name=url`.
+fn endpoints(layers: &Layers, texts: &[String]) -> Result<Vec<(String, String)>, Error> {
+    let read = |text: &String| match text.split_once('=') {
+        Some((name, url))
+            if !name.is_empty() && (url.starts_with("http://") || url.starts_with("https://")) =>
+        {
+            Ok((name.to_owned(), url.to_owned()))
+        }
+        _ => {
+            let why = format!("'{text}' is not a name and an address, such as a=http://b/");
+            let key = "jobs.endpoints";
+            Err(Error::value(key, layers.layer(key), why))
+        }
+    };
+    texts.iter().map(read).collect()
+}
+
 fn address(layers: &Layers) -> Result<IpAddr, Error> {
     let text = text(layers, "listen").unwrap_or_default();
     let address = text.parse();
@@ -353,6 +381,17 @@ mod tests {
     }
 
     #[test]
+    fn endpoints_are_names_and_addresses() {
+        let layers = Layers::new().flag("jobs.endpoints=a=http://b:1/a,c=https://d");
+        let config = Config::new(&layers.unwrap()).unwrap();
+        let pair = |name: &str, url: &str| (name.to_owned(), url.to_owned());
+        assert_eq!(
+            config.jobs_endpoints,
+            [pair("a", "http://b:1/a"), pair("c", "https://d")]
+        );
+    }
+
+    #[test]
     fn values_that_contradict_one_another_are_refused() {
         for flags in [
             &["tls.key=a"][..],
@@ -362,6 +401,8 @@ mod tests {
             &["http.cors_origins=example.com"],
             &["http.cors_origins=https://example.com/app"],
             &["drain.limit=25h"],
+            &["jobs.endpoints=orders"],
+            &["jobs.endpoints=orders=ftp://x"],
             &["log.level=loud"],
             &["log.level=info,loud"],
             &["log.level=steadfast=loud"],

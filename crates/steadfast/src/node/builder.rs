@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_durable::Failure;
 use steadfast_durable::native::{ActivityContext, Context, EntityType, Functions, Host};
+use steadfast_events::{Definition, Handler, ProcessorOptions};
 use steadfast_partition::{
     Alone, Kind, Options, Performer, Router, Runtime, Service, Services, Space,
 };
@@ -19,17 +20,19 @@ use steadfast_protocols::http::{Health, State};
 use steadfast_protocols::listen::Certificate;
 use steadfast_protocols::rest::RestoreOutcome;
 use steadfast_protocols::scheduler;
+use steadfast_realtime::{Hub, HubOptions};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::error::Result;
+use super::hubs::Hubs;
 use super::inner::{Inner, Source, ring};
 use super::keys::KeyFile;
 use super::performers::{Maker, Performers};
 use super::running::Node;
-use super::{amqp, durable, exposure, open, own, web};
+use super::{amqp, blob, durable, exposure, open, own, processors, realtime, web};
 use crate::config::{Config, Engine, Error as ConfigError};
 
 /// The space that holds everything durable.
@@ -62,6 +65,9 @@ pub struct Builder {
     services: Services,
     makers: BTreeMap<Kind, Maker>,
     functions: BTreeMap<String, Functions>,
+    event_hubs: Vec<Definition>,
+    processors: Vec<processors::Start>,
+    hubs: Hubs,
 }
 
 impl Node {
@@ -83,6 +89,9 @@ impl Default for Builder {
             services: Services::new(),
             makers: BTreeMap::new(),
             functions: BTreeMap::new(),
+            event_hubs: Vec::new(),
+            processors: Vec::new(),
+            hubs: Hubs::default(),
         }
     }
 }
@@ -272,6 +281,117 @@ impl Builder {
         self
     }
 
+    /// Makes an event hub, or brings the one of that name in line with the definition.
+    #[must_use]
+    pub fn event_hub(mut self, definition: Definition) -> Self {
+        self.event_hubs.push(definition);
+        self
+    }
+
+    /// Handles the events of a consumer group while the node runs. What the handler
+    /// writes to collections in its transaction happens exactly once per event. Each
+    /// call adds a member of the group; the event hub must be there.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use steadfast::collections::Dictionary;
+    /// use steadfast::events::{Batch, Context, Definition, Handled, Handler, Received};
+    ///
+    /// /// Counts the events of each partition.
+    /// struct Count(tokio::sync::mpsc::UnboundedSender<i64>);
+    ///
+    /// impl Handler for Count {
+    ///     async fn handle(&self, events: &[Received], context: &mut Context<'_>) -> Handled {
+    ///         let counts: Dictionary<String, i64> = context.state()?.get_or_add("counts").await?;
+    ///         let more = events.len() as i64;
+    ///         let tx = context.transaction()?;
+    ///         let count = counts.add_or_update(tx, "all".into(), || more, |n| n + more).await?;
+    ///         self.0.send(*count)?;
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let (count, mut counted) = tokio::sync::mpsc::unbounded_channel();
+    /// let node = steadfast::Node::builder()
+    ///     .memory()
+    ///     .event_hub(Definition::new("telemetry", 1))
+    ///     .processor("telemetry", "$Default", Count(count))
+    ///     .start()
+    ///     .await?;
+    /// let mut batch = Batch::new();
+    /// batch.push(b"21 degrees")?;
+    /// node.event_hubs().sender("telemetry", None).await?.send(batch).await?;
+    /// assert_eq!(counted.recv().await, Some(1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn processor<H: Handler>(
+        mut self,
+        hub: impl Into<String>,
+        group: impl Into<String>,
+        handler: H,
+    ) -> Self {
+        let start = processors::usual(hub.into(), group.into(), handler);
+        self.processors.push(start);
+        self
+    }
+
+    /// As [`Builder::processor`], with options of its own.
+    #[must_use]
+    pub fn processor_with<H: Handler>(
+        mut self,
+        hub: impl Into<String>,
+        group: impl Into<String>,
+        options: ProcessorOptions,
+        handler: H,
+    ) -> Self {
+        let start = processors::special(hub.into(), group.into(), options, handler);
+        self.processors.push(start);
+        self
+    }
+
+    /// Hosts a hub for SignalR clients, by its path and as `/client/?hub=<name>`; the
+    /// name is the last part of the path. Clients need a token that a key of this
+    /// node has signed.
+    ///
+    /// ```
+    /// use steadfast::hub;
+    /// use steadfast::realtime::{Context, HubResult};
+    ///
+    /// #[derive(Default)]
+    /// struct Chat;
+    ///
+    /// #[hub]
+    /// impl Chat {
+    ///     async fn send(&self, context: &Context, text: String) -> HubResult<()> {
+    ///         let from = context.connection_id();
+    ///         context.clients().all().send("said", &(from, text)).await?;
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let node = steadfast::Node::builder().memory().hub::<Chat>("/chat").start().await?;
+    /// node.realtime().clients("chat")?.all().send("said", &("server", "hello")).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn hub<H: Hub + Default>(self, path: &str) -> Self {
+        self.hub_with(path, H::default(), HubOptions::default())
+    }
+
+    /// Hosts a hub that is there already, or otherwise than usual.
+    #[must_use]
+    pub fn hub_with<H: Hub>(mut self, path: &str, hub: H, options: HubOptions) -> Self {
+        self.hubs.add(path, hub, options);
+        self
+    }
+
     /// Takes the time from elsewhere, for tests.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
@@ -315,6 +435,15 @@ impl Builder {
             true => Some(durable::bind(&config, certificate.as_ref())?),
             false => None,
         };
+        let blob_port = match self.is_serving {
+            true => Some(blob::bind(&config, certificate.as_ref())?),
+            false => None,
+        };
+        let hub_port = match self.is_serving {
+            true => Some(realtime::bind(&config, certificate.as_ref())?),
+            false => None,
+        };
+        let hosted = self.hubs.open(&config.name)?;
         let engine = open::engine(&config, &clock).await?;
         let mut makers = self.makers;
         let prepared = own::prepare(&config, &clock, &mut makers)?;
@@ -325,6 +454,9 @@ impl Builder {
         let mut hosts = Vec::new();
         for (hub, functions) in self.functions {
             hosts.push(Host::start(own.task_hubs.hub(&hub)?, functions));
+        }
+        for definition in self.event_hubs {
+            own.hubs.ensure(definition).await?;
         }
         let inner = Arc::new_cyclic(|weak: &std::sync::Weak<Inner>| {
             let me = weak.clone();
@@ -340,6 +472,7 @@ impl Builder {
                 runtime,
                 own,
                 hosts: Mutex::new(hosts),
+                hosted,
                 keys,
                 changing: Mutex::new(()),
                 certificate,
@@ -361,12 +494,19 @@ impl Builder {
             }
         });
         declare_jobs(&inner).await?;
+        processors::run(&inner, self.processors).await?;
         if let (Some(port), Some(durable_port)) = (port, durable_port) {
             let context = amqp::context(&inner);
             let frame = web::frame(&inner);
             web::start(&inner, port, &frame, &context);
             amqp::start(&inner, amqp_ports, &context);
+            if let Some(port) = hub_port {
+                realtime::start(&inner, port, &frame);
+            }
             durable::start(&inner, durable_port, &frame);
+            if let Some(port) = blob_port {
+                blob::start(&inner, port, &frame);
+            }
         }
         inner.health.set(State::Ready);
         Ok(Node::new(inner))

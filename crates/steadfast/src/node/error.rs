@@ -10,6 +10,7 @@ use steadfast_durable::Error as DurableError;
 use steadfast_events::Error as EventsError;
 use steadfast_partition::Error as PartitionError;
 use steadfast_protocols::listen::Error as ListenError;
+use steadfast_realtime::Error as RealtimeError;
 use steadfast_storage::Error as StorageError;
 
 use crate::config::Error as ConfigError;
@@ -35,6 +36,8 @@ pub enum Error {
     Events(EventsError),
     /// A task hub said no.
     Durable(DurableError),
+    /// A hub cannot be hosted.
+    Realtime(RealtimeError),
     /// The file of keys cannot be used.
     Keys {
         /// Which file.
@@ -55,6 +58,7 @@ impl Error {
             Self::Collection(error) => error.code(),
             Self::Events(error) => error.code(),
             Self::Durable(error) => error.code(),
+            Self::Realtime(error) => error.code(),
             Self::Keys { .. } => Code("STF-7005"),
         }
     }
@@ -70,6 +74,7 @@ impl fmt::Display for Error {
             Self::Collection(error) => error.fmt(f),
             Self::Events(error) => error.fmt(f),
             Self::Durable(error) => error.fmt(f),
+            Self::Realtime(error) => error.fmt(f),
             Self::Keys { file, why } => {
                 let code = self.code();
                 write!(f, "{code}: the file of keys {}: {why}", file.display())
@@ -88,6 +93,7 @@ impl StdError for Error {
             Self::Collection(error) => error.source(),
             Self::Events(error) => error.source(),
             Self::Durable(error) => error.source(),
+            Self::Realtime(error) => error.source(),
             Self::Keys { .. } => None,
         }
     }
@@ -132,5 +138,11 @@ impl From<EventsError> for Error {
 impl From<DurableError> for Error {
     fn from(error: DurableError) -> Self {
         Self::Durable(error)
+    }
+}
+
+impl From<RealtimeError> for Error {
+    fn from(error: RealtimeError) -> Self {
+        Self::Realtime(error)
     }
 }

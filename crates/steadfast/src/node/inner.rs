@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use super::address::Address;
 use super::error::Result;
+use super::hubs::Hosted;
 use super::keys::{KeyFile, development_ring};
 use super::own::Own;
 use crate::config::Config;
@@ -36,6 +37,7 @@ pub(super) struct Inner {
     pub(super) own: Own,
     /// Run people's functions as long as the node is there.
     pub(super) hosts: Mutex<Vec<Host>>,
+    pub(super) hosted: Hosted,
     pub(super) access: Arc<Access>,
     pub(super) keys: KeyFile,
     /// Held by whoever changes or reads the file of keys, until everybody uses it.

@@ -2,19 +2,24 @@
 
 mod address;
 mod amqp;
+mod blob;
 mod builder;
 mod care;
 mod collections;
 mod durable;
 mod error;
 mod exposure;
+mod hubs;
 mod inner;
+mod inside;
 mod keys;
 mod open;
 mod operate;
 mod own;
 mod performers;
+mod processors;
 mod readings;
+mod realtime;
 mod running;
 mod secret;
 mod stateful;

@@ -60,6 +60,9 @@ pub(super) fn prepare(
     let mut options = outbound::Options::new(secret.clone());
     options.guard = guard(config, Arc::clone(&addresses))?;
     options.proxy.clone_from(&config.jobs_proxy);
+    options
+        .endpoints
+        .extend(config.jobs_endpoints.iter().cloned());
     if let Some(authority) = &config.jobs_token_authority {
         options.authority.clone_from(authority);
     }

@@ -12,6 +12,7 @@ use steadfast_partition::{Handle, Replicas, Runtime, Service, Sheet};
 use steadfast_protocols::access::Ring;
 use steadfast_protocols::http::State;
 use steadfast_protocols::rest::{DrainSheet, Operator, RestoreOutcome, Status};
+use steadfast_realtime::Realtime;
 
 use tokio_util::sync::DropGuard;
 
@@ -36,8 +37,10 @@ const WORKER_LIMIT: Duration = Duration::from_secs(10);
 ///
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let layers = Layers::new().flag("http.port=0")?;
-/// let layers = layers.flag("events.amqp_port=0")?.flag("durable.port=0")?;
+/// let mut layers = Layers::new();
+/// for port in ["http.port", "events.amqp_port", "events.blob_port", "durable.port", "realtime.port"] {
+///     layers = layers.flag(&format!("{port}=0"))?;
+/// }
 /// let config = Config::new(&layers)?;
 /// let builder = steadfast::Node::builder().config(config).memory();
 /// let node = builder.serve().development().start().await?;
@@ -131,6 +134,11 @@ impl Node {
         &self.inner.own.jobs
     }
 
+    /// Hubs and their clients: who is there, and sending to them.
+    pub fn realtime(&self) -> &Realtime {
+        &self.inner.hosted.realtime
+    }
+
     /// The collections of all partitions here, for whoever commits them together
     /// with commands to instances.
     pub fn replicas(&self) -> &Arc<Replicas> {
@@ -174,6 +182,27 @@ impl Node {
             let string = format!("Endpoint=http://localhost:{port};{string}");
             all.push(("durable", string));
             all.push(("grpc", format!("localhost:{port}")));
+        }
+        let blob = addresses.iter().find(|address| address.name == "blob");
+        if let (Some(account), Some(blob)) = (ring.get(ACCOUNT), blob) {
+            let (secret, url) = (account.primary.reveal(), &blob.url);
+            let scheme = url.split(':').next().unwrap_or_default();
+            all.push((
+                "blob",
+                format!(
+                    "DefaultEndpointsProtocol={scheme};AccountName={ACCOUNT};\
+                     AccountKey={secret};BlobEndpoint={url}/{ACCOUNT};"
+                ),
+            ));
+        }
+        let realtime = addresses.iter().find(|address| address.name == "realtime");
+        let port = realtime.and_then(|own| own.url.rsplit(':').next());
+        if let (Some(port), Some(key)) = (port, ring.get("signalr")) {
+            let secret = key.primary.reveal();
+            all.push((
+                "realtime",
+                format!("Endpoint=http://localhost;Port={port};AccessKey={secret};Version=1.0;"),
+            ));
         }
         all
     }
@@ -284,6 +313,9 @@ impl Node {
     }
 }
 
+/// The account of blobs that everybody knows.
+const ACCOUNT: &str = "devstoreaccount1";
+
 /// How often, and after which pause, it is looked whether a node is free.
 const RELEASE_TRIES: u32 = 500;
 const RELEASE_PAUSE: Duration = Duration::from_millis(10);
@@ -321,6 +353,13 @@ impl Inner {
         let mut hooks = std::mem::take(&mut *self.hooks.lock());
         let task_hubs = self.own.task_hubs.clone();
         hooks.push(Box::pin(async move { task_hubs.leave(WORKER_LIMIT).await }));
+        // Clients come back elsewhere when all hooks have said what they had to say.
+        let realtime = self.hosted.realtime.clone();
+        hooks.push(Box::pin(async move {
+            let departed = realtime.drain(limit / 2).await;
+            let (closed, cut_off) = (departed.closed, departed.cut_off);
+            tracing::info!(event = "realtime.drained", closed, cut_off);
+        }));
         let Sheet {
             moved,
             left,

@@ -8,13 +8,14 @@ use steadfast_protocols::http::{Cors, Frame, Proxies, Registry, serve};
 use steadfast_protocols::listen::{Bind, Listener};
 use steadfast_protocols::publish;
 use steadfast_protocols::rest::{self, Collections, Interface, Operator};
-use steadfast_protocols::scheduler::{self, Auth, NoInternal, Settings};
+use steadfast_protocols::scheduler::{self, Auth, Settings};
 
 use super::address::Address;
 use super::collections::Shelves;
 use super::durable;
 use super::error::Result;
 use super::inner::Inner;
+use super::inside::Inside;
 use super::readings::readings;
 use crate::config::Config;
 
@@ -60,7 +61,9 @@ pub(super) fn jobs(inner: &Inner, is_encrypted: bool) -> scheduler::Context {
         clock: Arc::clone(&inner.clock),
         auth: Auth::Keys(Arc::clone(&inner.access)),
         key: inner.own.secret.clone(),
-        internal: Arc::new(NoInternal),
+        internal: Arc::new(Inside {
+            hubs: inner.own.hubs.clone(),
+        }),
         settings: Settings {
             enforce_quotas: inner.config.jobs_quotas,
             allow_seconds: inner.config.jobs_allow_seconds,
@@ -103,6 +106,7 @@ pub(super) fn start(inner: &Arc<Inner>, port: Port, frame: &Frame, events: &Arc<
             inner,
             port.listener.is_encrypted(),
         ))))
+        .merge(super::realtime::routes(inner))
         .merge(Arc::clone(&frame.metrics).routes())
         .fallback(rest::no_route)
         .method_not_allowed_fallback(rest::no_method);

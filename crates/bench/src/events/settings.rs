@@ -1,0 +1,56 @@
+//! What a run measures, where and for how long.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Result;
+use tempfile::TempDir;
+
+use crate::disk::temporary;
+
+/// The settings of a run.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Temporary folders are made in here; its disk is what is measured.
+    pub folder: PathBuf,
+    /// An executable that answers `bench events-child`: this one.
+    pub executable: PathBuf,
+    /// How long each measurement takes.
+    pub duration: Duration,
+    /// How often everything short is measured.
+    pub rounds: u32,
+    /// Consumers that wait for events.
+    pub idle: u32,
+    /// Small events that a server starts again with.
+    pub small: u64,
+}
+
+impl Settings {
+    /// A run whose numbers can be trusted; takes minutes.
+    pub fn full(folder: &Path, executable: &Path) -> Self {
+        Self {
+            folder: folder.to_path_buf(),
+            executable: executable.to_path_buf(),
+            duration: Duration::from_secs(8),
+            rounds: 3,
+            idle: 1000,
+            small: 10_000_000,
+        }
+    }
+
+    /// A run that only shows that everything works; takes seconds.
+    pub fn quick(folder: &Path, executable: &Path) -> Self {
+        Self {
+            duration: Duration::from_millis(300),
+            rounds: 1,
+            idle: 20,
+            small: 20_000,
+            ..Self::full(folder, executable)
+        }
+    }
+
+    /// A new folder on the disk that is measured; gone when it is dropped.
+    pub(super) fn temporary(&self) -> Result<TempDir> {
+        temporary(&self.folder)
+    }
+}

@@ -1,0 +1,44 @@
+//! The conditions of a request.
+
+use steadfast_core::clock::Timestamp;
+use steadfast_events::{Blob, Conditions};
+
+use super::ask::Ask;
+use super::fault::Fault;
+use super::stamp;
+
+/// What the headers demand.
+pub(super) fn conditions(ask: &Ask) -> Result<Conditions, Fault> {
+    let version = |name: &str| match ask.header(name) {
+        Some(several) if several.contains(',') => Err(Fault::header(name)),
+        found => Ok(found.map(stamp::version)),
+    };
+    let time = |name: &str| -> Result<Option<Timestamp>, Fault> {
+        let found = ask.header(name);
+        let time = found.map(|text| stamp::parse(text).ok_or_else(|| Fault::header(name)));
+        time.transpose()
+    };
+    Ok(Conditions {
+        only: version("if-match")?,
+        not: version("if-none-match")?,
+        after: time("if-modified-since")?,
+        until: time("if-unmodified-since")?,
+    })
+}
+
+/// Whether a blob may be shown. Conditions that ask for news are answered in a way
+/// of their own.
+pub(super) fn check_read(conditions: &Conditions, blob: &Blob) -> Result<(), Fault> {
+    let demands = Conditions {
+        only: conditions.only,
+        until: conditions.until,
+        ..Conditions::default()
+    };
+    demands.check(Some(blob))?;
+    let news = Conditions {
+        not: conditions.not,
+        after: conditions.after,
+        ..Conditions::default()
+    };
+    news.check(Some(blob)).map_err(|_| Fault::unchanged())
+}

@@ -1,0 +1,68 @@
+//! Containers: made, shown, removed.
+
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::ask::Ask;
+use super::context::Context;
+use super::fault::Fault;
+use super::property;
+
+pub(super) async fn create(context: &Context, ask: &Ask) -> Result<Response, Fault> {
+    let name = ask.place.container.as_deref().unwrap_or("");
+    if !is_name(name) {
+        let words = "a container's name has 3 to 63 letters in lower case, digits and hyphens";
+        return Err(Fault::bad("InvalidResourceName", words));
+    }
+    let metadata = property::metadata(ask)?;
+    let container = ask.container();
+    let made = context.blobs.create_container(&container, metadata).await?;
+    let answer = Response::builder().status(StatusCode::CREATED);
+    let answer = property::version(answer, made.version, made.modified);
+    Ok(answer.body(Body::empty()).expect("our own headers"))
+}
+
+pub(super) async fn show(context: &Context, ask: &Ask) -> Result<Response, Fault> {
+    let found = context.blobs.container(&ask.container()).await?;
+    let mut answer = property::version(Response::builder(), found.version, found.modified)
+        .header("x-ms-lease-status", "unlocked")
+        .header("x-ms-lease-state", "available")
+        .header("x-ms-has-immutability-policy", "false")
+        .header("x-ms-has-legal-hold", "false");
+    for (name, value) in &found.metadata {
+        answer = answer.header(format!("x-ms-meta-{name}"), value.as_bytes());
+    }
+    Ok(answer.body(Body::empty()).expect("they came as headers"))
+}
+
+pub(super) async fn remove(context: &Context, ask: &Ask) -> Result<Response, Fault> {
+    context.blobs.delete_container(&ask.container()).await?;
+    let answer = Response::builder().status(StatusCode::ACCEPTED);
+    Ok(answer.body(Body::empty()).expect("no header"))
+}
+
+/// Letters in lower case, digits, and single hyphens between them.
+fn is_name(name: &str) -> bool {
+    let is_word = |one: char| one.is_ascii_lowercase() || one.is_ascii_digit();
+    (3..=63).contains(&name.len())
+        && name
+            .split('-')
+            .all(|part| !part.is_empty() && part.chars().all(is_word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_containers_are_those_of_the_service() {
+        for name in ["checkpoints", "a-1", "123"] {
+            assert!(is_name(name), "{name}");
+        }
+        let long = "a".repeat(64);
+        for name in ["", "ab", "Box", "a--b", "-ab", "ab-", "a_b", "$web", &long] {
+            assert!(!is_name(name), "{name}");
+        }
+    }
+}

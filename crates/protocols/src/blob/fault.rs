@@ -1,0 +1,127 @@
+//! Errors as clients of blobs read them; the one table.
+//!
+//! A header and an XML body say the same: clients look at either. The message
+//! begins with our own code.
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use steadfast_events::{Error, Kind};
+use steadfast_wire::blob::xml;
+
+use crate::access::{Denied, Reason};
+
+/// The request cannot be understood.
+const MALFORMED: &str = "STF-6045";
+/// What is asked for is not offered.
+const NOT_OFFERED: &str = "STF-6046";
+
+/// A status, the word that clients know, and what happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub(super) status: StatusCode,
+    pub(super) code: &'static str,
+    pub(super) message: String,
+}
+
+impl Fault {
+    fn new(status: StatusCode, code: &'static str, own: &str, words: &str) -> Self {
+        Self {
+            status,
+            code,
+            message: format!("{own}: {words}"),
+        }
+    }
+
+    /// The request is wrong, in a way that has a word of its own.
+    pub(super) fn bad(code: &'static str, words: &str) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, code, MALFORMED, words)
+    }
+
+    /// A header has a value that it cannot have.
+    pub(super) fn header(name: &str) -> Self {
+        let words = format!("the header '{name}' cannot have this value");
+        Self::bad("InvalidHeaderValue", &words)
+    }
+
+    pub(super) fn too_large(limit: usize) -> Self {
+        let words = format!("a body has {limit} bytes at most; send less");
+        let status = StatusCode::PAYLOAD_TOO_LARGE;
+        Self::new(status, "RequestBodyTooLarge", MALFORMED, &words)
+    }
+
+    pub(super) fn too_slow() -> Self {
+        let words = "the body did not come in time";
+        let status = StatusCode::REQUEST_TIMEOUT;
+        Self::new(status, "OperationTimedOut", MALFORMED, words)
+    }
+
+    /// The range begins behind the end.
+    pub(super) fn range() -> Self {
+        let words = "the range begins behind the end of the blob";
+        let status = StatusCode::RANGE_NOT_SATISFIABLE;
+        Self::new(status, "InvalidRange", MALFORMED, words)
+    }
+
+    /// A condition of a read says that nothing is new.
+    pub(super) fn unchanged() -> Self {
+        let words = "the blob is as the caller knows it";
+        let own = Kind::ConditionFailed.code();
+        Self::new(StatusCode::NOT_MODIFIED, "ConditionNotMet", own.0, words)
+    }
+
+    /// Nothing here has a lease.
+    pub(super) fn no_lease() -> Self {
+        let words = "there is no lease on it, and none can be had here";
+        let status = StatusCode::PRECONDITION_FAILED;
+        let code = "LeaseNotPresentWithBlobOperation";
+        Self::new(status, code, NOT_OFFERED, words)
+    }
+
+    /// Not among the operations that are offered.
+    pub(super) fn not_offered(what: &str) -> Self {
+        let words = format!("{what} is not offered here; block blobs, metadata and lists are");
+        let status = StatusCode::NOT_IMPLEMENTED;
+        Self::new(status, "NotImplemented", NOT_OFFERED, &words)
+    }
+}
+
+impl From<Denied> for Fault {
+    fn from(denied: Denied) -> Self {
+        let code = match denied.reason {
+            Reason::Forbidden => "AuthorizationPermissionMismatch",
+            _ => "AuthenticationFailed",
+        };
+        let (own, words) = (denied.code(), denied.message());
+        Self::new(StatusCode::FORBIDDEN, code, own.0, words)
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        let (status, code) = match error.kind() {
+            Kind::ContainerNotFound => (StatusCode::NOT_FOUND, "ContainerNotFound"),
+            Kind::ContainerExists => (StatusCode::CONFLICT, "ContainerAlreadyExists"),
+            Kind::BlobNotFound => (StatusCode::NOT_FOUND, "BlobNotFound"),
+            Kind::BlobExists => (StatusCode::CONFLICT, "BlobAlreadyExists"),
+            Kind::ConditionFailed => (StatusCode::PRECONDITION_FAILED, "ConditionNotMet"),
+            Kind::BadBlob => (StatusCode::BAD_REQUEST, "InvalidInput"),
+            Kind::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "ServerBusy"),
+            _ => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
+        };
+        Self::new(status, code, error.code().0, error.message())
+    }
+}
+
+impl IntoResponse for Fault {
+    fn into_response(self) -> Response {
+        let headers = [
+            ("x-ms-error-code", self.code),
+            ("content-type", "application/xml"),
+        ];
+        if self.status == StatusCode::NOT_MODIFIED {
+            return (self.status, [headers[0]]).into_response();
+        }
+        let body = xml::error(self.code, &self.message);
+        (self.status, headers, body).into_response()
+    }
+}

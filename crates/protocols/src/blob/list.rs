@@ -1,0 +1,83 @@
+//! Which blobs there are.
+
+use axum::http::header::HOST;
+use axum::response::{IntoResponse, Response};
+use steadfast_events::Blob;
+use steadfast_wire::blob::xml::{Asked, Item, Listing};
+
+use super::ask::Ask;
+use super::context::Context;
+use super::fault::Fault;
+use super::property::{DIGEST, PROPERTIES, property};
+use super::stamp;
+
+/// Blobs of one answer, at most.
+const MOST: usize = 5000;
+
+/// From here on the rest of an answer is left to the next one.
+const ANSWER_BYTES: usize = 4 * 1024 * 1024;
+
+pub(super) async fn list(context: &Context, ask: &Ask) -> Result<Response, Fault> {
+    let text = |name: &str| ask.parameter(name).unwrap_or("");
+    let most = match text("maxresults") {
+        "" => MOST,
+        number => match number.parse::<usize>() {
+            Ok(most) if most > 0 => most.min(MOST),
+            _ => {
+                let words = "maxresults is a number from 1 on";
+                return Err(Fault::bad("OutOfRangeQueryParameterValue", words));
+            }
+        },
+    };
+    let (prefix, marker) = (text("prefix"), text("marker"));
+    let has_metadata = text("include").split(',').any(|part| part == "metadata");
+    let container = ask.container();
+    let page = context.blobs.list(&container, prefix, marker, most);
+    let page = page.await?;
+    let scheme = match context.is_encrypted || ask.is_proxied_encrypted {
+        true => "https",
+        false => "http",
+    };
+    let host = ask.header(HOST.as_str()).unwrap_or("localhost");
+    let mut listing = Listing::new(&Asked {
+        endpoint: &format!("{scheme}://{host}/{}/", ask.place.account),
+        container: ask.place.container.as_deref().unwrap_or(""),
+        prefix,
+        marker,
+        most,
+    });
+    let mut next = page.next.unwrap_or_default();
+    for blob in &page.blobs {
+        if listing.bytes() > ANSWER_BYTES {
+            next.clone_from(&blob.name);
+            break;
+        }
+        listing.push(&Item {
+            name: &blob.name,
+            properties: &properties(blob),
+            metadata: has_metadata.then_some(&blob.metadata),
+        });
+    }
+    let headers = [("content-type", "application/xml")];
+    Ok((headers, listing.end(&next)).into_response())
+}
+
+fn properties(blob: &Blob) -> Vec<(&'static str, String)> {
+    let mut properties = vec![
+        ("Creation-Time", stamp::date(blob.created)),
+        ("Last-Modified", stamp::date(blob.modified)),
+        ("Etag", stamp::tag(blob.version)),
+        ("Content-Length", blob.length.to_string()),
+        ("Content-Type", blob.content_type.clone()),
+    ];
+    let own = PROPERTIES.iter();
+    properties.extend(own.map(|(name, element, _)| (*element, property(blob, name).to_owned())));
+    properties.extend([
+        ("Content-MD5", property(blob, DIGEST).to_owned()),
+        ("BlobType", "BlockBlob".to_owned()),
+        ("LeaseStatus", "unlocked".to_owned()),
+        ("LeaseState", "available".to_owned()),
+        ("ServerEncrypted", "false".to_owned()),
+    ]);
+    properties
+}

@@ -1,0 +1,199 @@
+//! Blobs: written, described, read, removed.
+
+use std::ops::Range;
+
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::http::response::Builder;
+use axum::response::Response;
+use steadfast_events::{Blob, Match, Put};
+
+use super::ask::Ask;
+use super::body::{give, part_digest, take};
+use super::condition::{check_read, conditions};
+use super::context::Context;
+use super::fault::Fault;
+use super::property::{self, DIGEST};
+
+/// Longest part whose digest a reader may ask for.
+const DIGESTED_BYTES: u64 = 4 * 1024 * 1024;
+
+pub(super) async fn put(
+    context: &Context,
+    ask: &Ask,
+    body: Body,
+    is_for_new_only: bool,
+) -> Result<Response, Fault> {
+    match ask.header("x-ms-blob-type") {
+        Some("BlockBlob") => {}
+        Some(other) => return Err(Fault::not_offered(&format!("a blob of type {other}"))),
+        None => {
+            let words = "a blob is written with the header 'x-ms-blob-type'";
+            return Err(Fault::bad("MissingRequiredHeader", words));
+        }
+    }
+    let mut conditions = conditions(ask)?;
+    if is_for_new_only {
+        conditions.not = Some(Match::Any);
+    }
+    let metadata = property::metadata(ask)?;
+    let (content_type, mut properties) = property::properties(ask);
+    let taken = take(context, ask, body).await?;
+    properties.push((DIGEST.to_owned(), taken.digest.clone()));
+    let put = Put {
+        name: ask.blob().to_owned(),
+        body: taken.body,
+        content_type,
+        metadata,
+        properties,
+    };
+    let written = context.blobs.put(&ask.container(), put, conditions).await?;
+    let answer = written_as(StatusCode::CREATED, &written).header(DIGEST, taken.digest);
+    Ok(answer.body(Body::empty()).expect("our own headers"))
+}
+
+pub(super) async fn describe(context: &Context, ask: &Ask) -> Result<Response, Fault> {
+    let (metadata, conditions) = (property::metadata(ask)?, conditions(ask)?);
+    let container = ask.container();
+    let written = context
+        .blobs
+        .describe(&container, ask.blob(), metadata, conditions);
+    let answer = written_as(StatusCode::OK, &written.await?);
+    Ok(answer.body(Body::empty()).expect("our own headers"))
+}
+
+pub(super) async fn remove(context: &Context, ask: &Ask) -> Result<Response, Fault> {
+    let (container, conditions) = (ask.container(), conditions(ask)?);
+    context
+        .blobs
+        .delete(&container, ask.blob(), conditions)
+        .await?;
+    let answer = Response::builder()
+        .status(StatusCode::ACCEPTED)
+        .header("x-ms-delete-type-permanent", "true");
+    Ok(answer.body(Body::empty()).expect("our own headers"))
+}
+
+pub(super) async fn head(context: &Context, ask: &Ask) -> Result<Response, Fault> {
+    let blob = context.blobs.get(&ask.container(), ask.blob()).await?;
+    check_read(&conditions(ask)?, &blob)?;
+    let answer = property::describe(Response::builder(), ask, &blob)
+        .header("content-length", blob.length)
+        .header(DIGEST, property::property(&blob, DIGEST));
+    Ok(answer.body(Body::empty()).expect("they came as headers"))
+}
+
+pub(super) async fn read(context: &Context, ask: &Ask) -> Result<Response, Fault> {
+    let container = ask.container();
+    let blob = context.blobs.get(&container, ask.blob()).await?;
+    check_read(&conditions(ask)?, &blob)?;
+    let asked = ask.header("x-ms-range").or_else(|| ask.header("range"));
+    let range = match asked {
+        Some(text) => wanted(text, blob.length)?,
+        None => None,
+    };
+    let mut answer = property::describe(Response::builder(), ask, &blob);
+    let whole = property::property(&blob, DIGEST);
+    let Some(range) = range else {
+        let answer = answer
+            .header("content-length", blob.length)
+            .header(DIGEST, whole);
+        let body = give(
+            context.blobs.clone(),
+            container,
+            blob.clone(),
+            0..blob.length,
+        );
+        return Ok(answer.body(body).expect("they came as headers"));
+    };
+    let (start, last, length) = (range.start, range.end - 1, blob.length);
+    answer = answer
+        .status(StatusCode::PARTIAL_CONTENT)
+        .header("content-range", format!("bytes {start}-{last}/{length}"))
+        .header("content-length", range.end - range.start)
+        .header("x-ms-blob-content-md5", whole);
+    if ask.header("x-ms-range-get-content-md5") == Some("true") {
+        return digested(context, &container, &blob, range, answer).await;
+    }
+    let body = give(context.blobs.clone(), container, blob, range);
+    Ok(answer.body(body).expect("they came as headers"))
+}
+
+/// A short part together with its digest.
+async fn digested(
+    context: &Context,
+    container: &str,
+    blob: &Blob,
+    range: Range<u64>,
+    answer: Builder,
+) -> Result<Response, Fault> {
+    if range.end - range.start > DIGESTED_BYTES {
+        let words = "the digest of a part is given for 4 MiB at most";
+        return Err(Fault::bad("OutOfRangeInput", words));
+    }
+    let Some(part) = context.blobs.part(container, blob, range).await? else {
+        // As if it had been read a moment later.
+        let words = "the blob was written while it was read; read it again";
+        let error = steadfast_events::Error::new(steadfast_events::Kind::Unavailable, words);
+        return Err(error.into());
+    };
+    let answer = answer.header(DIGEST, part_digest(part.clone()).await);
+    Ok(answer.body(Body::from(part)).expect("they came as headers"))
+}
+
+/// The range that a header means; `None` if it means nothing.
+fn wanted(text: &str, length: u64) -> Result<Option<Range<u64>>, Fault> {
+    let Some((first, last)) = text
+        .trim()
+        .strip_prefix("bytes=")
+        .and_then(|it| it.split_once('-'))
+    else {
+        return Ok(None);
+    };
+    let (Ok(first), Ok(last)) = (first.parse::<u64>(), end(last)) else {
+        return Err(Fault::header("range"));
+    };
+    if first > last {
+        return Err(Fault::header("range"));
+    }
+    if first >= length {
+        return Err(Fault::range());
+    }
+    Ok(Some(first..last.saturating_add(1).min(length)))
+}
+
+/// The last byte of a range; without a number, the last there can be.
+fn end(text: &str) -> Result<u64, std::num::ParseIntError> {
+    match text {
+        "" => Ok(u64::MAX),
+        number => number.parse(),
+    }
+}
+
+fn written_as(status: StatusCode, blob: &Blob) -> Builder {
+    let answer = Response::builder().status(status);
+    property::version(answer, blob.version, blob.modified)
+        .header("x-ms-request-server-encrypted", "false")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_cut_to_the_blob() {
+        assert_eq!(wanted("bytes=0-4", 3).unwrap(), Some(0..3));
+        assert_eq!(wanted("bytes=1-1", 3).unwrap(), Some(1..2));
+        assert_eq!(wanted("bytes=2-", 3).unwrap(), Some(2..3));
+        assert_eq!(wanted("lines=0-4", 3).unwrap(), None);
+        assert_eq!(wanted("bytes=0-0", 0).unwrap_err().code, "InvalidRange");
+        assert_eq!(wanted("bytes=3-", 3).unwrap_err().code, "InvalidRange");
+        for bad in ["bytes=a-4", "bytes=4-2", "bytes=-5"] {
+            assert_eq!(
+                wanted(bad, 9).unwrap_err().code,
+                "InvalidHeaderValue",
+                "{bad}"
+            );
+        }
+    }
+}

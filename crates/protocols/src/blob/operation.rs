@@ -1,0 +1,89 @@
+//! What can be asked for.
+
+use axum::http::Method;
+
+use super::ask::Ask;
+use super::fault::Fault;
+
+/// The operations that are offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operation {
+    CreateContainer,
+    ReadContainer,
+    DeleteContainer,
+    List,
+    Put,
+    Describe,
+    Read,
+    Head,
+    Delete,
+}
+
+/// Headers that would change the meaning of a request, and that nobody here knows.
+const NOT_OFFERED: [&str; 12] = [
+    "x-ms-copy-source",
+    "x-ms-encryption-key",
+    "x-ms-encryption-scope",
+    "x-ms-immutability-policy-until-date",
+    "x-ms-legal-hold",
+    "x-ms-tags",
+    "x-ms-if-tags",
+    "x-ms-structured-body",
+    "x-ms-content-crc64",
+    "x-ms-range-get-content-crc64",
+    "x-ms-source-if-match",
+    "x-ms-blob-public-access",
+];
+
+impl Operation {
+    pub(super) fn of(ask: &Ask) -> Result<Self, Fault> {
+        if let Some(header) = NOT_OFFERED.iter().find(|name| ask.header(name).is_some()) {
+            return Err(Fault::not_offered(&format!("the header '{header}'")));
+        }
+        for parameter in ["snapshot", "versionid", "delimiter"] {
+            if ask
+                .parameter(parameter)
+                .is_some_and(|value| !value.is_empty())
+            {
+                let what = format!("the parameter '{parameter}'");
+                return Err(Fault::not_offered(&what));
+            }
+        }
+        let is_container = ask.parameter("restype") == Some("container");
+        let comp = ask.parameter("comp");
+        let operation = match (&ask.place.container, &ask.place.blob) {
+            (Some(_), None) if is_container => of_container(&ask.method, comp),
+            (Some(_), Some(_)) if ask.parameter("restype").is_none() => of_blob(&ask.method, comp),
+            _ => None,
+        };
+        let operation = operation.ok_or_else(|| {
+            let (method, comp) = (&ask.method, comp.unwrap_or("nothing"));
+            Fault::not_offered(&format!("{method} with comp {comp}"))
+        })?;
+        match ask.header("x-ms-lease-id").is_some() {
+            true => Err(Fault::no_lease()),
+            false => Ok(operation),
+        }
+    }
+}
+
+fn of_container(method: &Method, comp: Option<&str>) -> Option<Operation> {
+    Some(match (method, comp) {
+        (&Method::PUT, None) => Operation::CreateContainer,
+        (&Method::GET | &Method::HEAD, None | Some("metadata")) => Operation::ReadContainer,
+        (&Method::DELETE, None) => Operation::DeleteContainer,
+        (&Method::GET, Some("list")) => Operation::List,
+        _ => return None,
+    })
+}
+
+fn of_blob(method: &Method, comp: Option<&str>) -> Option<Operation> {
+    Some(match (method, comp) {
+        (&Method::PUT, None) => Operation::Put,
+        (&Method::PUT, Some("metadata")) => Operation::Describe,
+        (&Method::GET, None) => Operation::Read,
+        (&Method::HEAD, None | Some("metadata")) => Operation::Head,
+        (&Method::DELETE, None) => Operation::Delete,
+        _ => return None,
+    })
+}

@@ -1,0 +1,190 @@
+//! Who asks, and whether they may.
+//!
+//! An account is a key of the server, by its name. Its holder signs requests with
+//! the secret, or hands out signatures that permit less. Whoever writes a blob may
+//! take partitions away from readers, so it needs the right to listen too.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use steadfast_core::clock::Timestamp;
+use steadfast_jobs::iso::parse_time;
+use steadfast_wire::blob::sas::{Sas, Scope};
+use steadfast_wire::blob::shared_key::{Request, SharedKey};
+
+use super::ask::Ask;
+use super::context::Context;
+use super::operation::Operation;
+use super::stamp;
+use crate::access::{Area, Denied, Pass, Reason, Right};
+
+/// How far the clock of whoever has signed a request may be off.
+const SKEW: Duration = Duration::from_secs(15 * 60);
+
+/// What somebody has proved.
+pub(super) struct Permit {
+    pass: Pass,
+    /// `None` if the request itself is signed.
+    sas: Option<Sas>,
+}
+
+impl Permit {
+    /// Verifies who asks.
+    pub(super) fn verify(context: &Context, ask: &Ask) -> Result<Self, Denied> {
+        let sas = Sas::parse(&ask.parameters, &ask.place);
+        let sas = sas.map_err(|why| {
+            let words = format!("the shared access signature cannot be verified: {}", why.0);
+            Denied::new(Reason::Malformed, words)
+        })?;
+        let account = &ask.place.account;
+        if let Some(sas) = sas {
+            let pass = context.access.prove(account, |key| sas.is_signed_by(key))?;
+            check_sas(context, ask, &sas)?;
+            let sas = Some(sas);
+            return Ok(Self { pass, sas });
+        }
+        let Some(header) = ask.header("authorization") else {
+            let words = "neither a signed request nor a shared access signature";
+            return Err(Denied::new(Reason::Missing, words));
+        };
+        let claim = SharedKey::parse(header).map_err(|_| {
+            let words = "'Authorization' is not 'SharedKey <account>:<signature>'";
+            Denied::new(Reason::Malformed, words)
+        })?;
+        if claim.account != *account {
+            let words = "the request is signed for another account than it is sent to";
+            return Err(Denied::new(Reason::Wrong, words));
+        }
+        let request = Request {
+            verb: ask.method.as_str(),
+            path: &ask.path,
+            parameters: &ask.parameters,
+            headers: &ask.headers,
+        };
+        let signed = |key: &str| claim.is_signed_by(key, &request);
+        let pass = context.access.prove(account, signed)?;
+        check_date(context.clock.now(), ask)?;
+        Ok(Self { pass, sas: None })
+    }
+
+    /// Whether they may do this.
+    pub(super) fn allow(&self, operation: Operation) -> Result<(), Denied> {
+        let rights: &[Right] = match operation {
+            Operation::CreateContainer | Operation::DeleteContainer => &[Right::Manage],
+            Operation::Put | Operation::Describe | Operation::Delete => {
+                &[Right::Listen, Right::Send]
+            }
+            _ => &[Right::Listen],
+        };
+        for right in rights {
+            self.pass.allows(*right, Area::Events, None)?;
+        }
+        match self.sas.as_ref().is_none_or(|sas| permits(sas, operation)) {
+            true => Ok(()),
+            false => Err(Denied::new(
+                Reason::Forbidden,
+                "the shared access signature does not permit this",
+            )),
+        }
+    }
+
+    /// Whether a blob may be made, but none replaced.
+    pub(super) fn is_for_new_only(&self) -> bool {
+        self.sas.as_ref().is_some_and(|sas| !sas.permits("w"))
+    }
+}
+
+fn permits(sas: &Sas, operation: Operation) -> bool {
+    let letters = match operation {
+        Operation::CreateContainer => "cw",
+        Operation::Put => "wc",
+        Operation::Describe => "w",
+        Operation::ReadContainer | Operation::Read | Operation::Head => "r",
+        Operation::DeleteContainer | Operation::Delete => "d",
+        Operation::List => "l",
+    };
+    let is_in_scope = match (sas.scope, operation) {
+        (
+            Scope::Account { has_containers, .. },
+            Operation::CreateContainer
+            | Operation::ReadContainer
+            | Operation::DeleteContainer
+            | Operation::List,
+        ) => has_containers,
+        (Scope::Account { has_objects, .. }, _) => has_objects,
+        // Containers themselves need a signature of the account.
+        (_, Operation::CreateContainer | Operation::ReadContainer | Operation::DeleteContainer) => {
+            false
+        }
+        (Scope::Container, _) => true,
+        (Scope::Blob, Operation::List) => false,
+        (Scope::Blob, _) => true,
+    };
+    is_in_scope && sas.permits(letters)
+}
+
+fn check_sas(context: &Context, ask: &Ask, sas: &Sas) -> Result<(), Denied> {
+    let unreadable = || {
+        let words = "the times of the shared access signature cannot be read";
+        Denied::new(Reason::Malformed, words)
+    };
+    let now = context.clock.now();
+    let end = parse_time(&sas.expiry).ok_or_else(unreadable)?;
+    let start = sas
+        .start
+        .as_deref()
+        .map(|start| parse_time(start).ok_or_else(unreadable));
+    let start = start.transpose()?;
+    if end <= now || start.is_some_and(|start| start > now) {
+        let words = "the shared access signature has ended, or does not count yet";
+        return Err(Denied::new(Reason::Expired, words));
+    }
+    if sas.needs_encryption && !context.is_encrypted && !ask.is_proxied_encrypted {
+        let words = "the shared access signature is for encrypted requests only";
+        return Err(Denied::new(Reason::Forbidden, words));
+    }
+    match &sas.addresses {
+        Some(range) if !ask.address.is_some_and(|own| is_within(own, range)) => {
+            let words = "the shared access signature is not for this address";
+            Err(Denied::new(Reason::Forbidden, words))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether an address is the one, or between the two, that a signature names.
+fn is_within(address: IpAddr, range: &str) -> bool {
+    let (first, last) = range.split_once('-').unwrap_or((range, range));
+    match (first.parse::<IpAddr>(), last.parse::<IpAddr>()) {
+        (Ok(first), Ok(last)) => (first..=last).contains(&address),
+        _ => false,
+    }
+}
+
+fn check_date(now: Timestamp, ask: &Ask) -> Result<(), Denied> {
+    let date = ask.header("x-ms-date").or_else(|| ask.header("date"));
+    let Some(date) = date.and_then(stamp::parse) else {
+        let words = "a signed request says when it was made, in 'x-ms-date'";
+        return Err(Denied::new(Reason::Malformed, words));
+    };
+    match date.0.abs_diff(now.0) <= SKEW.as_millis() as u64 {
+        true => Ok(()),
+        false => Err(Denied::new(
+            Reason::Expired,
+            "the request was signed more than 15 minutes ago, or ahead; set the clock",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_one_of_a_range() {
+        let own: IpAddr = "10.0.0.5".parse().unwrap();
+        assert!(is_within(own, "10.0.0.5") && is_within(own, "10.0.0.1-10.0.0.9"));
+        assert!(!is_within(own, "10.0.0.6") && !is_within(own, "10.0.0.6-10.0.0.9"));
+        assert!(!is_within(own, "nonsense") && !is_within(own, "::1-::9"));
+    }
+}

@@ -1,0 +1,131 @@
+//! Metadata and properties, from headers and back.
+
+use axum::http::HeaderValue;
+use axum::http::response::Builder;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use steadfast_events::{Blob, Pairs};
+
+use super::ask::Ask;
+use super::fault::Fault;
+use super::stamp;
+
+const METADATA: &str = "x-ms-meta-";
+
+/// The digest of a body, among the properties.
+pub(super) const DIGEST: &str = "content-md5";
+
+/// Properties that a writer gets back: as headers, in lists, and by which parameter
+/// a signature changes them.
+pub(super) const PROPERTIES: [(&str, &str, &str); 4] = [
+    ("content-encoding", "Content-Encoding", "rsce"),
+    ("content-language", "Content-Language", "rscl"),
+    ("content-disposition", "Content-Disposition", "rscd"),
+    ("cache-control", "Cache-Control", "rscc"),
+];
+
+const BINARY: &str = "application/octet-stream";
+
+/// The metadata that a request brings. Names become elements of XML.
+pub(super) fn metadata(ask: &Ask) -> Result<Pairs, Fault> {
+    let mut metadata = Pairs::new();
+    for (name, value) in &ask.headers {
+        let Some(name) = name.strip_prefix(METADATA) else {
+            continue;
+        };
+        let is_word = |one: char| one.is_ascii_alphanumeric() || one == '_';
+        let starts_well = name.starts_with(|one: char| one.is_ascii_alphabetic() || one == '_');
+        if name.is_empty() {
+            let words = "a name of metadata is empty";
+            return Err(Fault::bad("EmptyMetadataKey", words));
+        }
+        if !starts_well || !name.chars().all(is_word) {
+            let words = format!("'{name}' is no name for metadata: letters, digits and _");
+            return Err(Fault::bad("InvalidMetadata", &words));
+        }
+        metadata.push((name.to_owned(), value.clone()));
+    }
+    metadata.sort();
+    Ok(metadata)
+}
+
+/// The content type, and the properties, that a writer wants to have back.
+pub(super) fn properties(ask: &Ask) -> (String, Pairs) {
+    let find = |name: &str, plain: &str| {
+        let own = ask.header(name).or_else(|| ask.header(plain));
+        own.filter(|value| !value.is_empty()).map(str::to_owned)
+    };
+    let content_type = find("x-ms-blob-content-type", "content-type");
+    let mut properties = Pairs::new();
+    for (name, _, _) in PROPERTIES {
+        let header = format!("x-ms-blob-{name}");
+        if let Some(value) = find(&header, name) {
+            properties.push((name.to_owned(), value));
+        }
+    }
+    (
+        content_type.unwrap_or_else(|| BINARY.to_owned()),
+        properties,
+    )
+}
+
+/// What `Content-MD5` and its like say of the body.
+pub(super) fn digests(ask: &Ask) -> Result<Vec<Vec<u8>>, Fault> {
+    let mut digests = Vec::new();
+    for name in ["content-md5", "x-ms-blob-content-md5"] {
+        if let Some(text) = ask.header(name) {
+            let digest = STANDARD.decode(text);
+            digests.push(digest.map_err(|_| Fault::bad("InvalidMd5", "it is not base64"))?);
+        }
+    }
+    Ok(digests)
+}
+
+/// A property of a blob; empty if it has none of that name.
+pub(super) fn property<'a>(blob: &'a Blob, name: &str) -> &'a str {
+    let found = blob.properties.iter().find(|(own, _)| own == name);
+    found.map_or("", |(_, value)| value.as_str())
+}
+
+/// Adds what a blob is to an answer.
+pub(super) fn describe(mut answer: Builder, ask: &Ask, blob: &Blob) -> Builder {
+    answer = version(answer, blob.version, blob.modified)
+        .header("x-ms-creation-time", stamp::date(blob.created))
+        .header("x-ms-blob-type", "BlockBlob")
+        .header("x-ms-lease-status", "unlocked")
+        .header("x-ms-lease-state", "available")
+        .header("x-ms-server-encrypted", "false")
+        .header("accept-ranges", "bytes");
+    for (name, value) in &blob.metadata {
+        answer = text(answer, &format!("{METADATA}{name}"), value);
+    }
+    let kind = ask.parameter("rsct").unwrap_or(&blob.content_type);
+    answer = text(answer, "content-type", kind);
+    for (name, _, changed) in PROPERTIES {
+        let value = ask.parameter(changed).unwrap_or(property(blob, name));
+        if !value.is_empty() {
+            answer = text(answer, name, value);
+        }
+    }
+    answer
+}
+
+/// Adds the version of something, and when it was written.
+pub(super) fn version(
+    answer: Builder,
+    version: u64,
+    modified: steadfast_core::clock::Timestamp,
+) -> Builder {
+    let tag = stamp::tag(version);
+    answer
+        .header("etag", format!("\"{tag}\""))
+        .header("last-modified", stamp::date(modified))
+}
+
+/// Adds a text that came from somebody; one that no header can hold is left out.
+fn text(answer: Builder, name: &str, value: &str) -> Builder {
+    match HeaderValue::from_bytes(value.as_bytes()) {
+        Ok(value) => answer.header(name, value),
+        Err(_) => answer,
+    }
+}

@@ -1,0 +1,51 @@
+//! Times and versions as headers carry them.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use steadfast_core::clock::Timestamp;
+use steadfast_events::Match;
+
+/// `Sun, 06 Nov 1994 08:49:37 GMT`.
+pub(super) fn date(time: Timestamp) -> String {
+    let since = Duration::from_millis(u64::try_from(time.0).unwrap_or(0));
+    httpdate::fmt_http_date(UNIX_EPOCH + since)
+}
+
+/// The time in a header.
+pub(super) fn parse(text: &str) -> Option<Timestamp> {
+    let time = httpdate::parse_http_date(text.trim()).ok()?;
+    let since = time.duration_since(UNIX_EPOCH).ok()?;
+    Some(Timestamp(since.as_millis() as i64))
+}
+
+/// A version as a list shows it; a header puts it in quotes.
+pub(super) fn tag(version: u64) -> String {
+    format!("0x{version:016X}")
+}
+
+/// Which version a header means. One that was never given out fits nothing.
+pub(super) fn version(text: &str) -> Match {
+    let text = text.trim();
+    if text == "*" {
+        return Match::Any;
+    }
+    let bare = text.trim_matches('"').strip_prefix("0x");
+    let version = bare.and_then(|hex| u64::from_str_radix(hex, 16).ok());
+    Match::Version(version.unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_is_understood_again() {
+        assert_eq!(version(&tag(77)), Match::Version(77));
+        assert_eq!(version(&format!("\"{}\"", tag(77))), Match::Version(77));
+        assert_eq!(version("*"), Match::Any);
+        assert_eq!(version("\"somebody else's\""), Match::Version(0));
+        let time = Timestamp(1_800_000_000_000);
+        assert_eq!(parse(&date(time)), Some(time));
+        assert_eq!(parse("tomorrow"), None);
+    }
+}

@@ -1,0 +1,141 @@
+//! Who comes, and to which hub.
+
+use std::time::Duration;
+
+use axum::http::header::{AUTHORIZATION, COOKIE, HOST};
+use axum::http::request::Parts;
+use serde_json::{Map, Value};
+use steadfast_realtime::{Caller, Transport, Wishes};
+
+use super::context::Context;
+use super::query::Query;
+use super::refusal::Refusal;
+use super::token;
+use crate::access::{Area, Denied, Reason, Right};
+use crate::http::Client as Forwarded;
+
+/// Somebody who may use a hub.
+pub(super) struct Admitted {
+    pub(super) caller: Caller,
+    pub(super) wishes: Wishes,
+    /// A bit per transport: 1, 2, 4.
+    transports: u64,
+    /// How long a poll waits, if the token says so.
+    pub(super) poll: Option<Duration>,
+}
+
+impl Admitted {
+    pub(super) fn may_use(&self, transport: Transport) -> bool {
+        let bit = match transport {
+            Transport::WebSockets => 1,
+            Transport::ServerSentEvents => 2,
+            Transport::LongPolling => 4,
+        };
+        self.transports & bit != 0
+    }
+}
+
+/// Looks at the token of a request, unless the hub is open to all.
+pub(super) fn admit(
+    context: &Context,
+    hub: &str,
+    parts: &Parts,
+    query: &Query,
+) -> Result<Admitted, Refusal> {
+    let is_open = context.realtime.options(hub).is_open;
+    let claims = match shown(parts, query) {
+        Some(shown) => verify(context, hub, parts, shown)?,
+        None if is_open => Map::new(),
+        None => {
+            let words = "no token was given: send 'Authorization: Bearer <token>', or access_token";
+            return Err(Denied::new(Reason::Missing, words).into());
+        }
+    };
+    let number = |name: &str| number(&claims, name);
+    let user = ["asrs.s.uid", "nameid", "sub"]
+        .iter()
+        .find_map(|name| claims.get(*name).and_then(Value::as_str));
+    let is_stateful = query.get("useStatefulReconnect");
+    Ok(Admitted {
+        wishes: Wishes {
+            is_stateful: is_stateful.is_some_and(|own| own.eq_ignore_ascii_case("true")),
+            expires: expires(context, &claims),
+            handshake: number("asrs.s.cht").map(|own| Duration::from_secs(own.clamp(1, 30))),
+        },
+        transports: number("asrs.s.htt").unwrap_or(7),
+        poll: number("asrs.s.ttl").map(|own| Duration::from_secs(own.clamp(1, 300))),
+        caller: Caller {
+            user: user.map(str::to_owned),
+            claims: token::texts(&claims),
+            headers: headers(parts),
+            query: query.rest().to_owned(),
+        },
+    })
+}
+
+/// The token: in the header, or in the query, which is all that browsers can do.
+pub(super) fn shown<'a>(parts: &'a Parts, query: &'a Query) -> Option<&'a str> {
+    let header = parts.headers.get(AUTHORIZATION);
+    let header = header.and_then(|own| own.to_str().ok());
+    let bearer = header.and_then(|own| own.split_once(' '));
+    let bearer = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    match bearer {
+        Some((_, token)) => Some(token.trim()),
+        None => query.get("access_token").filter(|own| !own.is_empty()),
+    }
+}
+
+fn verify(
+    context: &Context,
+    hub: &str,
+    parts: &Parts,
+    shown: &str,
+) -> Result<Map<String, Value>, Refusal> {
+    let (claims, pass) = context.access.jwt(shown, Right::Listen, Area::Realtime)?;
+    pass.allows(Right::Listen, Area::Realtime, Some(hub))?;
+    let forwarded = parts.extensions.get::<Forwarded>();
+    let forwarded = forwarded.and_then(|own| own.host.clone());
+    let host = parts.headers.get(HOST).and_then(|own| own.to_str().ok());
+    let host = forwarded.as_deref().or(host);
+    let path = parts.uri.path();
+    let is_ours = token::audience(&claims).any(|own| token::is_for(own, hub, path, host));
+    match is_ours {
+        true => Ok(claims),
+        false => {
+            let words = format!("the token is not for the hub '{hub}' of this server");
+            Err(Denied::new(Reason::Forbidden, words).into())
+        }
+    }
+}
+
+/// A number, which may be written as a text.
+fn number(claims: &Map<String, Value>, name: &str) -> Option<u64> {
+    let value = claims.get(name)?;
+    let text = value.as_str().map(str::parse);
+    value.as_u64().or_else(|| text.and_then(Result::ok))
+}
+
+/// How long the connection may last, if it ends with the token's user.
+fn expires(context: &Context, claims: &Map<String, Value>) -> Option<Duration> {
+    let is_asked = claims.get("asrs.s.coae")?;
+    let is_asked = is_asked.as_bool() == Some(true)
+        || is_asked
+            .as_str()
+            .is_some_and(|own| own.eq_ignore_ascii_case("true"));
+    let ends = number(claims, "asrs.s.aeo").filter(|_| is_asked)?;
+    let now = context.clock.now().0.max(0) as u64;
+    Some(Duration::from_millis(
+        ends.saturating_mul(1000).saturating_sub(now),
+    ))
+}
+
+/// What the application may see of the request.
+fn headers(parts: &Parts) -> Vec<(String, String)> {
+    let shown = parts
+        .headers
+        .iter()
+        .filter(|(name, _)| **name != AUTHORIZATION && **name != COOKIE);
+    shown
+        .filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())))
+        .collect()
+}

@@ -1,0 +1,82 @@
+//! Clients that read server-sent events.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::HeaderValue;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::stream;
+use steadfast_core::limits;
+use steadfast_realtime::{Client, Outgoing, Pulse, Ticket, Transport};
+
+use super::refusal::Refusal;
+
+/// Opens the stream: headers and a comment go at once, so that the client knows.
+pub(super) fn open(ticket: &Arc<Ticket>) -> Result<Response, Refusal> {
+    let open = ticket.open(Transport::ServerSentEvents, limits::CLIENT_POST_BYTES)?;
+    let reader = Reader {
+        client: Arc::clone(&open.client),
+        has_begun: false,
+    };
+    let body = stream::unfold(reader, |mut reader| async move {
+        let bytes = reader.next().await?;
+        Some((Ok::<_, Infallible>(bytes), reader))
+    });
+    let mut response = Response::new(Body::from_stream(body));
+    let headers = response.headers_mut();
+    let fixed = HeaderValue::from_static;
+    headers.insert(CONTENT_TYPE, fixed("text/event-stream"));
+    headers.insert(CACHE_CONTROL, fixed("no-cache, no-store"));
+    headers.insert("x-accel-buffering", fixed("no"));
+    Ok(response)
+}
+
+/// The client's end of the stream; when it is dropped the client has gone.
+struct Reader {
+    client: Arc<Client>,
+    has_begun: bool,
+}
+
+impl Reader {
+    async fn next(&mut self) -> Option<Bytes> {
+        if !std::mem::replace(&mut self.has_begun, true) {
+            return Some(Bytes::from_static(b":\r\n\r\n"));
+        }
+        match self.client.outgoing(0, Pulse::Pings).await {
+            Outgoing::Data(bytes) => Some(event(&bytes)),
+            Outgoing::Over | Outgoing::Displaced => None,
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.client.lost(0, None);
+    }
+}
+
+/// An event whose data are these bytes, line by line.
+fn event(bytes: &[u8]) -> Bytes {
+    let mut out = Vec::with_capacity(bytes.len() + 16);
+    for line in bytes.split(|byte| *byte == b'\n') {
+        out.extend_from_slice(b"data: ");
+        out.extend_from_slice(line.strip_suffix(b"\r").unwrap_or(line));
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
+    Bytes::from(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn realtime_11_several_lines_are_one_event() {
+        assert_eq!(event(b"{}\x1e"), "data: {}\u{1e}\r\n\r\n");
+        assert_eq!(event(b"a\nb\r\nc"), "data: a\r\ndata: b\r\ndata: c\r\n\r\n");
+    }
+}

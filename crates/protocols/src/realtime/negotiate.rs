@@ -1,0 +1,75 @@
+//! What a client may connect by.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::http::header::CACHE_CONTROL;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+use steadfast_realtime::Transport;
+
+use super::admit::{Admitted, admit};
+use super::context::Context;
+use super::query::Query;
+use super::refusal::Refusal;
+
+/// Transports as clients know them, with what they carry.
+const TRANSPORTS: [(Transport, &str, &[&str]); 3] = [
+    (Transport::WebSockets, "WebSockets", &["Text", "Binary"]),
+    (Transport::ServerSentEvents, "ServerSentEvents", &["Text"]),
+    (Transport::LongPolling, "LongPolling", &["Text", "Binary"]),
+];
+
+/// Answers a negotiation. What is wrong with it is said with status 200, as clients
+/// expect it; a token that does not count is not.
+pub(super) fn negotiate(
+    context: &Context,
+    hub: &str,
+    parts: &Parts,
+    query: &Query,
+) -> Result<Response, Refusal> {
+    let admitted = admit(context, hub, parts, query)?;
+    if context.realtime.is_leaving() {
+        let text = "The server is going away.";
+        return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, text));
+    }
+    let version = match query.get("negotiateVersion").map(str::parse::<i64>) {
+        None => 0,
+        Some(Ok(version)) => version.clamp(0, 1),
+        Some(Err(_)) => {
+            let words = "The client requested an invalid protocol version.";
+            return Ok(answer(json!({ "error": words })));
+        }
+    };
+    let wants_state = admitted.wishes.is_stateful;
+    let transports = transports(&admitted);
+    let Admitted { caller, wishes, .. } = admitted;
+    let may_return = wants_state && context.realtime.options(hub).is_stateful;
+    let ticket = context
+        .realtime
+        .negotiate(hub, caller, wishes, version == 1)?;
+    let mut told = json!({
+        "negotiateVersion": version,
+        "connectionId": &*ticket.id,
+        "availableTransports": transports,
+    });
+    if version == 1 {
+        told["connectionToken"] = json!(ticket.token);
+    }
+    // A client that has not asked for it fails on it.
+    if may_return {
+        told["useStatefulReconnect"] = json!(true);
+    }
+    Ok(answer(told))
+}
+
+fn transports(admitted: &Admitted) -> Vec<Value> {
+    let allowed = TRANSPORTS.iter().filter(|(own, ..)| admitted.may_use(*own));
+    allowed
+        .map(|(_, name, formats)| json!({"transport": name, "transferFormats": formats}))
+        .collect()
+}
+
+fn answer(told: Value) -> Response {
+    ([(CACHE_CONTROL, "no-cache, no-store")], Json(told)).into_response()
+}

@@ -1,0 +1,377 @@
+//! Sends by HTTP, as the management SDKs do them.
+//!
+//! Two versions: dated ones below `/api/hubs`, and `/api/v1/hubs`. Absence is told
+//! by a header without which those SDKs fail.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::header::{CONTENT_TYPE, HOST};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::{Json, Router, routing::any};
+use percent_encoding::percent_decode_str;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use steadfast_core::limits;
+use steadfast_realtime::reach::To;
+use steadfast_realtime::{Lobby, Payload, Protocols};
+use steadfast_wire::signalr::Protocol;
+use steadfast_wire::signalr::pack::Reader;
+
+use super::admit::shown;
+use super::context::Context;
+use super::query::Query;
+use super::token;
+use crate::access::{Area, Denied, Reason, Right};
+use crate::http::Problem;
+
+/// The routes; health needs no token.
+pub(super) fn routes(context: &Arc<Context>) -> Router {
+    Router::new()
+        .route("/api/health", any(health))
+        .route("/api/v1/health", any(health))
+        .route("/api/hubs/{*rest}", any(serve))
+        .route("/api/v1/hubs/{*rest}", any(serve))
+        .with_state(Arc::clone(context))
+}
+
+async fn health(State(context): State<Arc<Context>>) -> StatusCode {
+    match context.realtime.is_leaving() {
+        true => StatusCode::SERVICE_UNAVAILABLE,
+        false => StatusCode::OK,
+    }
+}
+
+async fn serve(State(context): State<Arc<Context>>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    match operate(&context, &parts, body).await {
+        Ok(done) => done.into_response(),
+        Err(failure) => failure.into_response(),
+    }
+}
+
+/// What a request asks for.
+struct Asked {
+    lobby: Arc<Lobby>,
+    query: Query,
+    is_first_version: bool,
+    method: Method,
+}
+
+/// What came of it.
+enum Done {
+    Status(u16),
+    /// It is not there, said in the words that the SDKs know.
+    Absent(&'static str),
+}
+
+/// Why it was not done.
+enum Failure {
+    Denied(Denied),
+    Wrong(StatusCode, &'static str, String),
+}
+
+impl From<Denied> for Failure {
+    fn from(denied: Denied) -> Self {
+        Self::Denied(denied)
+    }
+}
+
+impl Failure {
+    fn bad(why: impl Into<String>) -> Self {
+        Self::Wrong(StatusCode::BAD_REQUEST, "BadRequest", why.into())
+    }
+}
+
+impl IntoResponse for Done {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Status(status) => {
+                let status = StatusCode::from_u16(status);
+                status.unwrap_or(StatusCode::OK).into_response()
+            }
+            Self::Absent(code) => {
+                let mut response = StatusCode::NOT_FOUND.into_response();
+                let code = HeaderValue::from_static(code);
+                response.headers_mut().insert("x-ms-error-code", code);
+                response
+            }
+        }
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Denied(denied) => Problem::from(denied).into_response(),
+            Self::Wrong(status, code, message) => {
+                let body = json!({"code": code, "message": message, "target": null});
+                (status, Json(body)).into_response()
+            }
+        }
+    }
+}
+
+async fn operate(context: &Context, parts: &Parts, body: Body) -> Result<Done, Failure> {
+    let path = parts.uri.path();
+    let (rest, is_first_version) = match path.strip_prefix("/api/v1/hubs/") {
+        Some(rest) => (rest, true),
+        None => (path.strip_prefix("/api/hubs/").unwrap_or_default(), false),
+    };
+    let query = Query::read(parts.uri.query());
+    let mut segments: Vec<_> = rest.trim_end_matches('/').split('/').map(decoded).collect();
+    let name = segments.remove(0);
+    verify(context, &name, parts, &query)?;
+    if !is_hub_name(&name) {
+        return Err(Failure::bad(format!("'{name}' is no name of a hub")));
+    }
+    let hub = match query.get("application").filter(|own| !own.is_empty()) {
+        Some(application) => format!("{application}_{name}"),
+        None => name,
+    };
+    let lobby = context.realtime.hub(&hub);
+    let lobby = lobby.map_err(|error| Failure::bad(error.to_string()))?;
+    let asked = Asked {
+        lobby,
+        query,
+        is_first_version,
+        method: parts.method.clone(),
+    };
+    let segments: Vec<_> = segments.iter().map(String::as_str).collect();
+    if let Some(to) = asked.sends_to(&segments) {
+        let payload = payload(parts, body).await?;
+        asked.lobby.send(&to, &payload);
+        return Ok(Done::Status(202));
+    }
+    asked.run(&segments)
+}
+
+fn decoded(segment: &str) -> String {
+    percent_decode_str(segment).decode_utf8_lossy().into_owned()
+}
+
+fn is_hub_name(name: &str) -> bool {
+    let is_first = name.starts_with(|own: char| own.is_ascii_alphabetic());
+    let is_rest = |own: char| own.is_ascii_alphanumeric() || "_`,.[]".contains(own);
+    is_first && name.len() <= limits::HUB_NAME && name.chars().all(is_rest)
+}
+
+/// The token's audience is the address, without the port and what is excluded.
+fn verify(context: &Context, hub: &str, parts: &Parts, query: &Query) -> Result<(), Denied> {
+    let Some(shown) = shown(parts, query) else {
+        let words = "no token was given: send 'Authorization: Bearer <token>'";
+        return Err(Denied::new(Reason::Missing, words));
+    };
+    let (claims, pass) = context.access.jwt(shown, Right::Send, Area::Realtime)?;
+    pass.allows(Right::Send, Area::Realtime, Some(hub))?;
+    let host = parts.headers.get(HOST).and_then(|own| own.to_str().ok());
+    let path = parts.uri.path();
+    let is_ours = token::audience(&claims).any(|own| token::is_for_path(own, path, host));
+    match is_ours {
+        true => Ok(()),
+        false => {
+            let words = "the token is not for this address";
+            Err(Denied::new(Reason::Forbidden, words))
+        }
+    }
+}
+
+impl Asked {
+    /// Whom a send is for, if it is one.
+    fn sends_to(&self, segments: &[&str]) -> Option<To> {
+        if self.method != Method::POST {
+            return None;
+        }
+        let to = match (self.is_first_version, segments) {
+            (false, [to @ .., ":send"]) | (true, to) => to,
+            _ => return None,
+        };
+        Some(match to {
+            [] => To::All {
+                except: self.query.all("excluded"),
+            },
+            ["users", user] => To::Users(vec![(*user).to_owned()]),
+            ["groups", group] => To::Group {
+                name: (*group).to_owned(),
+                except: self.query.all("excluded"),
+            },
+            ["connections", id] => To::Connections(vec![(*id).to_owned()]),
+            _ => return None,
+        })
+    }
+
+    fn run(&self, segments: &[&str]) -> Result<Done, Failure> {
+        let method = self.method.as_str();
+        let is_old = self.is_first_version;
+        // The first version names user and group the other way round.
+        match (method, segments) {
+            ("POST", [of @ .., ":closeConnections"]) if !is_old => self.close(of),
+            ("DELETE", ["connections", id]) => self.close_one(id),
+            ("HEAD" | "GET", ["connections", id]) => {
+                let is_there = self.lobby.client(id).is_some();
+                Ok(known(is_there, "Warning.Connection.NotExisted"))
+            }
+            ("HEAD" | "GET", ["users", user]) => {
+                Ok(known(self.lobby.has_user(user), "Warning.User.NotExisted"))
+            }
+            ("HEAD" | "GET", ["groups", group]) => {
+                group_name(group)?;
+                Ok(known(
+                    self.lobby.has_group(group),
+                    "Warning.Group.NotExisted",
+                ))
+            }
+            ("PUT" | "DELETE", ["groups", group, "connections", id]) => self.member(id, group),
+            ("DELETE", ["connections", id, "groups"]) if !is_old => {
+                self.lobby.leave_group(id, None);
+                Ok(Done::Status(200))
+            }
+            ("DELETE", ["users", user, "groups"]) => {
+                self.lobby.leave_user(user, None);
+                Ok(Done::Status(if is_old { 200 } else { 204 }))
+            }
+            (_, ["users", user, "groups", group]) if !is_old => self.user(method, user, group),
+            (_, ["groups", group, "users", user]) if is_old => self.user(method, user, group),
+            _ => Err(Failure::Wrong(
+                StatusCode::NOT_FOUND,
+                "NotFound",
+                "There is no such operation.".to_owned(),
+            )),
+        }
+    }
+
+    fn close(&self, of: &[&str]) -> Result<Done, Failure> {
+        let except = self.query.all("excluded");
+        let to = match of {
+            [] => To::All { except },
+            ["groups", group] => To::Group {
+                name: (*group).to_owned(),
+                except,
+            },
+            ["users", user] => To::Users(vec![(*user).to_owned()]),
+            _ => return Err(Failure::bad("nobody can be closed by this address")),
+        };
+        let kept = self.query.all("excluded");
+        self.lobby.close(&to, &kept, self.query.get("reason"));
+        Ok(Done::Status(204))
+    }
+
+    fn close_one(&self, id: &str) -> Result<Done, Failure> {
+        let to = To::Connections(vec![id.to_owned()]);
+        self.lobby.close(&to, &[], self.query.get("reason"));
+        Ok(Done::Status(if self.is_first_version { 202 } else { 200 }))
+    }
+
+    fn member(&self, id: &str, group: &str) -> Result<Done, Failure> {
+        group_name(group)?;
+        if self.method == Method::DELETE {
+            let is_there = self.lobby.client(id).is_some();
+            self.lobby.leave_group(id, Some(group));
+            return Ok(known(is_there, "Warning.Connection.NotExisted"));
+        }
+        let is_in = self.lobby.join(id, group).is_ok();
+        Ok(known(is_in, "Error.Connection.NotExisted"))
+    }
+
+    fn user(&self, method: &str, user: &str, group: &str) -> Result<Done, Failure> {
+        group_name(group)?;
+        let (put, removed) = match self.is_first_version {
+            true => (202, 202),
+            false => (200, 204),
+        };
+        match method {
+            "HEAD" | "GET" => {
+                let is_in = self.lobby.is_user_in(user, group);
+                Ok(known(is_in, "Info.User.NotInGroup"))
+            }
+            "PUT" => {
+                let ttl = self.query.get("ttl").map(str::parse::<u64>).transpose();
+                let ttl = ttl.map_err(|_| Failure::bad("ttl is a number of seconds"))?;
+                let joined = self
+                    .lobby
+                    .join_user(user, group, ttl.map(Duration::from_secs));
+                joined.map_err(|error| Failure::bad(error.to_string()))?;
+                Ok(Done::Status(put))
+            }
+            "DELETE" => {
+                self.lobby.leave_user(user, Some(group));
+                Ok(Done::Status(removed))
+            }
+            _ => Err(Failure::Wrong(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "MethodNotAllowed",
+                "PUT, DELETE and HEAD are known here.".to_owned(),
+            )),
+        }
+    }
+}
+
+fn known(is_there: bool, absent: &'static str) -> Done {
+    match is_there {
+        true => Done::Status(200),
+        false => Done::Absent(absent),
+    }
+}
+
+fn group_name(name: &str) -> Result<(), Failure> {
+    match name.trim().is_empty() || name.len() > limits::GROUP_NAME {
+        true => Err(Failure::bad("the name of a group has 1 to 1024 bytes")),
+        false => Ok(()),
+    }
+}
+
+/// A message as JSON, which is written for all clients, or as they are to get it.
+async fn payload(parts: &Parts, body: Body) -> Result<Payload, Failure> {
+    let most = limits::CLIENT_POST_BYTES;
+    let reading = tokio::time::timeout(limits::BODY_TIME, axum::body::to_bytes(body, most));
+    let bytes = match reading.await {
+        Ok(Ok(bytes)) => bytes,
+        Ok(Err(_)) => {
+            let words = format!("a message has {most} bytes at most");
+            let status = StatusCode::PAYLOAD_TOO_LARGE;
+            return Err(Failure::Wrong(status, "PayloadTooLarge", words));
+        }
+        Err(_) => {
+            let words = "the body did not come in time".to_owned();
+            return Err(Failure::Wrong(
+                StatusCode::REQUEST_TIMEOUT,
+                "Timeout",
+                words,
+            ));
+        }
+    };
+    let kind = parts.headers.get(CONTENT_TYPE);
+    let kind = kind.and_then(|own| own.to_str().ok()).unwrap_or_default();
+    if kind.starts_with("application/octet-stream") || kind.starts_with("application/x-msgpack") {
+        return forms(&bytes).ok_or_else(|| Failure::bad("the body is no map of payloads"));
+    }
+    #[derive(Deserialize)]
+    struct Call {
+        target: String,
+        #[serde(default)]
+        arguments: Vec<Value>,
+    }
+    let call: Call = serde_json::from_slice(&bytes)
+        .map_err(|error| Failure::bad(format!("the body needs a target: {error}")))?;
+    let payload = Payload::call(Protocols::BOTH, None, &call.target, &call.arguments);
+    payload.map_err(|error| Failure::bad(error.to_string()))
+}
+
+/// A map from protocols to framed messages.
+fn forms(bytes: &bytes::Bytes) -> Option<Payload> {
+    let mut reader = Reader::new(bytes);
+    let count = reader.map().ok()?;
+    let mut forms = Vec::new();
+    for _ in 0..count {
+        let name = reader.text().ok()??;
+        let message = reader.bin().ok()?;
+        if let Some(protocol) = Protocol::named(name) {
+            forms.push((protocol, bytes.slice_ref(message)));
+        }
+    }
+    Some(Payload::of(forms))
+}

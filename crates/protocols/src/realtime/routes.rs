@@ -1,0 +1,176 @@
+//! The paths of clients.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::header::{ACCEPT, ALLOW, UPGRADE};
+use axum::http::request::Parts;
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::any;
+use steadfast_core::limits;
+use steadfast_realtime::{Ticket, Transport};
+
+use super::admit::admit;
+use super::context::Context;
+use super::query::Query;
+use super::refusal::Refusal;
+use super::{events, negotiate, polling, rest, server, websocket};
+
+/// A path, and the hub behind it; without one the query names it.
+#[derive(Clone)]
+struct Door {
+    context: Arc<Context>,
+    hub: Option<String>,
+}
+
+/// Routes to be merged with others.
+pub type Routes = Router;
+
+/// `/client` for all hubs, and a path for each that has one of its own.
+pub fn routes(context: &Arc<Context>, paths: &[(String, String)]) -> Routes {
+    let all = Door {
+        context: Arc::clone(context),
+        hub: None,
+    };
+    let mut routes = door("/client", all);
+    for (path, hub) in paths {
+        let own = Door {
+            context: Arc::clone(context),
+            hub: Some(hub.clone()),
+        };
+        routes = routes.merge(door(path.trim_end_matches('/'), own));
+    }
+    let servers = Router::new()
+        .route("/server", any(server::serve))
+        .route("/server/", any(server::serve))
+        .with_state(Arc::clone(context));
+    routes
+        .merge(servers)
+        .merge(rest::routes(context))
+        .layer(DefaultBodyLimit::max(limits::CLIENT_POST_BYTES))
+}
+
+fn door(path: &str, door: Door) -> Router {
+    Router::new()
+        .route(&format!("{path}/negotiate"), any(meet))
+        .route(&format!("{path}/"), any(talk))
+        .route(if path.is_empty() { "/{$}" } else { path }, any(talk))
+        .with_state(door)
+}
+
+impl Door {
+    fn hub(&self, query: &Query) -> Result<String, Refusal> {
+        let named = self.hub.as_deref().or_else(|| query.get("hub"));
+        let named = named.filter(|name| !name.is_empty());
+        let missing = || Refusal::new(StatusCode::BAD_REQUEST, "The query names no hub");
+        let name = named.ok_or_else(missing)?;
+        Ok(name.to_ascii_lowercase())
+    }
+}
+
+async fn meet(State(door): State<Door>, request: Request) -> Response {
+    if request.method() != Method::POST {
+        return no_method("POST");
+    }
+    let (parts, _) = request.into_parts();
+    let query = Query::read(parts.uri.query());
+    let met = door.hub(&query);
+    let met = met.and_then(|hub| negotiate::negotiate(&door.context, &hub, &parts, &query));
+    met.unwrap_or_else(IntoResponse::into_response)
+}
+
+async fn talk(State(door): State<Door>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let query = Query::read(parts.uri.query());
+    let talked = match parts.method {
+        Method::GET if is_upgrade(&parts) => match door.hub(&query) {
+            Ok(hub) => websocket::open(&door.context, &hub, parts, &query).await,
+            Err(refusal) => Err(refusal),
+        },
+        Method::GET => get(&door, &parts, &query).await,
+        Method::POST => post(&door, &parts, &query, body).await,
+        Method::DELETE => known(&door, &parts, &query).and_then(|ticket| polling::end(&ticket)),
+        _ => return no_method("GET, POST, DELETE"),
+    };
+    talked.unwrap_or_else(IntoResponse::into_response)
+}
+
+fn is_upgrade(parts: &Parts) -> bool {
+    let upgrade = parts.headers.get(UPGRADE).and_then(|own| own.to_str().ok());
+    // HTTP/2 has another way to ask for it, which no client uses.
+    upgrade.is_some_and(|own| own.eq_ignore_ascii_case("websocket"))
+}
+
+async fn get(door: &Door, parts: &Parts, query: &Query) -> Result<Response, Refusal> {
+    let hub = door.hub(query)?;
+    let admitted = admit(&door.context, &hub, parts, query)?;
+    let accept = parts.headers.get(ACCEPT).and_then(|own| own.to_str().ok());
+    let transport = match accept.is_some_and(|own| own.contains("text/event-stream")) {
+        true => Transport::ServerSentEvents,
+        false => Transport::LongPolling,
+    };
+    if !admitted.may_use(transport) {
+        return Err(Refusal::new(
+            StatusCode::NOT_FOUND,
+            "The transport is not allowed",
+        ));
+    }
+    let ticket = ticket(door, &hub, query)?;
+    match transport {
+        Transport::ServerSentEvents => events::open(&ticket),
+        _ => polling::poll(&ticket, admitted.poll).await,
+    }
+}
+
+/// The send half of transports that have one.
+async fn post(door: &Door, parts: &Parts, query: &Query, body: Body) -> Result<Response, Refusal> {
+    let ticket = known(door, parts, query)?;
+    let open = match ticket.opened() {
+        Some(open) => open,
+        // One of the clients says hello before it polls.
+        None => polling::begin(&ticket)?,
+    };
+    if open.transport == Transport::WebSockets {
+        let text = "POST requests are not allowed for WebSocket connections.";
+        return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, text));
+    }
+    let most = limits::CLIENT_POST_BYTES;
+    let reading = tokio::time::timeout(limits::BODY_TIME, axum::body::to_bytes(body, most));
+    let bytes = match reading.await {
+        Ok(Ok(bytes)) => bytes,
+        Ok(Err(_)) => {
+            let text = format!("A request has {most} bytes at most.");
+            return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, text));
+        }
+        Err(_) => {
+            let text = "The body did not come in time.";
+            return Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, text));
+        }
+    };
+    let mut inlet = open.inlet.lock().await;
+    // A connection that has ended says so where it is read.
+    let _ = inlet.take(bytes).await;
+    Ok(StatusCode::OK.into_response())
+}
+
+/// The ticket of a request whose token was looked at.
+fn known(door: &Door, parts: &Parts, query: &Query) -> Result<Arc<Ticket>, Refusal> {
+    let hub = door.hub(query)?;
+    admit(&door.context, &hub, parts, query)?;
+    ticket(door, &hub, query)
+}
+
+fn ticket(door: &Door, hub: &str, query: &Query) -> Result<Arc<Ticket>, Refusal> {
+    let token = query.get("id").filter(|own| !own.is_empty());
+    let token = token.ok_or_else(Refusal::no_id)?;
+    let ticket = door.context.realtime.ticket(token);
+    let ticket = ticket.filter(|own| own.lobby.name().eq_ignore_ascii_case(hub));
+    ticket.ok_or_else(Refusal::unknown)
+}
+
+fn no_method(allowed: &'static str) -> Response {
+    (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, allowed)]).into_response()
+}

@@ -1,0 +1,131 @@
+//! App servers: their links to the service.
+//!
+//! Where one WebSocket message ends means nothing here, either way.
+
+use std::sync::Arc;
+
+use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::HeaderMap;
+use axum::http::header::HOST;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use futures_util::{SinkExt as _, StreamExt as _};
+use serde_json::{Map, Value};
+use steadfast_core::limits;
+use steadfast_realtime::{Link, ServerLink};
+
+use super::admit::shown;
+use super::context::Context;
+use super::query::Query;
+use super::refusal::Refusal;
+use super::token;
+use crate::access::{Area, Denied, Reason, Right};
+
+/// How app servers of this library introduce themselves.
+pub(super) const AGENT: &str = "steadfast";
+
+/// Opens the link of a server.
+pub(super) async fn serve(State(context): State<Arc<Context>>, request: Request) -> Response {
+    let (parts, _) = request.into_parts();
+    let query = Query::read(parts.uri.query());
+    let opened = open(&context, parts, &query).await;
+    opened.unwrap_or_else(IntoResponse::into_response)
+}
+
+async fn open(context: &Context, mut parts: Parts, query: &Query) -> Result<Response, Refusal> {
+    let missing = || {
+        Refusal::new(
+            axum::http::StatusCode::BAD_REQUEST,
+            "The query names no hub",
+        )
+    };
+    let hub = query.get("hub").filter(|own| !own.is_empty());
+    let hub = hub.ok_or_else(missing)?.to_ascii_lowercase();
+    let claims = verify(context, &hub, &parts, query)?;
+    let named = claims.get("nameid").and_then(Value::as_str);
+    let server = header(&parts.headers, "x-asrs-server-id").or(named);
+    let server = server.filter(|own| own.len() <= limits::GROUP_NAME);
+    let server = server.unwrap_or("unnamed").to_owned();
+    let upgrade = WebSocketUpgrade::from_request_parts(&mut parts, &()).await;
+    let upgrade = upgrade.map_err(|no| Refusal::new(no.status(), no.body_text()))?;
+    let agent = header(&parts.headers, "asrs-user-agent").unwrap_or_default();
+    let is_ours = agent.starts_with(AGENT);
+    let link = context.realtime.server(&hub, &server, is_ours)?;
+    Ok(upgrade
+        .write_buffer_size(0)
+        .max_write_buffer_size(2 * limits::SERVER_OUT_BYTES)
+        .max_message_size(limits::SERVER_MESSAGE_BYTES)
+        .max_frame_size(limits::SERVER_MESSAGE_BYTES)
+        .on_upgrade(move |socket| run(socket, link)))
+}
+
+fn verify(
+    context: &Context,
+    hub: &str,
+    parts: &Parts,
+    query: &Query,
+) -> Result<Map<String, Value>, Refusal> {
+    let Some(shown) = shown(parts, query) else {
+        let words = "no token was given: send 'Authorization: Bearer <token>'";
+        return Err(Denied::new(Reason::Missing, words).into());
+    };
+    let (claims, pass) = context.access.jwt(shown, Right::Send, Area::Realtime)?;
+    pass.allows(Right::Send, Area::Realtime, Some(hub))?;
+    let host = header(&parts.headers, HOST.as_str());
+    let is_ours = token::audience(&claims).any(|own| token::is_for_server(own, hub, host));
+    match is_ours {
+        true => Ok(claims),
+        false => {
+            let words = format!("the token is not for app servers of the hub '{hub}'");
+            Err(Denied::new(Reason::Forbidden, words).into())
+        }
+    }
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).and_then(|own| own.to_str().ok())
+}
+
+/// Carries bytes both ways until one side ends.
+async fn run(socket: WebSocket, mut server: ServerLink) {
+    let (mut sink, mut stream) = socket.split();
+    let link = Arc::clone(server.link());
+    let reading = async {
+        while let Some(Ok(message)) = stream.next().await {
+            let bytes = match message {
+                Message::Binary(bytes) => bytes,
+                Message::Ping(_) | Message::Pong(_) => continue,
+                Message::Text(_) | Message::Close(_) => return,
+            };
+            if server.take(bytes).is_err() {
+                return;
+            }
+        }
+    };
+    let writing = write(&mut sink, &link);
+    tokio::pin!(reading, writing);
+    tokio::select! {
+        () = &mut reading => {
+            // A refusal may still be under way.
+            let _ = tokio::time::timeout(limits::CLIENT_STALL, drain(&link, writing)).await;
+        }
+        () = &mut writing => {}
+    }
+}
+
+async fn drain(link: &Link, writing: impl Future<Output = ()>) {
+    link.end();
+    writing.await;
+}
+
+async fn write(sink: &mut (impl futures_util::Sink<Message> + Unpin), link: &Link) {
+    while let Some(bytes) = link.outgoing().await {
+        let sending = sink.send(Message::Binary(bytes));
+        match tokio::time::timeout(limits::CLIENT_STALL, sending).await {
+            Ok(Ok(())) => {}
+            _ => return,
+        }
+    }
+    let _ = tokio::time::timeout(limits::CLIENT_STALL, sink.close()).await;
+}

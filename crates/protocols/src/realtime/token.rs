@@ -1,0 +1,172 @@
+//! Tokens of clients: made, and compared with what they open.
+
+use std::time::Duration;
+
+use axum::http::Uri;
+use serde_json::{Map, Value, json};
+use steadfast_core::clock::Timestamp;
+use steadfast_wire::jwt;
+
+/// What a token is to say.
+#[derive(Clone, Debug, Default)]
+pub struct TokenWish {
+    /// The hub that it opens.
+    pub hub: String,
+    /// Whose connections they are, if somebody's.
+    pub user: Option<String>,
+    /// What else it says.
+    pub claims: Vec<(String, String)>,
+    /// How long it counts.
+    pub lifetime: Duration,
+}
+
+/// A token for a link of an app server, signed with the secret of a key.
+pub fn server_token(hub: &str, server: &str, host: &str, secret: &str, now: Timestamp) -> String {
+    let ends = now.plus(SERVER_LIFETIME).0 / 1000;
+    let audience = format!("http://{host}/server/?hub={}", hub.to_ascii_lowercase());
+    let claims = json!({"aud": audience, "exp": ends, "nameid": server});
+    match claims {
+        Value::Object(claims) => jwt::token(&claims, secret),
+        _ => String::new(),
+    }
+}
+
+/// How long the token of a server counts: it is made for each link.
+const SERVER_LIFETIME: Duration = Duration::from_secs(3600);
+
+/// A token for a client, signed with the secret of a key.
+pub fn token(wish: &TokenWish, host: &str, secret: &str, now: Timestamp) -> String {
+    let mut claims = Map::new();
+    for (name, value) in &wish.claims {
+        claims.insert(name.clone(), json!(value));
+    }
+    if let Some(user) = &wish.user {
+        claims.insert("asrs.s.uid".to_owned(), json!(user));
+    }
+    let hub = wish.hub.to_ascii_lowercase();
+    let ends = now.plus(wish.lifetime).0 / 1000;
+    claims.insert(
+        "aud".to_owned(),
+        json!(format!("http://{host}/client/?hub={hub}")),
+    );
+    claims.insert("exp".to_owned(), json!(ends));
+    jwt::token(&claims, secret)
+}
+
+/// For whom a token is: one text or several.
+pub(super) fn audience(claims: &Map<String, Value>) -> impl Iterator<Item = &str> {
+    let texts = match claims.get("aud") {
+        Some(Value::Array(texts)) => texts.as_slice(),
+        Some(text) => std::slice::from_ref(text),
+        None => &[],
+    };
+    texts.iter().filter_map(Value::as_str)
+}
+
+/// Whether an audience names the app servers of this hub.
+pub(super) fn is_for_server(audience: &str, hub: &str, host: Option<&str>) -> bool {
+    let Ok(uri) = audience.parse::<Uri>() else {
+        return false;
+    };
+    let named = uri.host().unwrap_or_default();
+    let is_host = host.is_none_or(|host| is_same_host(named, without_port(host)));
+    let query = super::query::Query::read(uri.query());
+    let is_hub = query
+        .get("hub")
+        .is_some_and(|own| own.eq_ignore_ascii_case(hub));
+    is_host && is_hub && uri.path().trim_end_matches('/') == "/server"
+}
+
+/// Whether an audience is this address, whatever its port.
+pub(super) fn is_for_path(audience: &str, path: &str, host: Option<&str>) -> bool {
+    let Ok(uri) = audience.parse::<Uri>() else {
+        return false;
+    };
+    let named = uri.host().unwrap_or_default();
+    let is_host = host.is_none_or(|host| is_same_host(named, without_port(host)));
+    is_host && uri.path().trim_end_matches('/') == path.trim_end_matches('/')
+}
+
+/// Whether an audience names this hub: by `/client/?hub=`, or by its own path.
+/// Ports do not count; the host does, but all names of this machine are one.
+pub(super) fn is_for(audience: &str, hub: &str, path: &str, host: Option<&str>) -> bool {
+    let Ok(uri) = audience.parse::<Uri>() else {
+        return false;
+    };
+    let named = uri.host().unwrap_or_default();
+    let is_host = host.is_none_or(|host| is_same_host(named, without_port(host)));
+    let own = uri.path().trim_end_matches('/');
+    let is_hub = match own {
+        "/client" => super::query::Query::read(uri.query())
+            .get("hub")
+            .is_some_and(|own| own.eq_ignore_ascii_case(hub)),
+        own => own == path.trim_end_matches('/').trim_end_matches("/negotiate"),
+    };
+    is_host && is_hub
+}
+
+fn is_same_host(one: &str, other: &str) -> bool {
+    let is_here = |host: &str| matches!(host, "localhost" | "127.0.0.1" | "[::1]" | "::1");
+    one.eq_ignore_ascii_case(other) || is_here(one) && is_here(other)
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+/// All claims as texts; one with several values comes several times.
+pub(super) fn texts(claims: &Map<String, Value>) -> Vec<(String, String)> {
+    let mut texts = Vec::new();
+    for (name, value) in claims {
+        let values = match value {
+            Value::Array(values) => values.as_slice(),
+            value => std::slice::from_ref(value),
+        };
+        for value in values {
+            let text = match value {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            texts.push((name.clone(), text));
+        }
+    }
+    texts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn realtime_30_an_audience_counts_without_its_port() {
+        let good = [
+            "http://localhost/client/?hub=chat",
+            "https://127.0.0.1:1/client?hub=Chat",
+            "http://localhost/client/?x=1&hub=chat",
+            "http://localhost/chat",
+        ];
+        for audience in good {
+            let host = Some("localhost:8888");
+            assert!(
+                is_for(audience, "chat", "/chat/negotiate", host),
+                "{audience}"
+            );
+        }
+        let bad = [
+            "",
+            "chat",
+            "http://localhost/client/?hub=other",
+            "http://elsewhere/client/?hub=chat",
+            "http://localhost/server/?hub=chat",
+        ];
+        for audience in bad {
+            assert!(
+                !is_for(audience, "chat", "/x", Some("localhost")),
+                "{audience}"
+            );
+        }
+    }
+}

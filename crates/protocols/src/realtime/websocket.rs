@@ -1,0 +1,169 @@
+//! Clients on a WebSocket.
+//!
+//! Every message that leaves holds whole hub messages. No WebSocket ping is sent:
+//! one of the clients dies of it. Pings that come are answered by the library.
+
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt as _, StreamExt as _};
+use steadfast_core::limits;
+use steadfast_realtime::{Client, Inlet, Outgoing, Pulse, Refused, Transport};
+use steadfast_wire::signalr::Protocol;
+
+use super::admit::admit;
+use super::context::Context;
+use super::query::Query;
+use super::refusal::Refusal;
+
+/// What a socket is read into while it is quiet.
+const QUIET_BYTES: usize = 1024;
+
+/// Opens a WebSocket: for a ticket, again for a client that comes back, or for one
+/// that has not negotiated.
+pub(super) async fn open(
+    context: &Context,
+    hub: &str,
+    mut parts: Parts,
+    query: &Query,
+) -> Result<Response, Refusal> {
+    let admitted = admit(context, hub, &parts, query)?;
+    if !admitted.may_use(Transport::WebSockets) {
+        return Err(Refusal::new(
+            StatusCode::NOT_FOUND,
+            "WebSockets are not allowed",
+        ));
+    }
+    let upgrade = WebSocketUpgrade::from_request_parts(&mut parts, &()).await;
+    let upgrade = upgrade.map_err(|no| Refusal::new(no.status(), no.body_text()))?;
+    let most = limits::CLIENT_MESSAGE_BYTES;
+    let (inlet, socket) = match query.get("id") {
+        Some(token) => {
+            let ticket = context
+                .realtime
+                .ticket(token)
+                .ok_or_else(Refusal::unknown)?;
+            if !ticket.lobby.name().eq_ignore_ascii_case(hub) {
+                return Err(Refusal::unknown());
+            }
+            match ticket.open(Transport::WebSockets, most) {
+                Ok(open) => {
+                    let client = Arc::clone(&open.client);
+                    let lobby = Arc::clone(&ticket.lobby);
+                    (Inlet::new(client, lobby, most), 0)
+                }
+                Err(Refused::Busy) => {
+                    let open = ticket.opened().ok_or_else(Refusal::unknown)?;
+                    let number = open.client.resume();
+                    let number = number.ok_or(Refusal::from(Refused::Busy))?;
+                    let (client, lobby) = (Arc::clone(&open.client), Arc::clone(&ticket.lobby));
+                    (Inlet::new(client, lobby, most), number)
+                }
+                Err(refused) => return Err(refused.into()),
+            }
+        }
+        None => {
+            let mut wishes = admitted.wishes;
+            // Without a token there is nothing to come back with.
+            wishes.is_stateful = false;
+            let made = context.realtime.connect(hub, admitted.caller, &wishes)?;
+            (Inlet::new(made.0, made.1, most), 0)
+        }
+    };
+    let client = Arc::clone(inlet.client());
+    let lost = Arc::clone(&client);
+    Ok(upgrade
+        .read_buffer_size(QUIET_BYTES)
+        .write_buffer_size(0)
+        .max_write_buffer_size(2 * limits::CLIENT_OUT_BYTES + most)
+        .max_message_size(most)
+        .max_frame_size(most)
+        .on_failed_upgrade(move |_| lost.lost(socket, Some("the upgrade failed")))
+        .on_upgrade(move |stream| run(stream, inlet, client, socket)))
+}
+
+/// Carries bytes both ways until one side ends.
+async fn run(socket: WebSocket, inlet: Inlet, client: Arc<Client>, number: u64) {
+    let (sink, stream) = socket.split();
+    let reading = read(stream, inlet);
+    let writing = write(sink, &client, number);
+    tokio::pin!(reading, writing);
+    let error = tokio::select! {
+        // What the client was sent last may still be under way.
+        ended = &mut reading => match client.is_ending() {
+            true => {
+                let _ = tokio::time::timeout(limits::CLIENT_STALL, writing).await;
+                None
+            }
+            false => ended,
+        },
+        ended = &mut writing => ended,
+    };
+    client.lost(number, error.as_deref());
+}
+
+/// Reads until the client ends. What went wrong, if something did.
+async fn read(mut stream: SplitStream<WebSocket>, mut inlet: Inlet) -> Option<String> {
+    while let Some(message) = stream.next().await {
+        let bytes = match message {
+            Ok(Message::Text(text)) => Bytes::from(text),
+            Ok(Message::Binary(bytes)) => bytes,
+            Ok(Message::Ping(_) | Message::Pong(_)) => {
+                inlet.client().heard();
+                continue;
+            }
+            Ok(Message::Close(_)) => return None,
+            Err(error) => return Some(error.to_string()),
+        };
+        if inlet.take(bytes).await.is_err() {
+            return None;
+        }
+    }
+    Some("the socket was lost".to_owned())
+}
+
+/// Writes until nothing follows. What went wrong, if something did.
+async fn write(
+    mut sink: SplitSink<WebSocket, Message>,
+    client: &Arc<Client>,
+    number: u64,
+) -> Option<String> {
+    loop {
+        let message = match client.outgoing(number, Pulse::Pings).await {
+            Outgoing::Data(bytes) => message(client, bytes),
+            Outgoing::Over => {
+                let normal = CloseFrame {
+                    code: close_code::NORMAL,
+                    reason: "".into(),
+                };
+                let end = sink.send(Message::Close(Some(normal)));
+                let _ = tokio::time::timeout(limits::CLIENT_STALL, end).await;
+                return None;
+            }
+            Outgoing::Displaced => return None,
+        };
+        match tokio::time::timeout(limits::CLIENT_STALL, sink.send(message)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Some(error.to_string()),
+            Err(_) => return Some("the client does not read".to_owned()),
+        }
+    }
+}
+
+/// Text for those who speak JSON, or have not said what they speak.
+fn message(client: &Client, bytes: Bytes) -> Message {
+    let is_binary = client.protocol().is_some_and(Protocol::is_binary);
+    if is_binary {
+        return Message::Binary(bytes);
+    }
+    match bytes.clone().try_into() {
+        Ok(text) => Message::Text(text),
+        Err(_) => Message::Binary(bytes),
+    }
+}

@@ -1,0 +1,338 @@
+//! Processors of real clients that share a group by blobs.
+//!
+//! Their programs stand in `interop`; what they need is installed by
+//! `cargo xtask test --only interop`, which also says where.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use amqp_setup::{ACCOUNT, Node};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use steadfast_core::clock::SystemClock;
+use steadfast_events::{Batch, Definition};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::sync::Notify;
+
+mod amqp_setup;
+
+const HUB: &str = "houses";
+const PARTITIONS: u32 = 8;
+const BOX: &str = "checkpoints";
+/// How often processors look after their partitions, in seconds.
+const INTERVAL: u64 = 1;
+/// How long balance, or events, may be awaited.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Copy)]
+enum Kind {
+    /// azure-eventhub 5.15.0 with azure-eventhub-checkpointstoreblob 1.2.0.
+    Sync,
+    /// The same with azure-eventhub-checkpointstoreblob-aio 1.2.0.
+    Asyncio,
+    /// @azure/event-hubs 6.0.4 with @azure/eventhubs-checkpointstore-blob 2.0.0.
+    Node,
+}
+
+/// What the processors of one test have told.
+#[derive(Default)]
+struct Told {
+    lines: Mutex<Vec<(usize, Value)>>,
+    more: Notify,
+}
+
+/// A server, and its processors.
+struct Scene {
+    node: Node,
+    said: String,
+    told: Arc<Told>,
+    processors: Vec<Processor>,
+    sent: BTreeSet<String>,
+    _folder: tempfile::TempDir,
+}
+
+struct Processor {
+    child: Child,
+    /// It leaves when this is closed.
+    input: Option<ChildStdin>,
+}
+
+impl Scene {
+    async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        let node = amqp_setup::open(&data, Arc::new(SystemClock::new())).await;
+        let definition = Definition::new(HUB, PARTITIONS);
+        node.hubs.create(definition).await.unwrap();
+        let container = format!("{ACCOUNT}/{BOX}");
+        node.blobs
+            .create_container(&container, Vec::new())
+            .await
+            .unwrap();
+        let said = amqp_setup::web::listen(&node, folder.path()).to_string();
+        Self {
+            node,
+            said,
+            told: Arc::default(),
+            processors: Vec::new(),
+            sent: BTreeSet::new(),
+            _folder: folder,
+        }
+    }
+
+    /// Lets one more processor join.
+    fn join(&mut self, kind: Kind) {
+        let tools = std::env::var_os("STEADFAST_TOOLS").map(PathBuf::from);
+        let tools =
+            tools.expect("run `cargo xtask test --only interop`, which sets STEADFAST_TOOLS");
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interop");
+        let mut command = match kind {
+            Kind::Node => {
+                let mut command = Command::new(tools.join("node/bin/node"));
+                command.arg(tools.join("packages/event-hubs/processor.mjs"));
+                command
+            }
+            Kind::Sync | Kind::Asyncio => {
+                let mut command = Command::new(tools.join("python/eventhub/bin/python"));
+                command.arg("-B").arg(sources.join("python/processor.py"));
+                command
+            }
+        };
+        let options = json!({
+            "hub": HUB, "group": "$Default", "container": BOX, "interval": INTERVAL,
+            "kind": if matches!(kind, Kind::Sync) { "sync" } else { "asyncio" },
+        });
+        command.arg(&self.said).arg(options.to_string());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true);
+        let mut child = command.spawn().expect("the client is installed");
+        let (number, told) = (self.processors.len(), Arc::clone(&self.told));
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = lines.next_line().await {
+                let line = serde_json::from_str(&line).unwrap_or(Value::String(line));
+                told.lines.lock().push((number, line));
+                told.more.notify_waiters();
+            }
+        });
+        let input = child.stdin.take();
+        self.processors.push(Processor { child, input });
+    }
+
+    async fn kill(&mut self, number: usize) {
+        self.processors[number].child.kill().await.unwrap();
+    }
+
+    async fn leave(&mut self, number: usize) {
+        let processor = &mut self.processors[number];
+        drop(processor.input.take());
+        let left = tokio::time::timeout(PATIENCE, processor.child.wait()).await;
+        assert!(
+            left.expect("it leaves").unwrap().success(),
+            "{:?}",
+            self.told.lines.lock()
+        );
+    }
+
+    /// Publishes so many events to every partition.
+    async fn send(&mut self, name: &str, count: usize) {
+        for partition in 0..PARTITIONS {
+            let sender = self.node.hubs.sender(HUB, Some(partition)).await.unwrap();
+            for number in 0..count {
+                let text = format!("{name} {partition} {number}");
+                let mut batch = Batch::new();
+                let mut event = Vec::new();
+                steadfast_protocols::amqp::client::write_event(&mut event, text.as_bytes());
+                batch.push(&event).unwrap();
+                sender.send(batch).await.unwrap();
+                self.sent.insert(text);
+            }
+        }
+    }
+
+    /// Waits until every event has come to somebody.
+    async fn all_came(&self) {
+        self.all("got").await;
+    }
+
+    /// Waits until every event is behind a checkpoint.
+    async fn all_kept(&self) {
+        self.all("kept").await;
+    }
+
+    async fn all(&self, what: &str) {
+        let came = self.until(|| {
+            let lines = self.told.lines.lock();
+            let got = lines.iter().filter_map(|(_, line)| line[what].as_str());
+            let got: BTreeSet<_> = got.collect();
+            self.sent.iter().all(|text| got.contains(text.as_str()))
+        });
+        assert!(came.await, "not all came: {:?}", self.told.lines.lock());
+    }
+
+    async fn until(&self, is_so: impl Fn() -> bool) -> bool {
+        let waiting = async {
+            loop {
+                let more = self.told.more.notified();
+                tokio::pin!(more);
+                more.as_mut().enable();
+                if is_so() {
+                    return;
+                }
+                more.await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, waiting).await.is_ok()
+    }
+
+    /// How many partitions each owner has, by the blobs.
+    async fn shares(&self) -> BTreeMap<String, usize> {
+        let container = format!("{ACCOUNT}/{BOX}");
+        let page = self
+            .node
+            .blobs
+            .list(&container, "", "", 1000)
+            .await
+            .unwrap();
+        let mut shares = BTreeMap::new();
+        for blob in page
+            .blobs
+            .iter()
+            .filter(|blob| blob.name.contains("/ownership/"))
+        {
+            let owner = blob.metadata.iter().find(|(name, _)| name == "ownerid");
+            let owner = owner.map(|(_, owner)| owner.clone()).unwrap_or_default();
+            if !owner.is_empty() {
+                *shares.entry(owner).or_default() += 1;
+            }
+        }
+        shares
+    }
+
+    /// Waits until the partitions are shared like this. Nobody tells when a blob is
+    /// written, so it is looked again and again.
+    async fn shared(&self, expected: &[usize]) {
+        let waiting = async {
+            loop {
+                let mut found: Vec<_> = self.shares().await.into_values().collect();
+                found.sort_unstable();
+                if found == expected {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        if tokio::time::timeout(PATIENCE, waiting).await.is_err() {
+            let (shares, lines) = (self.shares().await, self.told.lines.lock());
+            panic!("{expected:?} was expected, not {shares:?}: {lines:?}");
+        }
+    }
+
+    /// Nobody has read a partition beside its owner.
+    fn check(&self) {
+        assert_eq!(self.node.hubs.reader_counts().overlaps, 0);
+    }
+
+    async fn end(mut self) {
+        for number in 0..self.processors.len() {
+            if self.processors[number].input.is_some() {
+                let _ = self.processors[number].child.kill().await;
+            }
+        }
+        self.node.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_42_processors_of_python_and_node_share_fairly() {
+    let mut scene = Scene::start().await;
+    scene.join(Kind::Sync);
+    scene.shared(&[8]).await;
+    scene.send("one", 3).await;
+    scene.all_came().await;
+    scene.join(Kind::Node);
+    scene.shared(&[4, 4]).await;
+    scene.join(Kind::Asyncio);
+    scene.join(Kind::Node);
+    scene.shared(&[2, 2, 2, 2]).await;
+    scene.send("four", 3).await;
+    scene.all_came().await;
+    scene.check();
+    scene.end().await;
+}
+
+/// Python writes `$default` into its addresses as it is, Node as `%24default`.
+#[tokio::test(flavor = "multi_thread")]
+async fn events_37_python_and_node_mean_the_same_blob() {
+    let mut scene = Scene::start().await;
+    scene.join(Kind::Asyncio);
+    scene.shared(&[8]).await;
+    scene.send("python", 2).await;
+    scene.all_kept().await;
+    scene.leave(0).await;
+    scene.shared(&[]).await;
+    scene.join(Kind::Node);
+    scene.shared(&[8]).await;
+    scene.send("node", 2).await;
+    scene.all_came().await;
+    let lines = scene.told.lines.lock().clone();
+    let is_old = |line: &Value| {
+        line["got"]
+            .as_str()
+            .is_some_and(|text| text.starts_with("python"))
+    };
+    let again = lines
+        .iter()
+        .filter(|(number, line)| *number == 1 && is_old(line));
+    assert_eq!(
+        again.count(),
+        0,
+        "it goes on behind the checkpoints: {lines:?}"
+    );
+    let page = scene
+        .node
+        .blobs
+        .list(&format!("{ACCOUNT}/{BOX}"), "", "", 1000)
+        .await
+        .unwrap();
+    assert_eq!(page.blobs.len(), 2 * PARTITIONS as usize);
+    scene.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_41_another_continues_where_a_killed_processor_was() {
+    let mut scene = Scene::start().await;
+    for kind in [Kind::Sync, Kind::Node] {
+        scene.join(kind);
+    }
+    scene.shared(&[4, 4]).await;
+    scene.send("before", 3).await;
+    scene.all_came().await;
+    scene.kill(0).await;
+    scene.send("after", 3).await;
+    scene.all_came().await;
+    scene.shared(&[8]).await;
+    scene.join(Kind::Sync);
+    scene.shared(&[4, 4]).await;
+    scene.kill(1).await;
+    scene.send("last", 3).await;
+    scene.all_came().await;
+    scene.check();
+    let lines = scene.told.lines.lock().clone();
+    let texts = lines.iter().filter_map(|(_, line)| line["got"].as_str());
+    let mut times: BTreeMap<&str, usize> = BTreeMap::new();
+    for text in texts {
+        *times.entry(text).or_default() += 1;
+    }
+    // What was checkpointed is not seen again: at most what was in hand, per partition.
+    let twice = times.values().filter(|times| **times > 1).count();
+    assert!(twice <= 2 * PARTITIONS as usize, "{times:?}");
+    scene.end().await;
+}

@@ -1,0 +1,107 @@
+//! Calls of clients whose answers a hub waits for.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+use steadfast_core::limits;
+use steadfast_wire::signalr::Protocol;
+use steadfast_wire::signalr::message::Outcome;
+use tokio::sync::oneshot;
+
+use crate::error::{Error, Kind, Result};
+use crate::value;
+
+/// Everything that one host waits for.
+#[derive(Default)]
+pub(crate) struct Asked {
+    next: AtomicU64,
+    open: Mutex<HashMap<String, Question>>,
+}
+
+struct Question {
+    connection: String,
+    answer: oneshot::Sender<Result<(Protocol, Bytes)>>,
+}
+
+/// A question whose answer is waited for. It is forgotten on drop.
+pub(crate) struct Waiting {
+    id: String,
+    asked: Arc<Asked>,
+    answer: oneshot::Receiver<Result<(Protocol, Bytes)>>,
+}
+
+impl Asked {
+    /// Waits for an answer of this connection.
+    pub(crate) fn ask(self: &Arc<Self>, server: &str, connection: &str) -> Waiting {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let id = format!("{server}-{number}");
+        let (answer, waiting) = oneshot::channel();
+        let question = Question {
+            connection: connection.to_owned(),
+            answer,
+        };
+        self.open.lock().insert(id.clone(), question);
+        Waiting {
+            id,
+            asked: Arc::clone(self),
+            answer: waiting,
+        }
+    }
+
+    /// A connection has answered. Whoever was not asked is ignored.
+    pub(crate) fn answer(&self, connection: &str, id: &str, protocol: Protocol, said: Outcome) {
+        let question = {
+            let mut open = self.open.lock();
+            match open.get(id) {
+                Some(question) if question.connection == connection => open.remove(id),
+                _ => None,
+            }
+        };
+        let Some(question) = question else { return };
+        let said = match said {
+            Outcome::Value(value) => Ok((protocol, value)),
+            Outcome::Void => value::write(protocol, &()).map(|value| (protocol, value)),
+            Outcome::Error(why) => Err(Error::new(Kind::Client(why))),
+        };
+        // Whoever has asked may have gone.
+        let _ = question.answer.send(said);
+    }
+
+    /// A connection has gone: nobody waits for it any more.
+    pub(crate) fn gone(&self, connection: &str) {
+        let mut open = self.open.lock();
+        let ids: Vec<_> = open
+            .iter()
+            .filter(|(_, question)| question.connection == connection)
+            .map(|(id, _)| id.clone())
+            .collect();
+        let questions: Vec<_> = ids.iter().filter_map(|id| open.remove(id)).collect();
+        drop(open);
+        for question in questions {
+            let _ = question.answer.send(Err(Error::new(Kind::Gone)));
+        }
+    }
+}
+
+impl Waiting {
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(crate) async fn answer<T: DeserializeOwned>(mut self) -> Result<T> {
+        let answer = tokio::time::timeout(limits::CLIENT_ANSWER, &mut self.answer).await;
+        let answer = answer.map_err(|_| Error::new(Kind::Silent))?;
+        let (protocol, value) = answer.map_err(|_| Error::new(Kind::Gone))??;
+        value::read(protocol, &value)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.asked.open.lock().remove(&self.id);
+    }
+}

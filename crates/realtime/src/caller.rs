@@ -1,0 +1,29 @@
+//! Who is at the other end of a connection.
+
+/// What is known of a client when it connects, and stays so.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Caller {
+    /// Its user, if it has one.
+    pub user: Option<String>,
+    /// What its token says; a name may come more than once.
+    pub claims: Vec<(String, String)>,
+    /// Headers of the request that opened the connection.
+    pub headers: Vec<(String, String)>,
+    /// What the application has put into the address, with `?`.
+    pub query: String,
+}
+
+impl Caller {
+    /// The first claim of that name.
+    pub fn claim(&self, name: &str) -> Option<&str> {
+        let found = self.claims.iter().find(|(own, _)| own == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// The first header of that name, in any case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut headers = self.headers.iter();
+        let found = headers.find(|(own, _)| own.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.as_str())
+    }
+}

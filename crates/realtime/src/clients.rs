@@ -1,0 +1,159 @@
+//! Sending to clients, in the words of hubs.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::asked::Asked;
+use crate::error::Result;
+use crate::payload::{Payload, Protocols};
+use crate::reach::{Reach, To};
+
+/// The clients of one hub. Clones are cheap.
+#[derive(Clone)]
+pub struct Clients {
+    reach: Arc<dyn Reach>,
+    asked: Arc<Asked>,
+    server: Arc<str>,
+}
+
+/// Some clients, to be sent to.
+pub struct Audience {
+    clients: Clients,
+    to: To,
+}
+
+/// One client, which can also be asked.
+pub struct One {
+    clients: Clients,
+    connection: String,
+}
+
+impl Clients {
+    pub(crate) fn new(reach: Arc<dyn Reach>, asked: Arc<Asked>, server: Arc<str>) -> Self {
+        Self {
+            reach,
+            asked,
+            server,
+        }
+    }
+
+    /// Everybody.
+    pub fn all(&self) -> Audience {
+        self.all_except(Vec::<String>::new())
+    }
+
+    /// Everybody but these connections.
+    pub fn all_except(&self, except: impl IntoIterator<Item = impl Into<String>>) -> Audience {
+        self.audience(To::All {
+            except: texts(except),
+        })
+    }
+
+    /// The connections of a group.
+    pub fn group(&self, name: impl Into<String>) -> Audience {
+        self.group_except(name, Vec::<String>::new())
+    }
+
+    /// The connections of a group but these.
+    pub fn group_except(
+        &self,
+        name: impl Into<String>,
+        except: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Audience {
+        self.audience(To::Group {
+            name: name.into(),
+            except: texts(except),
+        })
+    }
+
+    /// The connections of several groups; each gets one copy.
+    pub fn groups(&self, names: impl IntoIterator<Item = impl Into<String>>) -> Audience {
+        self.audience(To::Groups(texts(names)))
+    }
+
+    /// All connections of a user.
+    pub fn user(&self, user: impl Into<String>) -> Audience {
+        self.users([user])
+    }
+
+    /// All connections of some users.
+    pub fn users(&self, users: impl IntoIterator<Item = impl Into<String>>) -> Audience {
+        self.audience(To::Users(texts(users)))
+    }
+
+    /// Some connections.
+    pub fn connections(&self, ids: impl IntoIterator<Item = impl Into<String>>) -> Audience {
+        self.audience(To::Connections(texts(ids)))
+    }
+
+    /// One connection.
+    pub fn connection(&self, id: impl Into<String>) -> One {
+        One {
+            clients: self.clone(),
+            connection: id.into(),
+        }
+    }
+
+    /// Takes a connection into a group: when it returns, every later send finds it.
+    pub async fn join(&self, connection: &str, group: &str) -> Result<()> {
+        self.reach.join(connection, group).await
+    }
+
+    /// Takes a connection out of a group.
+    pub async fn leave(&self, connection: &str, group: &str) -> Result<()> {
+        self.reach.leave(connection, group).await
+    }
+
+    pub(crate) fn reach(&self) -> &Arc<dyn Reach> {
+        &self.reach
+    }
+
+    fn audience(&self, to: To) -> Audience {
+        Audience {
+            clients: self.clone(),
+            to,
+        }
+    }
+}
+
+impl Audience {
+    /// Calls a method of all of them, with a tuple of arguments. Nobody answers;
+    /// whoever is not there is left out.
+    pub async fn send<T: Serialize + ?Sized>(&self, target: &str, arguments: &T) -> Result<()> {
+        let reach = &self.clients.reach;
+        let payload = Payload::call(reach.protocols(), None, target, arguments)?;
+        reach.send(&self.to, payload).await
+    }
+}
+
+impl One {
+    /// Calls a method of the client. It does not answer.
+    pub async fn send<T: Serialize + ?Sized>(&self, target: &str, arguments: &T) -> Result<()> {
+        let connections = self.clients.connections([self.connection.as_str()]);
+        connections.send(target, arguments).await
+    }
+
+    /// Calls a method of the client, and waits for what it answers.
+    pub async fn ask<R, T>(&self, target: &str, arguments: &T) -> Result<R>
+    where
+        R: DeserializeOwned,
+        T: Serialize + ?Sized,
+    {
+        let Clients {
+            reach,
+            asked,
+            server,
+        } = &self.clients;
+        let waiting = asked.ask(server, &self.connection);
+        let id = Some(waiting.id());
+        let payload = Payload::call(Protocols::BOTH, id, target, arguments)?;
+        reach.ask(waiting.id(), &self.connection, payload).await?;
+        waiting.answer().await
+    }
+}
+
+fn texts(texts: impl IntoIterator<Item = impl Into<String>>) -> Vec<String> {
+    texts.into_iter().map(Into::into).collect()
+}

@@ -1,0 +1,84 @@
+//! What can go wrong between hubs and clients.
+//!
+//! Every kind has a stable code and a page in `docs/errors/`.
+
+use std::fmt;
+
+use steadfast_core::error::Code;
+
+/// The result of everything in this crate that can fail.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    kind: Kind,
+}
+
+/// The kinds of errors; each has its own code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Nobody hosts a hub of that name.
+    NoHub(String),
+    /// There is no such connection.
+    NoConnection(String),
+    /// The client has answered with an error.
+    Client(String),
+    /// The client has gone before it answered.
+    Gone,
+    /// The client has not answered in time.
+    Silent,
+    /// A value cannot be written, or read as what was asked for.
+    Value(String),
+    /// There is no room for one more of these.
+    Full(&'static str),
+    /// The name of a group, hub or user is empty or too long.
+    Name(&'static str),
+    /// The way to the service is broken.
+    Lost(String),
+}
+
+impl Error {
+    pub(crate) fn new(kind: Kind) -> Self {
+        Self { kind }
+    }
+
+    /// What kind of error it is.
+    pub fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    /// The stable code, the name of its page in `docs/errors/`.
+    pub fn code(&self) -> Code {
+        Code(match self.kind {
+            Kind::NoHub(_) => "STF-5301",
+            Kind::NoConnection(_) => "STF-5302",
+            Kind::Client(_) => "STF-5303",
+            Kind::Gone => "STF-5304",
+            Kind::Silent => "STF-5305",
+            Kind::Value(_) => "STF-5306",
+            Kind::Full(_) => "STF-5307",
+            Kind::Name(_) => "STF-5308",
+            Kind::Lost(_) => "STF-5309",
+        })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.code())?;
+        match &self.kind {
+            Kind::NoHub(name) => write!(f, "nobody hosts a hub '{name}'; register one"),
+            Kind::NoConnection(id) => write!(f, "there is no connection '{id}'; it may have ended"),
+            Kind::Client(why) => write!(f, "the client has answered with an error: {why}"),
+            Kind::Gone => f.write_str("the client has gone before it answered; ask another one"),
+            Kind::Silent => f.write_str("the client has not answered in time; ask again"),
+            Kind::Value(why) => write!(f, "the value does not fit: {why}; check its type"),
+            Kind::Full(what) => write!(f, "there are too many {what}; try again later"),
+            Kind::Name(what) => write!(f, "the name of a {what} is empty or too long; shorten it"),
+            Kind::Lost(why) => write!(f, "the service cannot be reached: {why}; try again"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,410 @@
+//! A hub and its clients.
+//!
+//! The host is a home: it gets whole messages, calls the hub's methods, and answers
+//! by its reach. It is the same in the service's process and in an app server.
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+use futures_util::{FutureExt as _, StreamExt as _};
+use parking_lot::Mutex;
+use steadfast_core::limits;
+use steadfast_wire::signalr::message::{Invocation, Message, Outcome};
+use steadfast_wire::signalr::{Protocol, handshake, read, write};
+use tokio_util::sync::CancellationToken;
+
+use crate::asked::Asked;
+use crate::clients::Clients;
+use crate::context::{Context, Migration};
+use crate::home::{Arrival, Home};
+use crate::hub::{Call, Hub, HubError, HubResult, Method, Reply};
+use crate::reach::Reach;
+use crate::seat::{Job, Seat};
+use crate::upload::Raw;
+
+/// How a hub is hosted.
+#[derive(Clone, Debug)]
+pub struct HubOptions {
+    /// The largest message of a client.
+    pub message_bytes: usize,
+    /// Whether clients are told what went wrong inside.
+    pub shows_details: bool,
+    /// Whether clients may come without a token.
+    pub is_open: bool,
+    /// Whether clients may come back after their socket was lost, and miss nothing.
+    pub is_stateful: bool,
+}
+
+impl Default for HubOptions {
+    fn default() -> Self {
+        Self {
+            message_bytes: limits::HUB_MESSAGE_BYTES,
+            shows_details: false,
+            is_open: false,
+            is_stateful: true,
+        }
+    }
+}
+
+/// A hub with its clients.
+pub struct Host<H> {
+    hub: Arc<H>,
+    reach: Arc<dyn Reach>,
+    server: Arc<str>,
+    seats: Mutex<HashMap<Arc<str>, Arc<Seat>>>,
+    asked: Arc<Asked>,
+    options: HubOptions,
+}
+
+impl<H: Hub> Host<H> {
+    pub(crate) fn new(
+        hub: H,
+        reach: Arc<dyn Reach>,
+        server: &str,
+        options: HubOptions,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            hub: Arc::new(hub),
+            reach,
+            server: server.into(),
+            seats: Mutex::default(),
+            asked: Arc::default(),
+            options,
+        })
+    }
+
+    /// The hub's clients.
+    pub(crate) fn clients(&self) -> Clients {
+        let (reach, asked) = (Arc::clone(&self.reach), Arc::clone(&self.asked));
+        Clients::new(reach, asked, Arc::clone(&self.server))
+    }
+
+    /// What a client of another server has answered.
+    pub(crate) fn answered(&self, connection: &str, id: &str, protocol: Protocol, said: Outcome) {
+        self.asked.answer(connection, id, protocol, said);
+    }
+
+    fn seat(&self, connection: &str) -> Option<Arc<Seat>> {
+        self.seats.lock().get(connection).cloned()
+    }
+
+    fn worker(&self) -> Worker<H> {
+        Worker {
+            hub: Arc::clone(&self.hub),
+            reach: Arc::clone(&self.reach),
+            server: Arc::clone(&self.server),
+            shows_details: self.options.shows_details,
+        }
+    }
+
+    fn add(&self, seat: &Arc<Seat>, job: Job, bytes: usize) {
+        if seat.add(job, bytes) {
+            tokio::spawn(self.worker().work(Arc::clone(seat)));
+        }
+    }
+
+    fn invoke(&self, seat: &Arc<Seat>, call: Invocation, bytes: usize) {
+        match seat.open_uploads(&call.streams) {
+            Some(uploads) => self.add(seat, Job::Call(call, uploads), bytes),
+            None => self.worker().complete(
+                seat,
+                call.id.as_deref(),
+                &Outcome::Error("There are too many streams.".to_owned()),
+            ),
+        }
+    }
+}
+
+impl<H: Hub> Home for Host<H> {
+    fn server(&self) -> &str {
+        &self.server
+    }
+
+    fn message_bytes(&self) -> usize {
+        self.options.message_bytes
+    }
+
+    fn open(&self, arrival: &Arrival) {
+        let migration = arrival.from.clone().map(|from| Migration {
+            from,
+            to: self.server.to_string(),
+        });
+        let is_new = migration.is_none();
+        let (id, caller) = (Arc::clone(&arrival.id), Arc::clone(&arrival.caller));
+        let context = Context::new(Arc::clone(&id), caller, self.clients(), migration);
+        let seat = Arc::new(Seat::new(Arc::clone(&id), arrival.protocol, context));
+        self.seats.lock().insert(Arc::clone(&id), Arc::clone(&seat));
+        if is_new {
+            self.reach
+                .data(&id, Bytes::from_static(handshake::ACCEPTED));
+        }
+        self.add(&seat, Job::Connected, 0);
+    }
+
+    fn room<'a>(&'a self, connection: &'a str) -> Option<BoxFuture<'a, ()>> {
+        let seat = self.seat(connection)?;
+        match seat.is_full() {
+            true => Some(Box::pin(async move { seat.wait().await })),
+            false => None,
+        }
+    }
+
+    fn data(&self, connection: &str, message: Bytes) {
+        let Some(seat) = self.seat(connection) else {
+            return;
+        };
+        match read::message(seat.protocol, &message) {
+            Ok(Message::Invocation(call)) => self.invoke(&seat, call, message.len()),
+            Ok(Message::Item { id, item }) => seat.feed(&id, item),
+            Ok(Message::Completion { id, outcome }) => {
+                let error = match &outcome {
+                    Outcome::Error(why) => Some(why.clone()),
+                    _ => None,
+                };
+                if !seat.end_upload(&id, error) {
+                    self.asked.answer(connection, &id, seat.protocol, outcome);
+                }
+            }
+            Ok(Message::Cancel { id }) => seat.cancel(&id),
+            Ok(_) => {}
+            Err(error) => {
+                let why = format!("Connection closed with an error. {error}");
+                self.reach.close(connection, Some(&why));
+            }
+        }
+    }
+
+    fn close(&self, connection: &str, error: Option<&str>, to: Option<&str>) {
+        let Some(seat) = self.seats.lock().remove(connection) else {
+            return;
+        };
+        seat.end();
+        self.asked.gone(connection);
+        let job = Job::Disconnected {
+            error: error.map(str::to_owned),
+            to: to.map(str::to_owned),
+        };
+        self.add(&seat, job, 0);
+    }
+}
+
+/// What does the work for clients.
+struct Worker<H> {
+    hub: Arc<H>,
+    reach: Arc<dyn Reach>,
+    server: Arc<str>,
+    shows_details: bool,
+}
+
+impl<H: Hub> Worker<H> {
+    /// Does what there is to do for a client, until there is nothing.
+    async fn work(self, seat: Arc<Seat>) {
+        let worker = Arc::new(self);
+        while let Some(job) = seat.next() {
+            match job {
+                Job::Connected => worker.connected(&seat).await,
+                Job::Call(call, uploads) => worker.call(&seat, call, uploads).await,
+                Job::Disconnected { error, to } => worker.disconnected(&seat, error, to).await,
+            }
+        }
+    }
+
+    async fn connected(&self, seat: &Seat) {
+        let context = seat.context.clone();
+        let done = guarded(Arc::clone(&self.hub).on_connected(context)).await;
+        if let Err(error) = done {
+            let why = error.told("on_connected", self.shows_details);
+            tracing::info!(event = "realtime.connection_refused", connection = %seat.connection, %error);
+            self.reach.close(&seat.connection, Some(&why));
+        }
+    }
+
+    async fn disconnected(&self, seat: &Seat, error: Option<String>, to: Option<String>) {
+        let migration = to.map(|to| Migration {
+            from: self.server.to_string(),
+            to,
+        });
+        let context = seat.context.moving(migration);
+        let done = guarded(Arc::clone(&self.hub).on_disconnected(context, error)).await;
+        if let Err(error) = done {
+            tracing::warn!(event = "realtime.hook_failed", connection = %seat.connection, %error);
+        }
+    }
+
+    /// Runs a call, or begins one that runs beside others.
+    async fn call(self: &Arc<Self>, seat: &Arc<Seat>, call: Invocation, uploads: Vec<Raw>) {
+        let id = call.id.clone();
+        let (place, method) = match self.fit(&call) {
+            Ok(found) => found,
+            Err(why) => {
+                seat.forget_uploads(&call.streams);
+                return self.complete(seat, id.as_deref(), &Outcome::Error(why));
+            }
+        };
+        // A stream without an id has nowhere to go, but it may be cancelled by nobody.
+        let token = match (method.is_stream, id.as_deref()) {
+            (true, Some(id)) => match seat.open_stream(id) {
+                Some(token) => Some(token),
+                None => {
+                    let why = "There are too many streams.".to_owned();
+                    return self.complete(seat, Some(id), &Outcome::Error(why));
+                }
+            },
+            _ => None,
+        };
+        let run = Arc::clone(self).run(Arc::clone(seat), place, call, uploads, token);
+        match method.uploads > 0 {
+            true => drop(tokio::spawn(run)),
+            false => run.await,
+        }
+    }
+
+    /// The method that a call is for, or why there is none.
+    fn fit(&self, call: &Invocation) -> Result<(usize, &'static Method), String> {
+        let target = &call.target;
+        let failed = |why: &str| {
+            Err(format!(
+                "Failed to invoke '{target}' due to an error on the server. {why}"
+            ))
+        };
+        let mut methods = H::METHODS.iter().enumerate();
+        let Some((place, method)) = methods.find(|(_, method)| method.is(target)) else {
+            return failed("HubException: Method does not exist.");
+        };
+        if call.is_stream && !method.is_stream {
+            let why = "is not a stream: call it with 'invoke' or 'send'.";
+            return Err(format!("The method '{target}' {why}"));
+        }
+        if !call.is_stream && method.is_stream {
+            let why = "returns a stream: call it with 'stream'.";
+            return Err(format!("The method '{target}' {why}"));
+        }
+        if call.arguments.len() != method.arguments || call.streams.len() != method.uploads {
+            let (given, streams) = (call.arguments.len(), call.streams.len());
+            let Method {
+                arguments, uploads, ..
+            } = method;
+            return failed(&format!(
+                "Invocation provides {given} argument(s) and {streams} stream(s) but target \
+                 expects {arguments} and {uploads}."
+            ));
+        }
+        Ok((place, method))
+    }
+
+    async fn run(
+        self: Arc<Self>,
+        seat: Arc<Seat>,
+        place: usize,
+        call: Invocation,
+        uploads: Vec<Raw>,
+        token: Option<CancellationToken>,
+    ) {
+        let Invocation {
+            id,
+            target,
+            arguments,
+            streams,
+            ..
+        } = call;
+        let asked = Call {
+            context: seat.context.moving(None),
+            protocol: seat.protocol,
+            arguments: arguments.into_iter(),
+            uploads: uploads.into_iter(),
+        };
+        let hub = Arc::clone(&self.hub);
+        let reply = AssertUnwindSafe(hub.call(place, asked))
+            .catch_unwind()
+            .await;
+        let reply = reply.unwrap_or_else(|_| Reply::Failed(panicked()));
+        let outcome = match reply {
+            Reply::Void => Outcome::Void,
+            Reply::Value(value) => Outcome::Value(value),
+            Reply::Stream(items) => {
+                let token = token.unwrap_or_else(|| seat.gone.child_token());
+                tokio::spawn(self.pump(seat, id, target, items, token, streams));
+                return;
+            }
+            Reply::Unfit(error) => Outcome::Error(format!(
+                "Failed to invoke '{target}' due to an error on the server. {error}"
+            )),
+            Reply::Failed(error) => self.failure(&seat, &target, &error),
+        };
+        if let (Some(id), Some(_)) = (&id, &token) {
+            seat.close_stream(id);
+        }
+        seat.forget_uploads(&streams);
+        self.complete(&seat, id.as_deref(), &outcome);
+    }
+
+    /// Sends the items of a stream, as fast as the client takes them.
+    async fn pump(
+        self: Arc<Self>,
+        seat: Arc<Seat>,
+        id: Option<String>,
+        target: String,
+        mut items: BoxStream<'static, HubResult<Bytes>>,
+        token: CancellationToken,
+        uploads: Vec<String>,
+    ) {
+        let mut outcome = Outcome::Void;
+        if let Some(id) = &id {
+            loop {
+                if let Some(room) = self.reach.room(&seat.connection) {
+                    tokio::select! {
+                        () = room => {}
+                        () = token.cancelled() => break,
+                    }
+                }
+                let next = AssertUnwindSafe(items.next()).catch_unwind();
+                let next = tokio::select! {
+                    biased;
+                    () = token.cancelled() => break,
+                    next = next => next.unwrap_or_else(|_| Some(Err(panicked()))),
+                };
+                match next {
+                    Some(Ok(item)) => {
+                        let message = write::item(seat.protocol, id, &item);
+                        self.reach.data(&seat.connection, message);
+                    }
+                    Some(Err(error)) => {
+                        outcome = self.failure(&seat, &target, &error);
+                        break;
+                    }
+                    None => break,
+                }
+            }
+            seat.close_stream(id);
+        }
+        seat.forget_uploads(&uploads);
+        self.complete(&seat, id.as_deref(), &outcome);
+    }
+
+    fn failure(&self, seat: &Seat, target: &str, error: &HubError) -> Outcome {
+        tracing::debug!(event = "realtime.call_failed", connection = %seat.connection, method = target, %error);
+        Outcome::Error(error.told(target, self.shows_details))
+    }
+
+    /// Answers a call whose caller waits.
+    fn complete(&self, seat: &Seat, id: Option<&str>, outcome: &Outcome) {
+        if let Some(id) = id {
+            let message = write::completion(seat.protocol, id, outcome);
+            self.reach.data(&seat.connection, message);
+        }
+    }
+}
+
+/// Runs what a hub's author wrote: a panic is an error.
+async fn guarded(hook: BoxFuture<'static, HubResult<()>>) -> HubResult<()> {
+    let done = AssertUnwindSafe(hook).catch_unwind().await;
+    done.unwrap_or_else(|_| Err(panicked()))
+}
+
+fn panicked() -> HubError {
+    std::io::Error::other("the method panicked").into()
+}

@@ -1,0 +1,168 @@
+//! What comes from a client, cut into messages.
+//!
+//! An inlet belongs to one socket, or to the requests of one client, and is used by
+//! one of them at a time: so messages are handled in their order.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use steadfast_core::limits;
+use steadfast_wire::signalr::frame::{self, Splitter};
+use steadfast_wire::signalr::handshake::{self, HANDSHAKE_BYTES, Handshake};
+use steadfast_wire::signalr::message::{Message, kind};
+use steadfast_wire::signalr::{Protocol, read};
+use tokio::time::Instant;
+
+use crate::client::Client;
+use crate::lobby::Lobby;
+
+/// The way in of one client.
+pub struct Inlet {
+    client: Arc<Client>,
+    lobby: Arc<Lobby>,
+    splitter: Splitter,
+    /// Its home says how long messages may be.
+    message_bytes: usize,
+    /// What the transport takes at most.
+    most_bytes: usize,
+    socket: u64,
+}
+
+/// The client has said its last word, or nothing of it is taken any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended;
+
+impl Inlet {
+    /// The way in of a client whose transport takes messages of so many bytes.
+    pub fn new(client: Arc<Client>, lobby: Arc<Lobby>, most_bytes: usize) -> Self {
+        let message_bytes = lobby.message_bytes();
+        let socket = client.socket();
+        Self {
+            client,
+            lobby,
+            splitter: Splitter::default(),
+            message_bytes,
+            most_bytes,
+            socket,
+        }
+    }
+
+    /// Takes what has come. It returns when all of it has a place, which is how a
+    /// client that is too fast is slowed down.
+    pub async fn take(&mut self, chunk: Bytes) -> Result<(), Ended> {
+        self.client.heard();
+        self.splitter.push(chunk);
+        let protocol = match self.client.protocol() {
+            Some(protocol) => protocol,
+            None => match self.greet().await? {
+                Some(protocol) => protocol,
+                None => return Ok(()),
+            },
+        };
+        let limit = self.message_bytes.min(self.most_bytes);
+        loop {
+            if self.client.is_ending() || self.client.socket() != self.socket {
+                return Err(Ended);
+            }
+            match self.splitter.next(protocol, limit) {
+                Ok(Some(message)) => self.handle(protocol, message).await?,
+                Ok(None) => return Ok(()),
+                Err(error) if error == frame::TOO_LONG => {
+                    let why = format!("The maximum message size of {limit}B was exceeded.");
+                    return self.refuse(&why);
+                }
+                Err(error) => return self.refuse(&error.to_string()),
+            }
+        }
+    }
+
+    /// Reads the handshake, and finds the client a home.
+    async fn greet(&mut self) -> Result<Option<Protocol>, Ended> {
+        let record = match self.splitter.next_record(HANDSHAKE_BYTES) {
+            Ok(Some(record)) => record,
+            Ok(None) => return Ok(None),
+            Err(_) => return self.turn_away("The handshake is too long."),
+        };
+        let Ok(wish) = Handshake::parse(&record) else {
+            return self.turn_away("The handshake cannot be read.");
+        };
+        let name = &wish.protocol;
+        let known = Protocol::named(name).filter(|own| self.lobby.speaks(*own));
+        let Some(protocol) = known else {
+            return self.turn_away(&format!("The protocol '{name}' is not supported."));
+        };
+        if !(0..=2).contains(&wish.version) {
+            let version = wish.version;
+            return self.turn_away(&format!(
+                "The server does not support version {version} of the '{name}' protocol."
+            ));
+        }
+        self.lobby.settle(&self.client, protocol, record).await;
+        Ok(Some(protocol))
+    }
+
+    fn turn_away(&self, why: &str) -> Result<Option<Protocol>, Ended> {
+        self.client.end(Some(Bytes::from(handshake::refused(why))));
+        Err(Ended)
+    }
+
+    fn refuse(&self, why: &str) -> Result<(), Ended> {
+        tracing::info!(event = "realtime.refused_client", connection = %self.client.id(), why);
+        let error = format!("Connection closed with an error. {why}");
+        self.client.close(Some(&error), false);
+        Err(Ended)
+    }
+
+    async fn handle(&mut self, protocol: Protocol, message: Bytes) -> Result<(), Ended> {
+        let own = match read::look(protocol, &message) {
+            Ok((own, _)) => own,
+            Err(error) => return self.refuse(&error.to_string()),
+        };
+        if own == kind::CLOSE {
+            self.client.end(None);
+            return Err(Ended);
+        }
+        if let Some(received) = &self.client.received {
+            match own {
+                kind::ACK | kind::SEQUENCE => return self.count(protocol, &message),
+                own if kind::is_counted(own) => {
+                    if !received.lock().take(Instant::now()) {
+                        return Ok(());
+                    }
+                    // Whoever sends must look when to acknowledge.
+                    self.client.outbox.wake.notify_one();
+                }
+                _ => {}
+            }
+        }
+        self.client.deliver(message).await;
+        Ok(())
+    }
+
+    /// Numbers, of a client that may come back.
+    fn count(&self, protocol: Protocol, message: &Bytes) -> Result<(), Ended> {
+        match read::message(protocol, message) {
+            Ok(Message::Ack(number)) => self.client.outbox.acknowledged(number),
+            Ok(Message::Sequence(number)) => {
+                let received = self.client.received.as_ref();
+                if !received.is_some_and(|own| own.lock().sequence(number)) {
+                    return self.refuse("Sequence ID greater than amount of messages received.");
+                }
+            }
+            _ => return self.refuse("a message without a number"),
+        }
+        Ok(())
+    }
+
+    /// The client.
+    pub fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    /// The largest piece that a transport needs to take at a time.
+    pub fn chunk_bytes(&self) -> usize {
+        self.message_bytes
+            .min(self.most_bytes)
+            .max(limits::HUB_MESSAGE_BYTES)
+    }
+}

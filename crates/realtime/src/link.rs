@@ -1,0 +1,439 @@
+//! The link of one app server.
+//!
+//! It is a home: what clients say goes to the server as messages of the service
+//! protocol, and what the server says comes back. Bytes come and go by whoever has
+//! the socket. A link that is offline works on, but gets no new clients.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use bytes::{Bytes, BytesMut};
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use steadfast_core::limits;
+use steadfast_wire::signalr::Protocol;
+use steadfast_wire::signalr::frame::{self, Splitter};
+use steadfast_wire::signalr::service::{
+    Close, Data, Flow, FlowKind, Handshake, Message, Open, read, write,
+};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::client::Client;
+use crate::home::{Arrival, Home};
+use crate::id;
+use crate::lobby::Lobby;
+
+/// A server connection.
+pub struct Link {
+    id: String,
+    server: String,
+    lobby: Arc<Lobby>,
+    /// The server is one of this library: it takes clients of servers that were lost.
+    is_ours: bool,
+    greeting: OnceLock<Handshake>,
+    out: Mutex<Out>,
+    wake: Notify,
+    room: Notify,
+    tenants: Mutex<HashMap<Arc<str>, Tenant>>,
+    is_offline: AtomicBool,
+    times: Mutex<Times>,
+    over: CancellationToken,
+}
+
+#[derive(Default)]
+struct Out {
+    bytes: BytesMut,
+    is_ending: bool,
+}
+
+struct Times {
+    heard: Instant,
+    spoke: Instant,
+}
+
+/// A client whose home it is.
+struct Tenant {
+    client: Arc<Client>,
+    /// What has come of a message that the server sends in pieces.
+    partial: BytesMut,
+    paused: Option<oneshot::Sender<()>>,
+}
+
+/// How a server leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fin {
+    /// It ends its clients itself.
+    Off,
+    /// Its clients are moved.
+    Migrate,
+    /// Its clients stay until they go.
+    Wait,
+}
+
+impl Link {
+    pub(crate) fn new(server: String, lobby: Arc<Lobby>, is_ours: bool) -> Arc<Self> {
+        let now = Instant::now();
+        Arc::new(Self {
+            id: id::random(),
+            server,
+            lobby,
+            is_ours,
+            greeting: OnceLock::new(),
+            out: Mutex::default(),
+            wake: Notify::new(),
+            room: Notify::new(),
+            tenants: Mutex::default(),
+            is_offline: AtomicBool::new(false),
+            times: Mutex::new(Times {
+                heard: now,
+                spoke: now,
+            }),
+            over: CancellationToken::new(),
+        })
+    }
+
+    /// Its id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// How the server has introduced itself.
+    pub(crate) fn greeting(&self) -> Option<&Handshake> {
+        self.greeting.get()
+    }
+
+    pub(crate) fn greet(&self, greeting: Handshake) -> bool {
+        self.greeting.set(greeting).is_ok()
+    }
+
+    /// Sends something to the server.
+    pub(crate) fn tell(&self, message: &Message) {
+        let written = write(message);
+        let mut out = self.out.lock();
+        if out.is_ending {
+            return;
+        }
+        out.bytes.extend_from_slice(&written);
+        let is_stuck = out.bytes.len() > limits::SERVER_OUT_BYTES;
+        drop(out);
+        if is_stuck {
+            tracing::warn!(
+                event = "realtime.slow_server",
+                server = self.server,
+                link = self.id
+            );
+            self.end();
+        }
+        self.wake.notify_one();
+    }
+
+    /// Nothing more is said.
+    pub fn end(&self) {
+        self.out.lock().is_ending = true;
+        self.wake.notify_one();
+    }
+
+    /// From now on no client is given to it. False if that was so before.
+    pub(crate) fn go_offline(&self) -> bool {
+        !self.is_offline.swap(true, Ordering::SeqCst)
+    }
+
+    /// Its clients.
+    pub(crate) fn tenants(&self) -> Vec<Arc<Client>> {
+        let tenants = self.tenants.lock();
+        tenants
+            .values()
+            .map(|own| Arc::clone(&own.client))
+            .collect()
+    }
+
+    /// A client of this link.
+    pub(crate) fn tenant(&self, connection: &str) -> Option<Arc<Client>> {
+        let tenants = self.tenants.lock();
+        tenants.get(connection).map(|own| Arc::clone(&own.client))
+    }
+
+    /// The server has ended a client: nothing is said about it any more.
+    pub(crate) fn forget(&self, connection: &str) -> Option<Arc<Client>> {
+        let tenant = self.tenants.lock().remove(connection)?;
+        Some(tenant.client)
+    }
+
+    /// What the server says to a client, as soon as it is whole.
+    pub(crate) fn gather(&self, data: Data) -> Option<(Arc<Client>, Bytes)> {
+        let mut tenants = self.tenants.lock();
+        let tenant = tenants.get_mut(&*data.connection)?;
+        if data.is_partial || !tenant.partial.is_empty() {
+            tenant.partial.extend_from_slice(&data.payload);
+        }
+        if data.is_partial {
+            return None;
+        }
+        let payload = match tenant.partial.is_empty() {
+            true => data.payload,
+            false => tenant.partial.split().freeze(),
+        };
+        Some((Arc::clone(&tenant.client), payload))
+    }
+
+    /// The server has said that it says nothing more to a client.
+    pub(crate) fn paused(&self, connection: &str) {
+        let mut tenants = self.tenants.lock();
+        let waiting = tenants
+            .get_mut(connection)
+            .and_then(|own| own.paused.take());
+        if let Some(waiting) = waiting {
+            // Whoever waited may have lost patience.
+            let _ = waiting.send(());
+        }
+    }
+
+    /// The socket is gone: its clients come back elsewhere. Those that can be held
+    /// until they have another home are returned.
+    pub(crate) fn lost(&self) -> (usize, Vec<Arc<Client>>) {
+        self.go_offline();
+        self.end();
+        self.over.cancel();
+        self.room.notify_waiters();
+        let tenants: Vec<_> = self.tenants.lock().drain().collect();
+        let count = tenants.len();
+        let mut held = Vec::new();
+        for (id, tenant) in tenants {
+            if self.is_ours && tenant.client.hold() {
+                held.push(tenant.client);
+                continue;
+            }
+            self.lobby.leave_group(&id, None);
+            tenant.client.close(Some("ServerOffline"), true);
+        }
+        (count - held.len(), held)
+    }
+
+    /// Whether its socket is gone.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.is_cancelled()
+    }
+
+    /// Ends when its socket is gone.
+    pub(crate) async fn gone(&self) {
+        self.over.cancelled().await;
+    }
+
+    /// Something has come.
+    pub(crate) fn heard(&self) {
+        self.times.lock().heard = Instant::now();
+    }
+
+    /// What is to be sent next; `None` at the end. It pings while there is nothing.
+    pub async fn outgoing(&self) -> Option<Bytes> {
+        loop {
+            let woken = self.wake.notified();
+            {
+                let mut out = self.out.lock();
+                if !out.bytes.is_empty() {
+                    let bytes = out.bytes.split().freeze();
+                    drop(out);
+                    self.times.lock().spoke = Instant::now();
+                    self.room.notify_waiters();
+                    return Some(bytes);
+                }
+                if out.is_ending {
+                    return None;
+                }
+            }
+            let (ping, silence) = {
+                let times = self.times.lock();
+                let limit = match self.greeting.get() {
+                    Some(_) => limits::SERVER_SILENCE,
+                    None => limits::SERVER_HANDSHAKE,
+                };
+                (times.spoke + limits::SERVER_PING, times.heard + limit)
+            };
+            tokio::select! {
+                () = woken => {}
+                () = tokio::time::sleep_until(ping.min(silence)) => {
+                    let now = Instant::now();
+                    if now >= silence {
+                        tracing::info!(event = "realtime.silent_server", server = self.server);
+                        self.end();
+                    } else if self.greeting.get().is_some() {
+                        self.tell(&Message::Ping(Vec::new()));
+                    }
+                    self.times.lock().spoke = now;
+                }
+            }
+        }
+    }
+}
+
+impl Home for Link {
+    fn server(&self) -> &str {
+        &self.server
+    }
+
+    fn message_bytes(&self) -> usize {
+        limits::CLIENT_MESSAGE_BYTES
+    }
+
+    fn open(&self, arrival: &Arrival) {
+        let Some(client) = self.lobby.client(&arrival.id) else {
+            return;
+        };
+        let tenant = Tenant {
+            client,
+            partial: BytesMut::new(),
+            paused: None,
+        };
+        self.tenants.lock().insert(Arc::clone(&arrival.id), tenant);
+        let mut headers: Vec<_> = arrival
+            .caller
+            .headers
+            .iter()
+            .map(|(name, value)| (name.clone(), vec![value.clone()]))
+            .collect();
+        headers.push((
+            "Asrs-Instance-Id".to_owned(),
+            vec![self.lobby.instance().to_owned()],
+        ));
+        if let Some(from) = &arrival.from {
+            headers.push(("Asrs-Migrate-From".to_owned(), vec![from.clone()]));
+        }
+        self.tell(&Message::Open(Open {
+            connection: arrival.id.to_string(),
+            claims: arrival.caller.claims.clone(),
+            headers,
+            query: arrival.caller.query.clone(),
+            protocol: Some(arrival.protocol.name().to_owned()),
+        }));
+        self.tell(&Message::Data(Data {
+            connection: arrival.id.to_string(),
+            payload: arrival.handshake.clone(),
+            kind: self.labels(1),
+            is_partial: false,
+        }));
+    }
+
+    fn room<'a>(&'a self, _connection: &'a str) -> Option<BoxFuture<'a, ()>> {
+        let is_full = || self.out.lock().bytes.len() > limits::SERVER_ROOM_BYTES;
+        if !is_full() {
+            return None;
+        }
+        Some(Box::pin(async move {
+            loop {
+                let made = self.room.notified();
+                if !is_full() {
+                    return;
+                }
+                tokio::select! {
+                    () = made => {}
+                    () = self.over.cancelled() => return,
+                }
+            }
+        }))
+    }
+
+    fn data(&self, connection: &str, message: Bytes) {
+        self.tell(&Message::Data(Data {
+            connection: connection.to_owned(),
+            payload: message,
+            kind: None,
+            is_partial: false,
+        }));
+    }
+
+    fn close(&self, connection: &str, error: Option<&str>, to: Option<&str>) {
+        if self.tenants.lock().remove(connection).is_none() {
+            return;
+        }
+        let headers = to.map(|to| ("Asrs-Migrate-To".to_owned(), vec![to.to_owned()]));
+        self.tell(&Message::Close(Close {
+            connection: connection.to_owned(),
+            error: error.unwrap_or_default().to_owned(),
+            headers: headers.into_iter().collect(),
+        }));
+    }
+
+    fn takes_clients(&self) -> bool {
+        let carries = self.greeting.get().is_some_and(|own| own.kind != 2);
+        carries && !self.is_offline.load(Ordering::SeqCst)
+    }
+
+    fn load(&self) -> usize {
+        self.tenants.lock().len()
+    }
+
+    fn may_move(&self) -> bool {
+        self.greeting.get().is_some_and(|own| own.migration >= 1)
+    }
+
+    fn needs_calls(&self) -> bool {
+        self.is_ours || self.may_move()
+    }
+
+    fn pause<'a>(&'a self, connection: &'a str) -> BoxFuture<'a, ()> {
+        let (said, waiting) = oneshot::channel();
+        let is_there = match self.tenants.lock().get_mut(connection) {
+            Some(tenant) => {
+                tenant.paused = Some(said);
+                true
+            }
+            None => false,
+        };
+        if is_there {
+            self.tell(&Message::Flow(Flow {
+                id: connection.to_owned(),
+                is_server: false,
+                kind: FlowKind::Pause,
+            }));
+        }
+        Box::pin(async move {
+            tokio::select! {
+                _ = waiting => {}
+                () = self.over.cancelled() => {}
+            }
+        })
+    }
+
+    fn resumed(&self, connection: &str) {
+        if self.tenant(connection).is_some() {
+            self.tell(&Message::Reconnect {
+                connection: connection.to_owned(),
+            });
+        }
+    }
+}
+
+impl Link {
+    /// A label for newer servers; older ones fail on it.
+    fn labels(&self, kind: i64) -> Option<i64> {
+        let knows = self.greeting.get().is_some_and(|own| own.elements >= 7);
+        knows.then_some(kind)
+    }
+}
+
+/// What comes from an app server, cut into messages.
+#[derive(Default)]
+pub(crate) struct LinkInlet {
+    splitter: Splitter,
+}
+
+impl LinkInlet {
+    /// Takes bytes; whole messages come out.
+    pub(crate) fn push(&mut self, bytes: Bytes) {
+        self.splitter.push(bytes);
+    }
+
+    pub(crate) fn next(&mut self) -> Result<Option<Message>, String> {
+        let wrong = |error: steadfast_wire::signalr::Malformed| error.to_string();
+        let protocol = Protocol::MessagePack;
+        let next = self.splitter.next(protocol, limits::SERVER_MESSAGE_BYTES);
+        let Some(message) = next.map_err(wrong)? else {
+            return Ok(None);
+        };
+        let body = frame::body(protocol, &message).map_err(wrong)?;
+        read(&body).map(Some).map_err(wrong)
+    }
+}

@@ -1,0 +1,495 @@
+//! What app servers of one hub ask of the service.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream;
+use parking_lot::Mutex;
+use steadfast_core::limits;
+use steadfast_wire::signalr::Protocol;
+use steadfast_wire::signalr::service::{
+    Ack, Check, Close, CloseMany, Completion, Data, Flow, FlowKind, GroupData, Handshake, Message,
+    Payloads, Question, Target, status,
+};
+
+use crate::client::Client;
+use crate::home::Home;
+use crate::link::{Fin, Link, LinkInlet};
+use crate::lobby::Lobby;
+use crate::payload::Payload;
+use crate::reach::To;
+
+/// All links of one hub.
+pub(crate) struct Links {
+    lobby: Arc<Lobby>,
+    all: Mutex<Vec<Arc<Link>>>,
+    /// Who waits for the answer of a client, by the id of the call.
+    questions: Mutex<HashMap<String, Asker>>,
+}
+
+struct Asker {
+    link: String,
+    connection: String,
+}
+
+/// The link has nothing more to say, or said something that makes no sense.
+pub struct LinkEnded;
+
+impl Links {
+    pub(crate) fn new(lobby: Arc<Lobby>) -> Arc<Self> {
+        let links = Arc::new(Self {
+            lobby,
+            all: Mutex::default(),
+            questions: Mutex::default(),
+        });
+        let me = Arc::downgrade(&links);
+        links.lobby.watch(move |connection| {
+            if let Some(links) = me.upgrade() {
+                links.client_gone(connection);
+            }
+        });
+        links
+    }
+
+    pub(crate) fn lobby(&self) -> &Arc<Lobby> {
+        &self.lobby
+    }
+
+    /// All links, for whoever lists them.
+    pub(crate) fn all(&self) -> Vec<Arc<Link>> {
+        self.all.lock().clone()
+    }
+
+    /// A new link of a server.
+    pub(crate) fn add(&self, server: &str, is_ours: bool) -> Arc<Link> {
+        let link = Link::new(server.to_owned(), Arc::clone(&self.lobby), is_ours);
+        self.all.lock().push(Arc::clone(&link));
+        link
+    }
+
+    /// A link's socket is gone.
+    pub(crate) fn remove(&self, link: &Arc<Link>) {
+        self.all.lock().retain(|own| !Arc::ptr_eq(own, link));
+        self.lobby.remove_home(&(Arc::clone(link) as Arc<dyn Home>));
+        let (clients, held) = link.lost();
+        let (server, kept) = (link.server(), held.len());
+        tracing::info!(
+            event = "realtime.server_gone",
+            server,
+            link = link.id(),
+            clients,
+            kept
+        );
+        for client in held {
+            let (lobby, from) = (Arc::clone(&self.lobby), server.to_owned());
+            tokio::spawn(async move { take_in(&lobby, &client, &from).await });
+        }
+        let mut questions = self.questions.lock();
+        questions.retain(|_, asker| asker.link != link.id());
+    }
+
+    /// Handles what has come from a server.
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        link: &Arc<Link>,
+        inlet: &mut LinkInlet,
+        bytes: Bytes,
+    ) -> Result<(), LinkEnded> {
+        link.heard();
+        inlet.push(bytes);
+        loop {
+            match inlet.next() {
+                Ok(Some(message)) => self.handle(link, message)?,
+                Ok(None) => return Ok(()),
+                Err(why) => {
+                    tracing::warn!(
+                        event = "realtime.server_refused",
+                        server = link.server(),
+                        why
+                    );
+                    link.tell(&Message::Fault(why));
+                    link.end();
+                    return Err(LinkEnded);
+                }
+            }
+        }
+    }
+
+    fn handle(self: &Arc<Self>, link: &Arc<Link>, message: Message) -> Result<(), LinkEnded> {
+        if link.greeting().is_none() {
+            return self.greet(link, message);
+        }
+        match message {
+            Message::Ping(words) => self.ping(link, &words),
+            Message::Data(data) => pass(link, data),
+            Message::Close(Close {
+                connection, error, ..
+            }) => {
+                if let Some(client) = link.forget(&connection) {
+                    let error = (!error.is_empty()).then_some(error);
+                    client.close(error.as_deref(), false);
+                }
+            }
+            Message::Send { to, payloads } => self.send(to, payloads),
+            Message::Group(own) => self.send_group(own),
+            Message::Join { .. }
+            | Message::Leave { .. }
+            | Message::UserJoin { .. }
+            | Message::UserLeave { .. } => self.membership(link, message),
+            Message::Check { of, ack } => {
+                let found = self.check(&of);
+                answer(
+                    link,
+                    Some(ack),
+                    if found { status::OK } else { status::NOT_FOUND },
+                );
+            }
+            Message::CloseMany(own) => self.close_many(link, &own),
+            Message::Ask(question) => self.ask(link, question),
+            Message::Answer(own) => self.answered(link, own),
+            Message::Flow(Flow {
+                id,
+                kind: FlowKind::Paused,
+                is_server: false,
+            }) => link.paused(&id),
+            Message::KeyRequest { kid } => link.tell(&Message::KeyResponse {
+                kid,
+                key: String::new(),
+                error: "Unauthorized".to_owned(),
+                text: "This service knows access keys only.".to_owned(),
+            }),
+            Message::Members { ack, .. } => answer(link, Some(ack), status::FAILED),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The first message: who is it?
+    fn greet(self: &Arc<Self>, link: &Arc<Link>, message: Message) -> Result<(), LinkEnded> {
+        let refuse = |why: &str| {
+            link.tell(&Message::Welcome {
+                error: why.to_owned(),
+                id: None,
+            });
+            link.end();
+            Err(LinkEnded)
+        };
+        let Message::Handshake(greeting) = message else {
+            return refuse("The first message is a handshake.");
+        };
+        let Handshake { version, kind, .. } = greeting;
+        if version != 1 {
+            return refuse(&format!(
+                "Version {version} of the protocol is not supported."
+            ));
+        }
+        if self.lobby.is_own() {
+            return refuse("The hub is hosted by the service itself.");
+        }
+        link.greet(greeting);
+        link.tell(&Message::Welcome {
+            error: String::new(),
+            id: Some(link.id().to_owned()),
+        });
+        let server = link.server();
+        tracing::info!(
+            event = "realtime.server_came",
+            server,
+            link = link.id(),
+            kind
+        );
+        if link.takes_clients() {
+            self.lobby.add_home(Arc::clone(link) as Arc<dyn Home>);
+        }
+        Ok(())
+    }
+
+    fn ping(self: &Arc<Self>, link: &Arc<Link>, words: &[String]) {
+        let words: Vec<_> = words.iter().map(String::as_str).collect();
+        let say = |words: &[&str]| {
+            let words = words.iter().map(|word| (*word).to_owned());
+            link.tell(&Message::Ping(words.collect()));
+        };
+        match words[..] {
+            ["status", ..] => {
+                let clients = self.lobby.count().to_string();
+                let servers = self.lobby.servers().len().to_string();
+                let has_clients = if clients == "0" { "0" } else { "1" };
+                say(&[
+                    "status",
+                    has_clients,
+                    "clientcount",
+                    &clients,
+                    "servercount",
+                    &servers,
+                ]);
+            }
+            ["servers", ..] => {
+                let names = self.lobby.servers().join(";");
+                say(&["servers", &format!("{}:{names}", self.lobby.arrivals())]);
+            }
+            ["shutdown", how] => {
+                let fin = match how {
+                    "fin:0" => Fin::Off,
+                    "fin:1" => Fin::Migrate,
+                    "fin:2" => Fin::Wait,
+                    _ => return,
+                };
+                let is_first = link.go_offline();
+                // After this no client is opened on the link.
+                self.lobby.remove_home(&(Arc::clone(link) as Arc<dyn Home>));
+                say(&["shutdown", "finack"]);
+                if is_first && fin == Fin::Migrate {
+                    tokio::spawn(Arc::clone(self).empty(Arc::clone(link)));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Moves all clients of a link that is offline.
+    async fn empty(self: Arc<Self>, link: Arc<Link>) {
+        let (mut moved, mut failed) = (0_u64, 0_u64);
+        while link.load() > 0 && !link.is_over() {
+            let arrived = self.lobby.arrived();
+            let moves = stream::iter(link.tenants()).map(|client| {
+                let (lobby, server) = (Arc::clone(&self.lobby), link.server().to_owned());
+                async move { give_away(&lobby, &client, &server).await }
+            });
+            let mut moves = moves.buffer_unordered(limits::DRAIN_MOVES);
+            let mut done = 0;
+            while let Some(is_moved) = moves.next().await {
+                done += u64::from(is_moved);
+                failed += u64::from(!is_moved);
+            }
+            moved += done;
+            if done == 0 {
+                // A server may come before this one goes.
+                tokio::select! {
+                    () = arrived.notified() => {}
+                    () = link.gone() => break,
+                }
+            }
+        }
+        let server = link.server();
+        tracing::info!(event = "realtime.server_emptied", server, moved, failed);
+    }
+
+    fn send(&self, to: Target, payloads: Payloads) {
+        let to = match to {
+            Target::Connections(ids) => To::Connections(ids),
+            Target::User(user) => To::Users(vec![user]),
+            Target::Users(users) => To::Users(users),
+            Target::All { except } => To::All { except },
+            Target::Groups(groups) => To::Groups(groups),
+        };
+        self.lobby.send(&to, &payload(payloads));
+    }
+
+    fn send_group(&self, own: GroupData) {
+        let mut except = own.except;
+        for user in &own.except_users {
+            except.extend(self.lobby.connections_of(user));
+        }
+        let to = To::Group {
+            name: own.group,
+            except,
+        };
+        self.lobby.send(&to, &payload(own.payloads));
+    }
+
+    fn membership(&self, link: &Link, message: Message) {
+        let (ack, done) = match message {
+            Message::Join {
+                connection,
+                group,
+                ack,
+            } => (ack, self.lobby.join(&connection, &group).is_ok()),
+            Message::Leave {
+                connection,
+                group,
+                ack,
+            } => {
+                self.lobby.leave_group(&connection, group.as_deref());
+                (ack, true)
+            }
+            Message::UserJoin {
+                user,
+                group,
+                ttl_s,
+                ack,
+            } => {
+                let ttl = ttl_s.map(|own| Duration::from_secs(own.max(0) as u64));
+                (ack, self.lobby.join_user(&user, &group, ttl).is_ok())
+            }
+            Message::UserLeave { user, group, ack } => {
+                self.lobby.leave_user(&user, group.as_deref());
+                (ack, true)
+            }
+            _ => return,
+        };
+        answer(link, ack, if done { status::OK } else { status::NOT_FOUND });
+    }
+
+    fn check(&self, of: &Check) -> bool {
+        match of {
+            Check::UserInGroup { user, group } => self.lobby.is_user_in(user, group),
+            Check::Group(group) => self.lobby.has_group(group),
+            Check::Connection(id) => self.lobby.client(id).is_some(),
+            Check::User(user) => self.lobby.has_user(user),
+        }
+    }
+
+    fn close_many(&self, link: &Link, own: &CloseMany) {
+        let except = own.except.clone();
+        let to = match (&own.connection, &own.user, &own.group) {
+            (Some(id), ..) => To::Connections(vec![id.clone()]),
+            (_, Some(user), _) => To::Users(vec![user.clone()]),
+            (_, _, Some(name)) => To::Group {
+                name: name.clone(),
+                except: except.clone(),
+            },
+            _ => To::All {
+                except: except.clone(),
+            },
+        };
+        let reason = (!own.reason.is_empty()).then_some(own.reason.as_str());
+        let closed = self.lobby.close(&to, &except, reason);
+        let found = own.connection.is_none() || closed > 0;
+        answer(
+            link,
+            Some(own.ack),
+            if found { status::OK } else { status::NOT_FOUND },
+        );
+    }
+
+    /// A server asks a client, which may be another server's.
+    fn ask(&self, link: &Arc<Link>, question: Question) {
+        let client = self.lobby.client(&question.connection);
+        let form = client.as_ref().and_then(|client| {
+            let payload = payload(question.payloads.clone());
+            payload.get(client.protocol()?).cloned()
+        });
+        let (Some(client), Some(message)) = (client, form) else {
+            return link.tell(&Message::Answer(Completion {
+                id: question.id,
+                connection: question.connection,
+                caller: question.caller,
+                outcome: Err("The connection does not exist.".to_owned()),
+            }));
+        };
+        let asker = Asker {
+            link: link.id().to_owned(),
+            connection: question.connection.clone(),
+        };
+        self.questions.lock().insert(question.id.clone(), asker);
+        if link.tenant(&question.connection).is_none() {
+            let owner = self.owner(&question.connection);
+            link.tell(&Message::Mapping {
+                id: question.id.clone(),
+                connection: question.connection.clone(),
+                instance: self.lobby.instance().to_owned(),
+            });
+            if let Some(owner) = owner {
+                owner.tell(&Message::Ask(question));
+            }
+        }
+        client.pass(message);
+    }
+
+    /// The link whose client it is.
+    fn owner(&self, connection: &str) -> Option<Arc<Link>> {
+        let all = self.all();
+        all.into_iter().find(|own| own.tenant(connection).is_some())
+    }
+
+    /// The server of a client says what the client has answered.
+    fn answered(&self, link: &Arc<Link>, own: Completion) {
+        let Some(asker) = self.questions.lock().remove(&own.id) else {
+            return;
+        };
+        if asker.link == link.id() {
+            return;
+        }
+        let all = self.all();
+        if let Some(caller) = all.iter().find(|link| link.id() == asker.link) {
+            caller.tell(&Message::Answer(own));
+        }
+    }
+
+    /// A client has gone: nobody waits for its answers.
+    pub(crate) fn client_gone(&self, connection: &str) {
+        let mut questions = self.questions.lock();
+        let ids: Vec<_> = questions
+            .iter()
+            .filter(|(_, asker)| asker.connection == connection)
+            .map(|(id, _)| id.clone())
+            .collect();
+        let gone: Vec<_> = ids
+            .into_iter()
+            .filter_map(|id| questions.remove_entry(&id))
+            .collect();
+        drop(questions);
+        for (id, asker) in gone {
+            let all = self.all();
+            if let Some(link) = all.iter().find(|link| link.id() == asker.link) {
+                link.tell(&Message::Answer(Completion {
+                    id,
+                    connection: asker.connection,
+                    caller: link.server().to_owned(),
+                    outcome: Err("The client has disconnected.".to_owned()),
+                }));
+            }
+        }
+    }
+}
+
+/// Finds a home for a client whose server was lost.
+async fn take_in(lobby: &Lobby, client: &Arc<Client>, from: &str) {
+    let found = tokio::time::timeout(limits::CLIENT_RESUME, lobby.wait_for_home(client));
+    match found.await {
+        Ok(home) => client.settle_again(from, &home),
+        Err(_) => client.close(Some("ServerOffline"), true),
+    }
+}
+
+/// Moves one client to a server that is not `server`.
+async fn give_away(lobby: &Lobby, client: &Arc<Client>, server: &str) -> bool {
+    if client.caller().claim("asrs.s.ssticky") == Some("Required") {
+        return false;
+    }
+    match lobby.pick(client.caller(), Some(server)) {
+        Some(home) => client.migrate(&home).await,
+        None => false,
+    }
+}
+
+/// What a server says to one of its clients.
+fn pass(link: &Link, data: Data) {
+    let is_last = data.kind == Some(4);
+    if let Some((client, payload)) = link.gather(data) {
+        match is_last {
+            true => client.end(Some(payload)),
+            false => client.pass(payload),
+        }
+    }
+}
+
+fn answer(link: &Link, ack: Option<i64>, status: i64) {
+    if let Some(id) = ack {
+        link.tell(&Message::Ack(Ack {
+            id,
+            status,
+            ..Ack::default()
+        }));
+    }
+}
+
+fn payload(payloads: Payloads) -> Payload {
+    let forms = payloads.into_iter();
+    let forms = forms.filter_map(|(name, bytes)| Some((Protocol::named(&name)?, bytes)));
+    Payload::of(forms.collect())
+}

@@ -1,0 +1,584 @@
+//! The clients of one hub: connections, users, groups.
+//!
+//! Whom a message goes to is decided under a lock; it is put into their queues
+//! after that, so a slow client holds up nobody.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use parking_lot::RwLock;
+use steadfast_core::limits;
+use steadfast_wire::signalr::Protocol;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::caller::Caller;
+use crate::client::{Client, Place};
+use crate::error::{Error, Kind, Result};
+use crate::home::Home;
+use crate::payload::{Payload, Protocols};
+use crate::reach::{Reach, To};
+
+/// What a client is told that nobody is there for.
+const NO_SERVER: &str = "No app server is currently connected to serve the hub; the service is in \
+                         the mode Default. Start one, or try again later.";
+
+/// Somebody who wants to know of clients that have gone.
+type Watcher = Box<dyn Fn(&str) + Send + Sync>;
+
+/// What is known of one hub.
+pub struct Lobby {
+    name: String,
+    state: RwLock<State>,
+    /// Clients by protocol: so a message is written only in what somebody reads.
+    speakers: [AtomicUsize; 3],
+    /// The hub in this process if it is hosted here, or the links of app servers.
+    homes: RwLock<Vec<Arc<dyn Home>>>,
+    /// Whether it is hosted in this process.
+    is_own: bool,
+    /// The node that keeps the clients.
+    instance: String,
+    /// A home has come.
+    arrived: Arc<Notify>,
+    /// Who wants to know of clients that have gone.
+    watcher: OnceLock<Watcher>,
+    /// How often homes have come and gone.
+    arrivals: AtomicUsize,
+    me: Weak<Self>,
+}
+
+#[derive(Default)]
+struct State {
+    connections: HashMap<Arc<str>, Member>,
+    users: HashMap<String, HashSet<Arc<str>>>,
+    groups: HashMap<String, HashSet<Arc<str>>>,
+    /// Groups of users, also of those that are not connected; until when.
+    user_groups: HashMap<String, HashMap<String, Option<Instant>>>,
+}
+
+struct Member {
+    client: Arc<Client>,
+    groups: BTreeSet<String>,
+}
+
+impl Lobby {
+    /// A lobby for a hub of this process, or of app servers.
+    pub(crate) fn new(name: &str, instance: &str, is_own: bool) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            name: name.to_owned(),
+            state: RwLock::default(),
+            speakers: Default::default(),
+            homes: RwLock::default(),
+            is_own,
+            instance: instance.to_owned(),
+            arrived: Arc::default(),
+            watcher: OnceLock::new(),
+            arrivals: AtomicUsize::new(1),
+            me: me.clone(),
+        })
+    }
+
+    /// The hub's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The node that keeps the clients.
+    pub(crate) fn instance(&self) -> &str {
+        &self.instance
+    }
+
+    /// Whether it is hosted in this process.
+    pub(crate) fn is_own(&self) -> bool {
+        self.is_own
+    }
+
+    /// From now on clients may be given to this home.
+    pub(crate) fn add_home(&self, home: Arc<dyn Home>) {
+        self.homes.write().push(home);
+        self.arrivals.fetch_add(1, Ordering::SeqCst);
+        self.arrived.notify_waiters();
+    }
+
+    /// A home has gone.
+    pub(crate) fn remove_home(&self, home: &Arc<dyn Home>) {
+        self.homes.write().retain(|own| !Arc::ptr_eq(own, home));
+        self.arrivals.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Tells somebody of clients that have gone. One can be told.
+    pub(crate) fn watch(&self, watcher: impl Fn(&str) + Send + Sync + 'static) {
+        let _ = self.watcher.set(Box::new(watcher));
+    }
+
+    /// What tells of homes that come.
+    pub(crate) fn arrived(&self) -> Arc<Notify> {
+        Arc::clone(&self.arrived)
+    }
+
+    /// A number that grows with every change of the homes.
+    pub(crate) fn arrivals(&self) -> usize {
+        self.arrivals.load(Ordering::SeqCst)
+    }
+
+    /// Lets go of all homes.
+    pub(crate) fn unhost(&self) {
+        self.homes.write().clear();
+    }
+
+    /// Whether somebody is there for clients.
+    pub fn is_hosted(&self) -> bool {
+        self.homes.read().iter().any(|home| home.takes_clients())
+    }
+
+    /// The largest message of a client.
+    pub(crate) fn message_bytes(&self) -> usize {
+        let homes = self.homes.read();
+        let own = homes.first().filter(|_| self.is_own);
+        own.map_or(limits::CLIENT_MESSAGE_BYTES, |home| home.message_bytes())
+    }
+
+    /// The names of all servers that take clients, in order.
+    pub fn servers(&self) -> Vec<String> {
+        let homes = self.homes.read();
+        let open = homes.iter().filter(|home| home.takes_clients());
+        let names: BTreeSet<_> = open.map(|home| home.server().to_owned()).collect();
+        names.into_iter().collect()
+    }
+
+    /// The home for a client: of the server that its token names, or the one with
+    /// the fewest clients. Never of `except`.
+    pub(crate) fn pick(&self, caller: &Caller, except: Option<&str>) -> Option<Arc<dyn Home>> {
+        let homes = self.homes.read();
+        let open = || {
+            let open = homes.iter().filter(|home| home.takes_clients());
+            open.filter(|home| except != Some(home.server()))
+        };
+        let wanted = caller.claim("asrs.s.sn");
+        let sticky = caller.claim("asrs.s.ssticky").unwrap_or_default();
+        let named = open().filter(|home| wanted == Some(home.server()));
+        let named = named.min_by_key(|home| home.load());
+        let chosen = match sticky {
+            "Required" => named,
+            "Preferred" if named.is_some() => named,
+            _ => open().min_by_key(|home| home.load()),
+        };
+        chosen.cloned()
+    }
+
+    /// Whether clients may speak this protocol: hubs of the library do not know what
+    /// Blazor says.
+    pub(crate) fn speaks(&self, protocol: Protocol) -> bool {
+        protocol != Protocol::Blazor || !self.is_own
+    }
+
+    /// Finds a home for a client that has said which protocol it speaks.
+    pub(crate) async fn settle(&self, client: &Arc<Client>, protocol: Protocol, record: Bytes) {
+        let found = tokio::time::timeout(limits::SERVER_WAIT, self.wait_for_home(client));
+        match found.await {
+            Ok(home) => client.settle(protocol, record, &home),
+            Err(_) => client.turn_away(protocol, NO_SERVER),
+        }
+    }
+
+    /// Waits for a home for a client.
+    pub(crate) async fn wait_for_home(&self, client: &Client) -> Arc<dyn Home> {
+        loop {
+            let arrived = self.arrived.notified();
+            if let Some(home) = self.pick(client.caller(), None) {
+                return home;
+            }
+            arrived.await;
+        }
+    }
+
+    /// The connection of that id.
+    pub fn client(&self, id: &str) -> Option<Arc<Client>> {
+        let state = self.state.read();
+        let member = state.connections.get(id)?;
+        Some(Arc::clone(&member.client))
+    }
+
+    /// All connections.
+    pub fn clients(&self) -> Vec<Arc<Client>> {
+        let state = self.state.read();
+        let members = state.connections.values();
+        members.map(|member| Arc::clone(&member.client)).collect()
+    }
+
+    /// How many connections there are.
+    pub fn count(&self) -> usize {
+        self.state.read().connections.len()
+    }
+
+    /// The groups of a connection.
+    pub fn groups_of(&self, id: &str) -> Vec<String> {
+        let state = self.state.read();
+        let member = state.connections.get(id);
+        member.map_or_else(Vec::new, |member| member.groups.iter().cloned().collect())
+    }
+
+    /// Whether somebody is in the group.
+    pub fn has_group(&self, group: &str) -> bool {
+        self.state.read().groups.contains_key(group)
+    }
+
+    /// Whether the user has a connection.
+    pub fn has_user(&self, user: &str) -> bool {
+        self.state.read().users.contains_key(user)
+    }
+
+    /// Protocols that somebody speaks.
+    pub fn protocols(&self) -> Protocols {
+        let all = [Protocol::Json, Protocol::MessagePack, Protocol::Blazor];
+        let spoken = all.into_iter().zip(&self.speakers);
+        let spoken = spoken.filter(|(_, count)| count.load(Ordering::SeqCst) > 0);
+        spoken.fold(Protocols::default(), |set, (own, _)| set.with(own))
+    }
+
+    /// Puts a message into the queues of those it is for.
+    pub fn send(&self, to: &To, payload: &Payload) {
+        for client in self.targets(to) {
+            let form = client.protocol().and_then(|own| payload.get(own));
+            if let Some(message) = form {
+                client.send(message.clone());
+            }
+        }
+    }
+
+    fn targets(&self, to: &To) -> Vec<Arc<Client>> {
+        let state = self.state.read();
+        let named = |id: &Arc<str>| state.connections.get(id);
+        let all = |ids: &HashSet<Arc<str>>, except: &[String]| {
+            let kept = ids
+                .iter()
+                .filter(|id| !except.iter().any(|own| **own == ***id));
+            kept.filter_map(named)
+                .map(|own| Arc::clone(&own.client))
+                .collect::<Vec<_>>()
+        };
+        match to {
+            To::All { except } => {
+                let members = state.connections.iter();
+                let kept = members.filter(|(id, _)| !except.iter().any(|own| **own == ***id));
+                kept.map(|(_, own)| Arc::clone(&own.client)).collect()
+            }
+            To::Group { name, except } => state
+                .groups
+                .get(name)
+                .map_or_else(Vec::new, |ids| all(ids, except)),
+            To::Groups(names) => {
+                let sets = names.iter().filter_map(|name| state.groups.get(name));
+                let ids: HashSet<_> = sets.flatten().map(Arc::clone).collect();
+                all(&ids, &[])
+            }
+            To::Users(users) => {
+                let sets = users.iter().filter_map(|user| state.users.get(user));
+                let ids: HashSet<_> = sets.flatten().map(Arc::clone).collect();
+                all(&ids, &[])
+            }
+            To::Connections(ids) => {
+                let members = ids
+                    .iter()
+                    .filter_map(|id| state.connections.get(id.as_str()));
+                members.map(|own| Arc::clone(&own.client)).collect()
+            }
+        }
+    }
+
+    /// Ends connections, except some; how many.
+    pub fn close(&self, to: &To, except: &[String], reason: Option<&str>) -> usize {
+        let clients = self.targets(to);
+        let is_kept = |client: &Arc<Client>| except.iter().any(|id| **id == **client.id());
+        let clients: Vec<_> = clients.into_iter().filter(|own| !is_kept(own)).collect();
+        for client in &clients {
+            client.close(reason, false);
+        }
+        clients.len()
+    }
+
+    /// Takes a connection into a group.
+    pub fn join(&self, connection: &str, group: &str) -> Result<()> {
+        check_name("group", group)?;
+        let mut state = self.state.write();
+        let State {
+            connections,
+            groups,
+            ..
+        } = &mut *state;
+        let Some((id, member)) = connections.get_key_value(connection) else {
+            return Err(Error::new(Kind::NoConnection(connection.to_owned())));
+        };
+        if member.groups.len() >= limits::CLIENT_GROUPS && !member.groups.contains(group) {
+            return Err(Error::new(Kind::Full("groups of one connection")));
+        }
+        let id = Arc::clone(id);
+        groups
+            .entry(group.to_owned())
+            .or_default()
+            .insert(Arc::clone(&id));
+        if let Some(member) = connections.get_mut(&id) {
+            member.groups.insert(group.to_owned());
+        }
+        Ok(())
+    }
+
+    /// The ids of a user's connections.
+    pub(crate) fn connections_of(&self, user: &str) -> Vec<String> {
+        let state = self.state.read();
+        let ids = state.users.get(user);
+        ids.map_or_else(Vec::new, |ids| {
+            ids.iter().map(ToString::to_string).collect()
+        })
+    }
+
+    /// Takes a user into a group: all its connections, also those that will come.
+    pub fn join_user(&self, user: &str, group: &str, ttl: Option<Duration>) -> Result<()> {
+        check_name("group", group)?;
+        check_name("user", user)?;
+        let until = ttl.map(|ttl| Instant::now() + ttl);
+        {
+            let mut state = self.state.write();
+            let own = state.user_groups.entry(user.to_owned()).or_default();
+            if own.len() >= limits::CLIENT_GROUPS && !own.contains_key(group) {
+                return Err(Error::new(Kind::Full("groups of one user")));
+            }
+            own.insert(group.to_owned(), until);
+        }
+        for id in self.connections_of(user) {
+            // A connection that has just gone is in no group.
+            let _ = self.join(&id, group);
+        }
+        if let Some(until) = until {
+            let (me, user, group) = (self.me.clone(), user.to_owned(), group.to_owned());
+            tokio::spawn(async move {
+                tokio::time::sleep_until(until).await;
+                if let Some(lobby) = me.upgrade() {
+                    lobby.expire(&user, &group);
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// Takes a user out of a group, or out of all that it was put into.
+    pub fn leave_user(&self, user: &str, group: Option<&str>) {
+        let left: Vec<_> = {
+            let mut state = self.state.write();
+            let Some(own) = state.user_groups.get_mut(user) else {
+                return;
+            };
+            let left = match group {
+                Some(group) => own
+                    .remove_entry(group)
+                    .into_iter()
+                    .map(|(name, _)| name)
+                    .collect(),
+                None => own.drain().map(|(name, _)| name).collect(),
+            };
+            if own.is_empty() {
+                state.user_groups.remove(user);
+            }
+            left
+        };
+        for id in self.connections_of(user) {
+            for group in &left {
+                self.leave_group(&id, Some(group));
+            }
+        }
+    }
+
+    /// Whether a user was put into a group, or one of its connections is in it.
+    pub fn is_user_in(&self, user: &str, group: &str) -> bool {
+        let state = self.state.read();
+        let is_put = state
+            .user_groups
+            .get(user)
+            .is_some_and(|own| own.contains_key(group));
+        let members = state.groups.get(group);
+        let is_in = |ids: &HashSet<Arc<str>>| {
+            let own = state.users.get(user);
+            own.is_some_and(|own| own.iter().any(|id| ids.contains(id)))
+        };
+        is_put || members.is_some_and(is_in)
+    }
+
+    fn expire(&self, user: &str, group: &str) {
+        let is_due = {
+            let state = self.state.read();
+            let until = state.user_groups.get(user).and_then(|own| own.get(group));
+            until.is_some_and(|until| until.is_some_and(|until| until <= Instant::now()))
+        };
+        if is_due {
+            self.leave_user(user, Some(group));
+        }
+    }
+
+    /// Takes a connection out of a group, or out of all of them.
+    pub fn leave_group(&self, connection: &str, group: Option<&str>) {
+        let mut state = self.state.write();
+        let Some(member) = state.connections.get_mut(connection) else {
+            return;
+        };
+        let left = match group {
+            Some(group) => member.groups.take(group).into_iter().collect(),
+            None => std::mem::take(&mut member.groups),
+        };
+        for group in left {
+            remove(&mut state.groups, &group, connection);
+        }
+    }
+}
+
+/// Takes a connection out of a set that ends with its last one.
+fn remove(sets: &mut HashMap<String, HashSet<Arc<str>>>, name: &str, connection: &str) {
+    if let Some(set) = sets.get_mut(name) {
+        set.remove(connection);
+        if set.is_empty() {
+            sets.remove(name);
+        }
+    }
+}
+
+pub(crate) fn check_name(what: &'static str, name: &str) -> Result<()> {
+    match name.trim().is_empty() || name.len() > limits::GROUP_NAME {
+        true => Err(Error::new(Kind::Name(what))),
+        false => Ok(()),
+    }
+}
+
+impl Place for Lobby {
+    fn enter(&self, client: &Arc<Client>) {
+        if let Some(protocol) = client.protocol() {
+            self.speakers[protocol as usize].fetch_add(1, Ordering::SeqCst);
+        }
+        let member = Member {
+            client: Arc::clone(client),
+            groups: BTreeSet::new(),
+        };
+        let mut state = self.state.write();
+        state.connections.insert(Arc::clone(client.id()), member);
+        let Some(user) = &client.caller().user else {
+            return;
+        };
+        let own = state.users.entry(user.clone()).or_default();
+        own.insert(Arc::clone(client.id()));
+        let groups = state.user_groups.get(user);
+        let groups: Vec<_> = groups
+            .into_iter()
+            .flat_map(|own| own.keys().cloned())
+            .collect();
+        drop(state);
+        for group in groups {
+            // It is there: this lobby has just let it in.
+            let _ = self.join(client.id(), &group);
+        }
+    }
+
+    fn leave(&self, client: &Arc<Client>) {
+        let mut state = self.state.write();
+        let Some(member) = state.connections.remove(client.id()) else {
+            return;
+        };
+        if let Some(protocol) = client.protocol() {
+            self.speakers[protocol as usize].fetch_sub(1, Ordering::SeqCst);
+        }
+        for group in &member.groups {
+            remove(&mut state.groups, group, client.id());
+        }
+        if let Some(user) = &client.caller().user {
+            remove(&mut state.users, user, client.id());
+        }
+        drop(state);
+        if let Some(watcher) = self.watcher.get() {
+            watcher(client.id());
+        }
+    }
+}
+
+/// How a hub in this process reaches clients.
+pub(crate) struct Direct(Weak<Lobby>);
+
+impl Lobby {
+    /// The way from a hub in this process to its clients.
+    pub(crate) fn direct(&self) -> Arc<dyn Reach> {
+        Arc::new(Direct(self.me.clone()))
+    }
+}
+
+impl Direct {
+    fn lobby(&self) -> Result<Arc<Lobby>> {
+        let lost = || Error::new(Kind::Lost("it has ended".to_owned()));
+        self.0.upgrade().ok_or_else(lost)
+    }
+}
+
+impl Reach for Direct {
+    fn protocols(&self) -> Protocols {
+        self.0
+            .upgrade()
+            .map(|lobby| lobby.protocols())
+            .unwrap_or_default()
+    }
+
+    fn send<'a>(&'a self, to: &'a To, payload: Payload) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            self.lobby()?.send(to, &payload);
+            Ok(())
+        })
+    }
+
+    fn join<'a>(&'a self, connection: &'a str, group: &'a str) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move { self.lobby()?.join(connection, group) })
+    }
+
+    fn leave<'a>(&'a self, connection: &'a str, group: &'a str) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            self.lobby()?.leave_group(connection, Some(group));
+            Ok(())
+        })
+    }
+
+    fn ask<'a>(
+        &'a self,
+        _id: &'a str,
+        connection: &'a str,
+        payload: Payload,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let client = self.lobby()?.client(connection);
+            let form = client.as_ref().and_then(|own| payload.get(own.protocol()?));
+            let (Some(client), Some(message)) = (&client, form) else {
+                return Err(Error::new(Kind::NoConnection(connection.to_owned())));
+            };
+            client.send(message.clone());
+            Ok(())
+        })
+    }
+
+    fn data(&self, connection: &str, message: Bytes) {
+        let lobby = self.0.upgrade();
+        if let Some(client) = lobby.and_then(|lobby| lobby.client(connection)) {
+            client.pass(message);
+        }
+    }
+
+    fn room<'a>(&'a self, connection: &'a str) -> Option<BoxFuture<'a, ()>> {
+        let client = self.0.upgrade()?.client(connection)?;
+        if client.outbox.has_room() {
+            return None;
+        }
+        Some(Box::pin(async move { client.room().await }))
+    }
+
+    fn close(&self, connection: &str, error: Option<&str>) {
+        let lobby = self.0.upgrade();
+        if let Some(client) = lobby.and_then(|lobby| lobby.client(connection)) {
+            client.close(error, false);
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! What waits to be sent to one client.
+//!
+//! The queue is bounded: whoever reads too slowly is closed, and nobody else waits
+//! for it. For a client that may come back, what was sent is kept until it is
+//! acknowledged; while too much is not, nothing more is sent.
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
+use steadfast_core::limits;
+use steadfast_wire::signalr::{Protocol, write};
+use tokio::sync::Notify;
+
+/// A queue of whole messages.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    state: Mutex<State>,
+    /// Something is there to be sent, or has ended.
+    pub(crate) wake: Notify,
+    /// Something was taken.
+    pub(crate) room: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    queue: VecDeque<Entry>,
+    bytes: usize,
+    /// The last message is in the queue.
+    is_ending: bool,
+    kept: Option<Kept>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    message: Bytes,
+    /// Whether it has a number that a client acknowledges.
+    is_counted: bool,
+}
+
+/// What a client that may come back has not acknowledged.
+#[derive(Debug)]
+struct Kept {
+    messages: VecDeque<Bytes>,
+    bytes: usize,
+    /// The number of the first of them.
+    first: u64,
+    /// The client has come back, and is sent all of them again.
+    is_back: bool,
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Put {
+    Queued,
+    /// There is no room: the client is too slow.
+    Full,
+    /// Nothing is sent any more.
+    Over,
+}
+
+/// What is to be sent next.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Take {
+    /// One or more whole messages.
+    Data(Bytes),
+    Nothing,
+    /// Everything has been sent, and nothing follows.
+    Over,
+}
+
+impl Outbox {
+    /// Keeps what is sent, for a client that may come back.
+    pub(crate) fn keep(&self) {
+        self.state.lock().kept = Some(Kept {
+            messages: VecDeque::new(),
+            bytes: 0,
+            first: 1,
+            is_back: false,
+        });
+    }
+
+    /// Adds a message.
+    pub(crate) fn put(&self, message: Bytes, is_counted: bool) -> Put {
+        let mut state = self.state.lock();
+        if state.is_ending {
+            return Put::Over;
+        }
+        // A large message alone makes nobody slow: it was let in by its own limit.
+        if state.bytes >= limits::CLIENT_OUT_BYTES {
+            return Put::Full;
+        }
+        state.bytes += message.len();
+        state.queue.push_back(Entry {
+            message,
+            is_counted,
+        });
+        drop(state);
+        self.wake.notify_one();
+        Put::Queued
+    }
+
+    /// Adds the last message. False if the end was there already.
+    pub(crate) fn end(&self, last: Option<Bytes>) -> bool {
+        let mut state = self.state.lock();
+        if std::mem::replace(&mut state.is_ending, true) {
+            return false;
+        }
+        if let Some(message) = last {
+            state.bytes += message.len();
+            state.queue.push_back(Entry {
+                message,
+                is_counted: false,
+            });
+        }
+        drop(state);
+        self.wake.notify_one();
+        self.room.notify_waiters();
+        true
+    }
+
+    /// Whether the last message is in the queue, or was sent.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.state.lock().is_ending
+    }
+
+    /// Whether little waits, so that whoever makes more may go on.
+    pub(crate) fn has_room(&self) -> bool {
+        let state = self.state.lock();
+        state.is_ending || state.bytes < limits::CLIENT_BATCH_BYTES
+    }
+
+    /// How many bytes wait.
+    pub(crate) fn bytes(&self) -> usize {
+        self.state.lock().bytes
+    }
+
+    /// Takes what is to be sent next.
+    pub(crate) fn take(&self, protocol: Protocol) -> Take {
+        let mut state = self.state.lock();
+        let mut batch = Batch::default();
+        if let Some(kept) = state.kept.as_mut().filter(|kept| kept.is_back) {
+            kept.is_back = false;
+            batch.add(write::sequence(protocol, kept.first));
+            for message in &kept.messages {
+                batch.add(message.clone());
+            }
+        }
+        state.fill(&mut batch);
+        let is_over = state.is_ending && state.queue.is_empty();
+        drop(state);
+        match batch.done() {
+            Some(bytes) => {
+                self.room.notify_waiters();
+                Take::Data(bytes)
+            }
+            None if is_over => Take::Over,
+            None => Take::Nothing,
+        }
+    }
+
+    /// The client has everything up to this number.
+    pub(crate) fn acknowledged(&self, number: u64) {
+        let mut state = self.state.lock();
+        let Some(kept) = &mut state.kept else {
+            return;
+        };
+        while kept.first <= number {
+            let Some(message) = kept.messages.pop_front() else {
+                break;
+            };
+            kept.bytes -= message.len();
+            kept.first += 1;
+        }
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// The client has come back, and is sent what it may have missed.
+    pub(crate) fn again(&self) {
+        if let Some(kept) = &mut self.state.lock().kept {
+            kept.is_back = true;
+        }
+        self.wake.notify_one();
+    }
+}
+
+impl State {
+    fn fill(&mut self, batch: &mut Batch) {
+        while let Some(entry) = self.queue.front() {
+            let size = entry.message.len();
+            if batch.bytes > 0 && batch.bytes + size > limits::CLIENT_BATCH_BYTES {
+                return;
+            }
+            if let Some(kept) = self.kept.as_mut().filter(|_| entry.is_counted) {
+                if kept.bytes > 0 && kept.bytes + size > limits::STATEFUL_BYTES {
+                    return;
+                }
+                kept.bytes += size;
+                kept.messages.push_back(entry.message.clone());
+            }
+            let entry = self.queue.pop_front().expect("it was just seen");
+            self.bytes -= size;
+            batch.add(entry.message);
+        }
+        // An idle connection needs no memory for what it once had to send.
+        if self.queue.capacity() > 8 {
+            self.queue = VecDeque::new();
+        }
+    }
+}
+
+/// Messages that are sent together. One alone is not copied.
+#[derive(Default)]
+struct Batch {
+    first: Option<Bytes>,
+    joined: BytesMut,
+    bytes: usize,
+}
+
+impl Batch {
+    fn add(&mut self, message: Bytes) {
+        self.bytes += message.len();
+        match self.first.take() {
+            None if self.joined.is_empty() => self.first = Some(message),
+            first => {
+                if let Some(first) = first {
+                    self.joined.extend_from_slice(&first);
+                }
+                self.joined.extend_from_slice(&message);
+            }
+        }
+    }
+
+    fn done(self) -> Option<Bytes> {
+        match self.first {
+            Some(one) => Some(one),
+            None if self.joined.is_empty() => None,
+            None => Some(self.joined.freeze()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const JSON: Protocol = Protocol::Json;
+
+    fn message(text: &str) -> Bytes {
+        Bytes::copy_from_slice(text.as_bytes())
+    }
+
+    fn data(outbox: &Outbox) -> String {
+        match outbox.take(JSON) {
+            Take::Data(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
+            Take::Nothing => "nothing".to_owned(),
+            Take::Over => "over".to_owned(),
+        }
+    }
+
+    #[test]
+    fn what_waits_is_sent_together_and_in_order() {
+        let outbox = Outbox::default();
+        for text in ["a", "b", "c"] {
+            assert_eq!(outbox.put(message(text), true), Put::Queued);
+        }
+        assert_eq!(data(&outbox), "abc");
+        assert_eq!(data(&outbox), "nothing");
+        assert!(outbox.end(Some(message("bye"))));
+        assert!(!outbox.end(None));
+        assert_eq!(outbox.put(message("d"), true), Put::Over);
+        assert_eq!(
+            (data(&outbox), data(&outbox)),
+            ("bye".into(), "over".into())
+        );
+    }
+
+    #[test]
+    fn a_slow_client_is_noticed_and_a_large_message_is_not_one() {
+        let outbox = Outbox::default();
+        let large = Bytes::from(vec![b'x'; limits::CLIENT_OUT_BYTES + 1]);
+        assert_eq!(outbox.put(large, true), Put::Queued);
+        assert_eq!(outbox.put(message("a"), true), Put::Full);
+    }
+
+    #[test]
+    fn realtime_26_the_oldest_unacknowledged_message_is_named_first() {
+        let outbox = Outbox::default();
+        outbox.keep();
+        for text in ["a", "b", "c"] {
+            outbox.put(message(text), true);
+        }
+        outbox.put(message("ping"), false);
+        assert_eq!(data(&outbox), "abcping");
+        outbox.acknowledged(1);
+        outbox.put(message("d"), true);
+        outbox.again();
+        assert_eq!(data(&outbox), "{\"type\":9,\"sequenceId\":2}\u{1e}bcd");
+        outbox.acknowledged(4);
+        outbox.again();
+        assert_eq!(data(&outbox), "{\"type\":9,\"sequenceId\":5}\u{1e}");
+    }
+
+    #[test]
+    fn nothing_more_is_sent_while_too_much_is_not_acknowledged() {
+        let outbox = Outbox::default();
+        outbox.keep();
+        let part = Bytes::from(vec![b'x'; limits::STATEFUL_BYTES / 2]);
+        for _ in 0..3 {
+            outbox.put(part.clone(), true);
+        }
+        assert_eq!(data(&outbox).len(), part.len());
+        assert_eq!(data(&outbox).len(), part.len());
+        assert_eq!(data(&outbox), "nothing");
+        outbox.acknowledged(1);
+        assert_eq!(data(&outbox).len(), part.len());
+    }
+}

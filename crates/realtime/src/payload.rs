@@ -1,0 +1,70 @@
+//! One message, in every protocol that somebody needs it in.
+
+use bytes::Bytes;
+use serde::Serialize;
+use steadfast_wire::signalr::{Protocol, write};
+
+use crate::error::Result;
+use crate::value;
+
+/// Protocols, as a set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Protocols(u8);
+
+impl Protocols {
+    /// Both protocols that hubs of the library speak.
+    pub const BOTH: Self = Self(0b11);
+
+    /// Adds one.
+    #[must_use]
+    pub fn with(self, protocol: Protocol) -> Self {
+        Self(self.0 | 1 << protocol as u8)
+    }
+
+    fn has(self, protocol: Protocol) -> bool {
+        self.0 & (1 << protocol as u8) != 0
+    }
+}
+
+/// A framed hub message per protocol. Clones share the bytes.
+#[derive(Clone, Debug, Default)]
+pub struct Payload {
+    forms: Vec<(Protocol, Bytes)>,
+}
+
+impl Payload {
+    /// A call of a method of clients, in these protocols.
+    pub fn call<T: Serialize + ?Sized>(
+        protocols: Protocols,
+        id: Option<&str>,
+        target: &str,
+        arguments: &T,
+    ) -> Result<Self> {
+        let mut forms = Vec::new();
+        for protocol in [Protocol::Json, Protocol::MessagePack] {
+            if protocols.has(protocol) {
+                let arguments = value::write_arguments(protocol, arguments)?;
+                let message = write::invocation(protocol, id, target, &arguments);
+                forms.push((protocol, message));
+            }
+        }
+        Ok(Self { forms })
+    }
+
+    /// What somebody else has written.
+    pub fn of(forms: Vec<(Protocol, Bytes)>) -> Self {
+        Self { forms }
+    }
+
+    /// Its form in a protocol, if somebody has written it.
+    pub fn get(&self, protocol: Protocol) -> Option<&Bytes> {
+        let mut forms = self.forms.iter();
+        let (_, bytes) = forms.find(|(own, _)| *own == protocol)?;
+        Some(bytes)
+    }
+
+    /// All its forms.
+    pub fn forms(&self) -> &[(Protocol, Bytes)] {
+        &self.forms
+    }
+}

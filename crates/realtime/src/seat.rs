@@ -1,0 +1,196 @@
+//! One client as its host sees it.
+//!
+//! Calls run one at a time and in order; those that stream, either way, run beside
+//! them. Pings, cancellations and answers never wait for a call.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use steadfast_core::limits;
+use steadfast_wire::signalr::Protocol;
+use steadfast_wire::signalr::message::Invocation;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::context::Context;
+use crate::upload::{Feed, Raw, upload};
+
+/// A client of a host.
+pub(crate) struct Seat {
+    pub(crate) connection: Arc<str>,
+    pub(crate) protocol: Protocol,
+    pub(crate) context: Context,
+    queue: Mutex<Queue>,
+    streams: Mutex<Streams>,
+    /// A call has begun, or an item of an upload was read.
+    pub(crate) room: Arc<Notify>,
+    /// The client has gone: streams end.
+    pub(crate) gone: CancellationToken,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<(Job, usize)>,
+    bytes: usize,
+    is_running: bool,
+}
+
+#[derive(Default)]
+struct Streams {
+    /// What the client sends, by the id that it has chosen.
+    uploads: HashMap<String, Feed>,
+    /// What it may cancel, by the id of its call.
+    open: HashMap<String, CancellationToken>,
+}
+
+/// What is done for a client, in order.
+pub(crate) enum Job {
+    Connected,
+    Call(Invocation, Vec<Raw>),
+    Disconnected {
+        error: Option<String>,
+        to: Option<String>,
+    },
+}
+
+impl Seat {
+    pub(crate) fn new(connection: Arc<str>, protocol: Protocol, context: Context) -> Self {
+        Self {
+            connection,
+            protocol,
+            context,
+            queue: Mutex::default(),
+            streams: Mutex::default(),
+            room: Arc::new(Notify::new()),
+            gone: CancellationToken::new(),
+        }
+    }
+
+    /// Adds something to do. True if somebody must begin to do it.
+    pub(crate) fn add(&self, job: Job, bytes: usize) -> bool {
+        let mut queue = self.queue.lock();
+        queue.jobs.push_back((job, bytes));
+        queue.bytes += bytes;
+        !std::mem::replace(&mut queue.is_running, true)
+    }
+
+    /// What is to be done next. With `None` nobody does anything any more.
+    pub(crate) fn next(&self) -> Option<Job> {
+        let mut queue = self.queue.lock();
+        match queue.jobs.pop_front() {
+            Some((job, bytes)) => {
+                queue.bytes -= bytes;
+                drop(queue);
+                self.room.notify_waiters();
+                Some(job)
+            }
+            None => {
+                queue.is_running = false;
+                queue.jobs = VecDeque::new();
+                None
+            }
+        }
+    }
+
+    /// Whether nothing more of the client should be read now.
+    pub(crate) fn is_full(&self) -> bool {
+        if self.queue.lock().bytes > limits::CLIENT_CALL_BYTES {
+            return true;
+        }
+        self.streams.lock().uploads.values().any(Feed::is_full)
+    }
+
+    /// Waits until more can be read.
+    pub(crate) async fn wait(&self) {
+        loop {
+            let made = self.room.notified();
+            if !self.is_full() {
+                return;
+            }
+            tokio::select! {
+                () = made => {}
+                () = self.gone.cancelled() => return,
+            }
+        }
+    }
+
+    /// Opens the uploads of a call. `None` if there are too many, or one is twice.
+    pub(crate) fn open_uploads(&self, ids: &[String]) -> Option<Vec<Raw>> {
+        let mut streams = self.streams.lock();
+        let is_new = |id: &String| !streams.uploads.contains_key(id);
+        let room = limits::CLIENT_STREAMS.saturating_sub(streams.uploads.len());
+        if ids.len() > room || !ids.iter().all(is_new) {
+            return None;
+        }
+        let mut raws = Vec::new();
+        for id in ids {
+            let (feed, raw) = upload(&self.room);
+            streams.uploads.insert(id.clone(), feed);
+            raws.push(raw);
+        }
+        Some(raws)
+    }
+
+    /// An item of an upload; one of an upload that has ended is ignored.
+    pub(crate) fn feed(&self, id: &str, item: bytes::Bytes) {
+        let mut streams = self.streams.lock();
+        let is_read = streams.uploads.get(id).is_none_or(|feed| feed.put(item));
+        if !is_read {
+            streams.uploads.remove(id);
+        }
+    }
+
+    /// The end of an upload. False if there is none of that id.
+    pub(crate) fn end_upload(&self, id: &str, error: Option<String>) -> bool {
+        let Some(feed) = self.streams.lock().uploads.remove(id) else {
+            return false;
+        };
+        if let Some(why) = error {
+            feed.fail(why);
+        }
+        true
+    }
+
+    /// Forgets uploads of a call that has ended.
+    pub(crate) fn forget_uploads(&self, ids: &[String]) {
+        let mut streams = self.streams.lock();
+        for id in ids {
+            streams.uploads.remove(id);
+        }
+        drop(streams);
+        self.room.notify_waiters();
+    }
+
+    /// Opens a stream that the client may cancel. `None` if there are too many, or
+    /// one of that id.
+    pub(crate) fn open_stream(&self, id: &str) -> Option<CancellationToken> {
+        let mut streams = self.streams.lock();
+        if streams.open.len() >= limits::CLIENT_STREAMS || streams.open.contains_key(id) {
+            return None;
+        }
+        let token = self.gone.child_token();
+        streams.open.insert(id.to_owned(), token.clone());
+        Some(token)
+    }
+
+    /// The client wants no more of a stream.
+    pub(crate) fn cancel(&self, id: &str) {
+        if let Some(token) = self.streams.lock().open.get(id) {
+            token.cancel();
+        }
+    }
+
+    /// A stream has ended.
+    pub(crate) fn close_stream(&self, id: &str) {
+        self.streams.lock().open.remove(id);
+    }
+
+    /// The client has gone.
+    pub(crate) fn end(&self) {
+        self.gone.cancel();
+        self.context.aborted().cancel();
+        self.streams.lock().uploads.clear();
+        self.room.notify_waiters();
+    }
+}

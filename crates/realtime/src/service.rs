@@ -1,0 +1,268 @@
+//! The service: hubs by name, and the way in for clients.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+use steadfast_core::limits;
+use tokio_util::sync::CancellationToken;
+
+use crate::caller::Caller;
+use crate::client::{Client, Wishes};
+use crate::clients::Clients;
+use crate::error::{Error, Kind, Result};
+use crate::host::{Host, HubOptions};
+use crate::hub::Hub;
+use crate::id;
+use crate::link::{Link, LinkInlet};
+use crate::links::{LinkEnded, Links};
+use crate::lobby::Lobby;
+use crate::ticket::{Ticket, Tickets};
+
+/// Real-time connections of one node. Clones are the same.
+#[derive(Clone)]
+pub struct Realtime {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    /// The name of this server, as hubs and clients see it.
+    server: String,
+    hubs: RwLock<HashMap<String, Hosted>>,
+    /// Hubs of app servers.
+    remote: RwLock<HashMap<String, Arc<Links>>>,
+    tickets: Arc<Tickets>,
+    leaving: CancellationToken,
+}
+
+#[derive(Clone)]
+struct Hosted {
+    lobby: Arc<Lobby>,
+    options: HubOptions,
+    clients: Clients,
+}
+
+/// One link of an app server, for whoever has its socket.
+pub struct ServerLink {
+    link: Arc<Link>,
+    links: Arc<Links>,
+    inlet: LinkInlet,
+}
+
+impl ServerLink {
+    /// The link, to be written.
+    pub fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+
+    /// Takes what has come.
+    pub fn take(&mut self, bytes: Bytes) -> std::result::Result<(), LinkEnded> {
+        self.links.take(&self.link, &mut self.inlet, bytes)
+    }
+}
+
+impl Drop for ServerLink {
+    fn drop(&mut self) {
+        self.links.remove(&self.link);
+    }
+}
+
+/// How many clients have gone in a drain, and how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Departed {
+    /// Those that went by themselves, or were told to come back elsewhere.
+    pub closed: usize,
+    /// Those that did not go in time.
+    pub cut_off: usize,
+}
+
+impl Realtime {
+    /// A service without hubs.
+    pub fn new(server: &str) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                server: server.to_owned(),
+                hubs: RwLock::default(),
+                remote: RwLock::default(),
+                tickets: Arc::default(),
+                leaving: CancellationToken::new(),
+            }),
+        }
+    }
+
+    /// Hosts a hub in this process. Names are compared without case.
+    pub fn host<H: Hub>(&self, name: &str, hub: H, options: HubOptions) -> Result<Clients> {
+        let name = name.to_ascii_lowercase();
+        if name.is_empty() || name.len() > limits::HUB_NAME {
+            return Err(Error::new(Kind::Name("hub")));
+        }
+        let lobby = Lobby::new(&name, &self.shared.server, true);
+        let host = Host::new(hub, lobby.direct(), &self.shared.server, options.clone());
+        let clients = host.clients();
+        lobby.add_home(host);
+        let hosted = Hosted {
+            lobby,
+            options,
+            clients: clients.clone(),
+        };
+        self.shared.hubs.write().insert(name, hosted);
+        Ok(clients)
+    }
+
+    fn hosted(&self, hub: &str) -> Result<Hosted> {
+        let hubs = self.shared.hubs.read();
+        let found = hubs.get(&hub.to_ascii_lowercase()).cloned();
+        found.ok_or_else(|| Error::new(Kind::NoHub(hub.to_owned())))
+    }
+
+    /// The clients of a hub, to be sent to.
+    pub fn clients(&self, hub: &str) -> Result<Clients> {
+        Ok(self.hosted(hub)?.clients)
+    }
+
+    /// The connections of a hub.
+    pub fn lobby(&self, hub: &str) -> Result<Arc<Lobby>> {
+        if let Ok(hosted) = self.hosted(hub) {
+            return Ok(hosted.lobby);
+        }
+        let remote = self.shared.remote.read();
+        let links = remote.get(&hub.to_ascii_lowercase());
+        let links = links.ok_or_else(|| Error::new(Kind::NoHub(hub.to_owned())))?;
+        Ok(Arc::clone(links.lobby()))
+    }
+
+    /// How a hub is hosted. One that is not hosted here may have app servers.
+    pub fn options(&self, hub: &str) -> HubOptions {
+        let hosted = self.hosted(hub).map(|hosted| hosted.options);
+        hosted.unwrap_or(HubOptions {
+            message_bytes: limits::CLIENT_MESSAGE_BYTES,
+            ..HubOptions::default()
+        })
+    }
+
+    /// The links of a hub's app servers.
+    fn links(&self, hub: &str) -> Result<Arc<Links>> {
+        let name = hub.to_ascii_lowercase();
+        if name.is_empty() || name.len() > limits::HUB_NAME {
+            return Err(Error::new(Kind::Name("hub")));
+        }
+        let mut remote = self.shared.remote.write();
+        if let Some(links) = remote.get(&name) {
+            return Ok(Arc::clone(links));
+        }
+        if remote.len() >= limits::SERVER_HUBS {
+            return Err(Error::new(Kind::Full("hubs of app servers")));
+        }
+        let hosted = self.hosted(&name).map(|hosted| hosted.lobby);
+        let made = || Lobby::new(&name, &self.shared.server, false);
+        let links = Links::new(hosted.unwrap_or_else(|_| made()));
+        remote.insert(name, Arc::clone(&links));
+        Ok(links)
+    }
+
+    /// The connections of a hub, also of one that nobody hosts yet.
+    pub fn hub(&self, hub: &str) -> Result<Arc<Lobby>> {
+        self.any_lobby(hub)
+    }
+
+    /// The lobby of a hub that is hosted here, or may have app servers.
+    fn any_lobby(&self, hub: &str) -> Result<Arc<Lobby>> {
+        match self.hosted(hub) {
+            Ok(hosted) => Ok(hosted.lobby),
+            Err(_) => Ok(Arc::clone(self.links(hub)?.lobby())),
+        }
+    }
+
+    /// A link of an app server has come. One of this library (`is_ours`) takes
+    /// clients of servers that were lost.
+    pub fn server(&self, hub: &str, server: &str, is_ours: bool) -> Result<ServerLink> {
+        let links = self.links(hub)?;
+        let link = links.add(server, is_ours);
+        Ok(ServerLink {
+            link,
+            links,
+            inlet: LinkInlet::default(),
+        })
+    }
+
+    /// The names of all hubs, in order.
+    pub fn hubs(&self) -> Vec<String> {
+        let mut names: Vec<_> = self.shared.hubs.read().keys().cloned().collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Notes that a client will come. Without `is_secret` its public id lets it in.
+    pub fn negotiate(
+        &self,
+        hub: &str,
+        caller: Caller,
+        wishes: Wishes,
+        is_secret: bool,
+    ) -> Result<Arc<Ticket>> {
+        let wishes = Wishes {
+            is_stateful: wishes.is_stateful && self.options(hub).is_stateful,
+            ..wishes
+        };
+        let lobby = self.any_lobby(hub)?;
+        let tickets = &self.shared.tickets;
+        tickets.issue(lobby, caller, wishes, is_secret)
+    }
+
+    /// The ticket that a client shows.
+    pub fn ticket(&self, token: &str) -> Option<Arc<Ticket>> {
+        self.shared.tickets.find(token)
+    }
+
+    /// A client that comes without negotiating.
+    pub fn connect(
+        &self,
+        hub: &str,
+        caller: Caller,
+        wishes: &Wishes,
+    ) -> Result<(Arc<Client>, Arc<Lobby>)> {
+        let lobby = self.any_lobby(hub)?;
+        let place = Arc::clone(&lobby);
+        let client = Client::new(id::random().into(), Arc::new(caller), place, wishes);
+        Ok((client, lobby))
+    }
+
+    /// Whether clients are sent elsewhere.
+    pub fn is_leaving(&self) -> bool {
+        self.shared.leaving.is_cancelled()
+    }
+
+    /// Tells all clients to come back elsewhere, and waits until they have gone.
+    pub async fn drain(&self, limit: Duration) -> Departed {
+        self.shared.leaving.cancel();
+        let own: Vec<_> = self.shared.hubs.read().values().cloned().collect();
+        let own = own.into_iter().map(|hosted| hosted.lobby);
+        let remote: Vec<_> = self.shared.remote.read().values().cloned().collect();
+        let remote = remote.iter().map(|links| Arc::clone(links.lobby()));
+        let lobbies: Vec<_> = own.chain(remote).collect();
+        let clients: Vec<_> = lobbies.iter().flat_map(|lobby| lobby.clients()).collect();
+        for client in &clients {
+            client.close(Some("The server is going away."), true);
+        }
+        let all = async {
+            for client in &clients {
+                client.gone().await;
+            }
+        };
+        // Whoever has not gone by then is cut off.
+        let _ = tokio::time::timeout(limit, all).await;
+        let left: Vec<_> = clients.iter().filter(|client| !client.is_gone()).collect();
+        for client in &left {
+            client.leave(Some("The server has gone away."));
+        }
+        for lobby in &lobbies {
+            lobby.unhost();
+        }
+        Departed {
+            closed: clients.len() - left.len(),
+            cut_off: left.len(),
+        }
+    }
+}

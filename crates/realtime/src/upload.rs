@@ -1,0 +1,119 @@
+//! Streams that a client sends to a hub's method.
+
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context as TaskContext, Poll};
+
+use bytes::Bytes;
+use futures_util::Stream;
+use serde::de::DeserializeOwned;
+use steadfast_core::limits;
+use steadfast_wire::signalr::Protocol;
+use tokio::sync::{Notify, mpsc};
+
+use crate::error::{Error, Kind, Result};
+use crate::value;
+
+/// Items that a client sends, in their order. An error is the last thing in it.
+pub struct Upload<T> {
+    protocol: Protocol,
+    items: mpsc::UnboundedReceiver<Result<Bytes>>,
+    waiting: Arc<AtomicUsize>,
+    room: Arc<Notify>,
+    of: PhantomData<fn() -> T>,
+}
+
+/// The end into which the connection puts what comes. It is bounded by whoever
+/// puts: there is a look at [`Feed::is_full`] before more is read.
+pub(crate) struct Feed {
+    items: mpsc::UnboundedSender<Result<Bytes>>,
+    waiting: Arc<AtomicUsize>,
+}
+
+/// What a call gets of an upload before its type is known.
+pub(crate) struct Raw {
+    items: mpsc::UnboundedReceiver<Result<Bytes>>,
+    waiting: Arc<AtomicUsize>,
+    room: Arc<Notify>,
+}
+
+/// Both ends of an upload; `room` is told when something was read.
+pub(crate) fn upload(room: &Arc<Notify>) -> (Feed, Raw) {
+    let (sender, items) = mpsc::unbounded_channel();
+    let waiting = Arc::new(AtomicUsize::new(0));
+    let feed = Feed {
+        items: sender,
+        waiting: Arc::clone(&waiting),
+    };
+    let raw = Raw {
+        items,
+        waiting,
+        room: Arc::clone(room),
+    };
+    (feed, raw)
+}
+
+impl Feed {
+    /// Adds an item. False if nobody reads any more.
+    pub(crate) fn put(&self, item: Bytes) -> bool {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        self.items.send(Ok(item)).is_ok()
+    }
+
+    /// Ends it with an error.
+    pub(crate) fn fail(&self, why: String) {
+        // If nobody reads, nobody needs to know.
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let _ = self.items.send(Err(Error::new(Kind::Client(why))));
+    }
+
+    /// Whether nothing more should be read from the connection now.
+    pub(crate) fn is_full(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) >= limits::UPLOAD_ITEMS && !self.items.is_closed()
+    }
+}
+
+impl Raw {
+    pub(crate) fn typed<T>(self, protocol: Protocol) -> Upload<T> {
+        Upload {
+            protocol,
+            items: self.items,
+            waiting: self.waiting,
+            room: self.room,
+            of: PhantomData,
+        }
+    }
+}
+
+impl<T: DeserializeOwned> Upload<T> {
+    /// The next item; `None` after the last.
+    pub async fn next(&mut self) -> Option<Result<T>> {
+        let item = self.items.recv().await?;
+        Some(self.taken(item))
+    }
+
+    fn taken(&self, item: Result<Bytes>) -> Result<T> {
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        self.room.notify_waiters();
+        value::read(self.protocol, &item?)
+    }
+}
+
+impl<T: DeserializeOwned> Stream for Upload<T> {
+    type Item = Result<T>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Option<Result<T>>> {
+        let next = self.items.poll_recv(cx);
+        next.map(|item| item.map(|item| self.taken(item)))
+    }
+}
+
+impl<T> Drop for Upload<T> {
+    fn drop(&mut self) {
+        // Nobody reads any more: whoever waits for room may go on.
+        self.items.close();
+        self.room.notify_waiters();
+    }
+}

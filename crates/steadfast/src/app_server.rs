@@ -1,0 +1,292 @@
+//! App servers: hubs in processes of their own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use steadfast_core::clock::{Clock, SystemClock};
+use steadfast_protocols::realtime::{DialOptions, Dialed};
+use steadfast_realtime::{Clients, Hub, HubOptions, ShutdownMode};
+use uuid::Uuid;
+
+use crate::config::Error as ConfigError;
+use crate::node::{Error, Result};
+
+/// Something that is done when a server leaves, with the clients of a hub.
+type Hook = Box<dyn FnOnce(Clients) -> Pending<()> + Send>;
+type Pending<T> = std::pin::Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Hubs of this process, linked to a service that keeps the clients.
+///
+/// Several servers may host the same hubs. One that leaves goes offline, runs its
+/// hooks, waits for its clients or has them moved to another server, and closes.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use steadfast::realtime::{Context, HubResult, ShutdownMode};
+/// use steadfast::{AppServer, hub};
+///
+/// #[derive(Default)]
+/// struct Chat;
+///
+/// #[hub]
+/// impl Chat {
+///     async fn send(&self, context: &Context, text: String) -> HubResult<()> {
+///         Ok(context.clients().all().send("said", &(text,)).await?)
+///     }
+/// }
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let service = "Endpoint=http://localhost;Port=8888;AccessKey=...;Version=1.0;";
+/// let server = AppServer::builder(service)
+///     .shutdown_mode(ShutdownMode::MigrateClients)
+///     .shutdown_limit(Duration::from_secs(30))
+///     .hub::<Chat>("chat")
+///     .on_shutdown("chat", |clients| async move {
+///         let _ = clients.all().send("exit", &()).await;
+///     })
+///     .start()?;
+/// server.ready().await;
+/// // ... and when it is time to go:
+/// let left = server.shutdown().await;
+/// assert_eq!(left, 0);
+/// # Ok(())
+/// # }
+/// ```
+pub struct AppServer {
+    limit: Duration,
+    hubs: Vec<Running>,
+}
+
+struct Running {
+    name: String,
+    dialed: Box<dyn Linked>,
+    hooks: Vec<Hook>,
+}
+
+/// A hub whatever its type.
+trait Linked: Send + Sync {
+    fn clients(&self) -> Clients;
+    fn count(&self) -> usize;
+    fn ready(&self) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+    fn leave(self: Box<Self>, limit: Duration, hooks: Pending<()>) -> Pending<usize>;
+}
+
+impl<H: Hub> Linked for Dialed<H> {
+    fn clients(&self) -> Clients {
+        Dialed::clients(self)
+    }
+
+    fn count(&self) -> usize {
+        Dialed::count(self)
+    }
+
+    fn ready(&self) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(Dialed::ready(self))
+    }
+
+    fn leave(self: Box<Self>, limit: Duration, hooks: Pending<()>) -> Pending<usize> {
+        Box::pin((*self).shutdown(limit, hooks))
+    }
+}
+
+impl AppServer {
+    /// A server of the service that this connection string names.
+    pub fn builder(connection_string: &str) -> AppServerBuilder {
+        AppServerBuilder {
+            service: connection_string.to_owned(),
+            name: format!("rust_{}", Uuid::new_v4().simple()),
+            mode: ShutdownMode::MigrateClients,
+            limit: Duration::from_secs(30),
+            hubs: Vec::new(),
+            hooks: Vec::new(),
+            clock: Arc::new(SystemClock::new()),
+        }
+    }
+
+    /// Waits until the service has welcomed all hubs.
+    pub async fn ready(&self) {
+        for hub in &self.hubs {
+            hub.dialed.ready().await;
+        }
+    }
+
+    /// The clients of a hub, wherever they are connected.
+    pub fn clients(&self, hub: &str) -> Option<Clients> {
+        let mut hubs = self.hubs.iter();
+        let found = hubs.find(|own| own.name.eq_ignore_ascii_case(hub))?;
+        Some(found.dialed.clients())
+    }
+
+    /// How many clients this server has.
+    pub fn count(&self) -> usize {
+        self.hubs.iter().map(|hub| hub.dialed.count()).sum()
+    }
+
+    /// Leaves, all hubs side by side: offline, hooks in the order in which they were
+    /// added, waiting or moving, close. How many clients were left at the limit.
+    pub async fn shutdown(self) -> usize {
+        let limit = self.limit;
+        let leaving = self.hubs.into_iter().map(|hub| {
+            let clients = hub.dialed.clients();
+            let hooks: Pending<()> = Box::pin(async move {
+                for hook in hub.hooks {
+                    hook(clients.clone()).await;
+                }
+            });
+            tokio::spawn(hub.dialed.leave(limit, hooks))
+        });
+        let leaving: Vec<_> = leaving.collect();
+        let mut left = 0;
+        for hub in leaving {
+            left += hub.await.unwrap_or(0);
+        }
+        left
+    }
+}
+
+/// What an app server will be.
+pub struct AppServerBuilder {
+    service: String,
+    name: String,
+    mode: ShutdownMode,
+    limit: Duration,
+    hubs: Vec<(String, Start)>,
+    hooks: Vec<(String, Hook)>,
+    clock: Arc<dyn Clock>,
+}
+
+/// Begins to dial for one hub.
+type Start = Box<dyn FnOnce(DialOptions, Arc<dyn Clock>) -> Box<dyn Linked>>;
+
+impl AppServerBuilder {
+    /// Its name, which no other server has; random unless set.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    /// What becomes of clients when it leaves.
+    #[must_use]
+    pub fn shutdown_mode(mut self, mode: ShutdownMode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// How long leaving may take; 30 seconds unless set.
+    #[must_use]
+    pub fn shutdown_limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Hosts a hub.
+    #[must_use]
+    pub fn hub<H: Hub + Default>(self, name: &str) -> Self {
+        self.hub_with(name, H::default(), HubOptions::default())
+    }
+
+    /// Hosts a hub that is there already, or otherwise than usual.
+    #[must_use]
+    pub fn hub_with<H: Hub>(mut self, name: &str, hub: H, options: HubOptions) -> Self {
+        let start: Start = Box::new(move |dial, clock| {
+            Box::new(Dialed::start(hub, dial, options, clock)) as Box<dyn Linked>
+        });
+        self.hubs.push((name.to_ascii_lowercase(), start));
+        self
+    }
+
+    /// Does something when the server leaves, after no client can come any more and
+    /// before those that are there go.
+    #[must_use]
+    pub fn on_shutdown<F, T>(mut self, hub: &str, hook: F) -> Self
+    where
+        F: FnOnce(Clients) -> T + Send + 'static,
+        T: Future<Output = ()> + Send + 'static,
+    {
+        let hook: Hook = Box::new(move |clients| Box::pin(hook(clients)));
+        self.hooks.push((hub.to_ascii_lowercase(), hook));
+        self
+    }
+
+    /// Begins to dial, and goes on dialing while the service cannot be reached.
+    pub fn start(self) -> Result<AppServer> {
+        let (address, secret) = service(&self.service)?;
+        let mut hubs = Vec::new();
+        for (name, start) in self.hubs {
+            let options = DialOptions {
+                address: address.clone(),
+                secret: secret.clone(),
+                server: self.name.clone(),
+                hub: name.clone(),
+                mode: self.mode,
+            };
+            let dialed = start(options, Arc::clone(&self.clock));
+            hubs.push(Running {
+                name,
+                dialed,
+                hooks: Vec::new(),
+            });
+        }
+        for (hub, hook) in self.hooks {
+            if let Some(own) = hubs.iter_mut().find(|own| own.name == hub) {
+                own.hooks.push(hook);
+            }
+        }
+        Ok(AppServer {
+            limit: self.limit,
+            hubs,
+        })
+    }
+}
+
+/// Address and secret of a connection string.
+fn service(text: &str) -> Result<(String, String)> {
+    let parts = text.split(';').filter_map(|part| part.split_once('='));
+    let parts: Vec<_> = parts
+        .map(|(name, value)| (name.trim(), value.trim()))
+        .collect();
+    let part = |name: &str| {
+        let mut own = parts
+            .iter()
+            .filter(|(own, _)| own.eq_ignore_ascii_case(name));
+        own.next().map(|(_, value)| *value)
+    };
+    let wrong =
+        |why: &str| Error::Config(ConfigError::value("connection string", "the program", why));
+    let endpoint = part("Endpoint").ok_or_else(|| wrong("it names no Endpoint"))?;
+    let secret = part("AccessKey").ok_or_else(|| wrong("it has no AccessKey"))?;
+    let Some(host) = endpoint.strip_prefix("http://") else {
+        return Err(wrong(
+            "the Endpoint begins with http://; TLS ends in front of app servers",
+        ));
+    };
+    let host = host.trim_end_matches('/');
+    let port = part("Port").unwrap_or("80");
+    let address = match host.contains(':') {
+        true => host.to_owned(),
+        false => format!("{host}:{port}"),
+    };
+    Ok((address, secret.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_string_is_read_in_any_order() {
+        let text = "AccessKey=ab==;Endpoint=http://localhost;Version=1.0;Port=8888;";
+        let expected = ("localhost:8888".to_owned(), "ab==".to_owned());
+        assert_eq!(service(text).unwrap(), expected);
+        for text in [
+            "",
+            "Endpoint=http://x",
+            "AccessKey=a",
+            "Endpoint=https://x;AccessKey=a",
+        ] {
+            assert_eq!(service(text).unwrap_err().code().0, "STF-7002", "{text}");
+        }
+    }
+}

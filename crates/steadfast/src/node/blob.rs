@@ -1,0 +1,45 @@
+//! The port of blobs.
+
+use std::sync::Arc;
+
+use steadfast_protocols::blob::{self, Context};
+use steadfast_protocols::http::{Frame, serve};
+use steadfast_protocols::listen::{Bind, Certificate, Listener};
+
+use super::address::Address;
+use super::error::Result;
+use super::inner::Inner;
+use crate::config::Config;
+
+/// Opens the port; encrypted if there is a certificate.
+pub(super) fn bind(config: &Config, certificate: Option<&Arc<Certificate>>) -> Result<Listener> {
+    Ok(Listener::bind(Bind {
+        address: config.address(config.blob_port),
+        tls: certificate.map(|certificate| certificate.server(&["h2", "http/1.1"])),
+        connections: config.connections,
+    })?)
+}
+
+/// Serves the port until the node stops.
+pub(super) fn start(inner: &Arc<Inner>, listener: Listener, frame: &Frame) {
+    let is_encrypted = listener.is_encrypted();
+    let context = Context::new(
+        inner.own.blobs.clone(),
+        Arc::clone(&inner.access),
+        Arc::clone(&inner.clock),
+        is_encrypted,
+    );
+    let routes = frame.around(blob::routes(Arc::new(context)));
+    let scheme = if is_encrypted { "https" } else { "http" };
+    let address = listener.address();
+    inner.own.addresses.write().push(address);
+    inner.addresses.lock().push(Address {
+        name: "blob",
+        url: format!("{scheme}://{address}"),
+    });
+    let (stop, connections) = (inner.stop.clone(), inner.stop.clone());
+    let running = listener.run(stop, inner.tasks.clone(), move |stream, peer| {
+        serve(stream, peer, routes.clone(), connections.clone())
+    });
+    inner.tasks.spawn(running);
+}

@@ -1,0 +1,54 @@
+//! The hubs that a node hosts.
+
+use steadfast_realtime::{Hub, HubOptions, Realtime, Result as HubsResult};
+
+use super::error::Result;
+
+/// Hosts one hub, when the node starts.
+type Hosting = Box<dyn FnOnce(&Realtime) -> HubsResult<()> + Send>;
+
+/// The hubs of a node, before it starts.
+#[derive(Default)]
+pub(super) struct Hubs {
+    hostings: Vec<Hosting>,
+    /// Paths, and the hubs behind them.
+    paths: Vec<(String, String)>,
+}
+
+/// The hubs of a node.
+pub(super) struct Hosted {
+    pub(super) realtime: Realtime,
+    paths: Vec<(String, String)>,
+}
+
+impl Hosted {
+    /// Paths, and the hubs behind them.
+    pub(super) fn paths(&self) -> &[(String, String)] {
+        &self.paths
+    }
+}
+
+impl Hubs {
+    /// Adds a hub; its name is the last part of its path.
+    pub(super) fn add<H: Hub>(&mut self, path: &str, hub: H, options: HubOptions) {
+        let path = format!("/{}", path.trim_matches('/'));
+        let name = path.rsplit('/').next().unwrap_or_default();
+        let name = name.to_ascii_lowercase();
+        self.paths.push((path, name.clone()));
+        self.hostings.push(Box::new(move |realtime| {
+            realtime.host(&name, hub, options).map(drop)
+        }));
+    }
+
+    /// Hosts them all.
+    pub(super) fn open(self, server: &str) -> Result<Hosted> {
+        let realtime = Realtime::new(server);
+        for hosting in self.hostings {
+            hosting(&realtime)?;
+        }
+        Ok(Hosted {
+            realtime,
+            paths: self.paths,
+        })
+    }
+}

@@ -1,0 +1,72 @@
+//! Processors that start and leave with the node.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use steadfast_core::clock::Clock;
+use steadfast_events::{EventHubs, Guarantee, Handler, Processor, ProcessorOptions};
+use steadfast_partition::Replicas;
+
+use super::error::Result;
+use super::inner::Inner;
+
+/// What a processor is started with.
+pub(super) struct Ground {
+    hubs: EventHubs,
+    replicas: Arc<Replicas>,
+    clock: Arc<dyn Clock>,
+}
+
+type Starting = Pin<Box<dyn Future<Output = steadfast_events::Result<Processor>> + Send>>;
+
+/// Starts a processor, once the node serves.
+pub(super) type Start = Box<dyn FnOnce(Ground) -> Starting + Send>;
+
+/// A processor whose effects happen once: checkpoint and state are one commit.
+pub(super) fn usual<H: Handler>(hub: String, group: String, handler: H) -> Start {
+    Box::new(move |ground| {
+        let options = ProcessorOptions {
+            guarantee: Guarantee::ExactlyOnce(Arc::clone(&ground.replicas)),
+            clock: Arc::clone(&ground.clock),
+            ..ProcessorOptions::default()
+        };
+        start(ground.hubs, hub, group, options, handler)
+    })
+}
+
+/// A processor that works as its user says.
+pub(super) fn special<H: Handler>(
+    hub: String,
+    group: String,
+    options: ProcessorOptions,
+    handler: H,
+) -> Start {
+    Box::new(move |ground| start(ground.hubs, hub, group, options, handler))
+}
+
+fn start<H: Handler>(
+    hubs: EventHubs,
+    hub: String,
+    group: String,
+    options: ProcessorOptions,
+    handler: H,
+) -> Starting {
+    let handler = Arc::new(handler);
+    Box::pin(async move { hubs.process(&hub, &group, options, handler).await })
+}
+
+/// Starts them all. They end in order when the node leaves, before its partitions are
+/// handed over; if the node is dropped, they end with it.
+pub(super) async fn run(inner: &Inner, starts: Vec<Start>) -> Result<()> {
+    for start in starts {
+        let ground = Ground {
+            hubs: inner.own.hubs.clone(),
+            replicas: Arc::clone(&inner.own.replicas),
+            clock: Arc::clone(&inner.clock),
+        };
+        let processor = start(ground).await?;
+        let leave = async move { processor.stop().await };
+        inner.hooks.lock().push(Box::pin(leave));
+    }
+    Ok(())
+}

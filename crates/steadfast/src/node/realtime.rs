@@ -1,0 +1,52 @@
+//! The port of hubs.
+
+use std::sync::Arc;
+
+use steadfast_protocols::http::{Frame, serve};
+use steadfast_protocols::listen::{Bind, Certificate, Listener};
+use steadfast_protocols::realtime::{self, Context, Routes};
+
+use super::address::Address;
+use super::error::Result;
+use super::inner::Inner;
+use crate::config::Config;
+
+/// Opens the port of clients.
+pub(super) fn bind(config: &Config, certificate: Option<&Arc<Certificate>>) -> Result<Listener> {
+    Ok(Listener::bind(Bind {
+        address: config.address(config.realtime_port),
+        tls: certificate.map(|certificate| certificate.server(&["h2", "http/1.1"])),
+        connections: config.connections,
+    })?)
+}
+
+/// The routes of clients, which are the same on every port.
+pub(super) fn routes(inner: &Inner) -> Routes {
+    let context = Context {
+        realtime: inner.hosted.realtime.clone(),
+        access: Arc::clone(&inner.access),
+        clock: Arc::clone(&inner.clock),
+    };
+    realtime::routes(&Arc::new(context), inner.hosted.paths())
+}
+
+/// Serves the port until the node stops.
+pub(super) fn start(inner: &Arc<Inner>, listener: Listener, frame: &Frame) {
+    let routes = frame.around(routes(inner));
+    let scheme = match listener.is_encrypted() {
+        true => "https",
+        false => "http",
+    };
+    inner.own.addresses.write().push(listener.address());
+    inner.addresses.lock().push(Address {
+        name: "realtime",
+        url: format!("{scheme}://{}", listener.address()),
+    });
+    let connections = inner.stop.clone();
+    let serving = listener.run(
+        inner.stop.clone(),
+        inner.tasks.clone(),
+        move |stream, peer| serve(stream, peer, routes.clone(), connections.clone()),
+    );
+    inner.tasks.spawn(serving);
+}

@@ -1,0 +1,8 @@
+//! Blob storage on the wire: who has signed, and XML.
+//!
+//! Only what clients of Event Hubs and of small block blobs need.
+
+pub mod place;
+pub mod sas;
+pub mod shared_key;
+pub mod xml;

@@ -1,0 +1,105 @@
+//! Which blob a request is about.
+
+use percent_encoding::percent_decode_str;
+
+/// Longest query that is read, and how many parameters it may have.
+const QUERY_BYTES: usize = 8 * 1024;
+const PARAMETERS: usize = 64;
+
+/// Account, container and blob of a path, decoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub account: String,
+    pub container: Option<String>,
+    pub blob: Option<String>,
+}
+
+/// The address cannot be understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotPlace;
+
+impl Place {
+    /// Reads `/{account}/{container}/{blob}`, of which the last may hold slashes.
+    pub fn parse(path: &str) -> Result<Self, NotPlace> {
+        let mut parts = path.strip_prefix('/').ok_or(NotPlace)?.splitn(3, '/');
+        let account = decoded(parts.next().unwrap_or(""))?;
+        let mut part = || match parts.next() {
+            Some("") | None => Ok(None),
+            Some(part) => decoded(part).map(Some),
+        };
+        let (container, blob) = (part()?, part()?);
+        match account.is_empty() || (container.is_none() && blob.is_some()) {
+            true => Err(NotPlace),
+            false => Ok(Self {
+                account,
+                container,
+                blob,
+            }),
+        }
+    }
+}
+
+/// The parameters of a query, decoded, in the order in which they came.
+pub fn parameters(query: &str) -> Result<Vec<(String, String)>, NotPlace> {
+    if query.len() > QUERY_BYTES {
+        return Err(NotPlace);
+    }
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    let pairs = pairs.map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        Ok((decoded(name)?, decoded(value)?))
+    });
+    let pairs = pairs.collect::<Result<Vec<_>, _>>()?;
+    match pairs.len() > PARAMETERS {
+        true => Err(NotPlace),
+        false => Ok(pairs),
+    }
+}
+
+fn decoded(text: &str) -> Result<String, NotPlace> {
+    let text = percent_decode_str(text);
+    Ok(text.decode_utf8().map_err(|_| NotPlace)?.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_cut_at_its_first_two_slashes_and_decoded() {
+        let place = Place::parse("/dev/box/ns/Hub/%24default/ownership/0").unwrap();
+        assert_eq!(place.container.as_deref(), Some("box"));
+        assert_eq!(place.blob.as_deref(), Some("ns/Hub/$default/ownership/0"));
+        assert_eq!(
+            place,
+            Place::parse("/dev/box/ns/Hub/$default/ownership/0").unwrap()
+        );
+        let container = Place::parse("/dev/box/").unwrap();
+        assert_eq!(
+            (container.container.as_deref(), container.blob),
+            (Some("box"), None)
+        );
+        assert_eq!(Place::parse("/dev").unwrap().container, None);
+        for path in ["", "dev", "/", "//box", "/dev//blob", "/dev/%ff"] {
+            assert_eq!(Place::parse(path), Err(NotPlace), "{path}");
+        }
+    }
+
+    #[test]
+    fn parameters_are_decoded_and_bounded() {
+        let found = parameters("restype=container&prefix=a%2Fb&flag&sig=a+b%2B=").unwrap();
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(
+            found,
+            [
+                pair("restype", "container"),
+                pair("prefix", "a/b"),
+                pair("flag", ""),
+                pair("sig", "a+b+="),
+            ]
+        );
+        assert!(parameters("").unwrap().is_empty());
+        assert_eq!(parameters(&"a&".repeat(PARAMETERS + 1)), Err(NotPlace));
+        assert_eq!(parameters(&"a".repeat(QUERY_BYTES + 1)), Err(NotPlace));
+    }
+}

@@ -1,0 +1,162 @@
+//! Answers in XML: what went wrong, and which blobs there are.
+
+use std::fmt::Write as _;
+
+const HEAD: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?>";
+
+/// One blob in a list.
+#[derive(Clone, Copy, Debug)]
+pub struct Item<'a> {
+    pub name: &'a str,
+    /// Elements and their values, in the order in which they are shown.
+    pub properties: &'a [(&'a str, String)],
+    /// `None` if nobody has asked for it.
+    pub metadata: Option<&'a [(String, String)]>,
+}
+
+/// What was asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    pub endpoint: &'a str,
+    pub container: &'a str,
+    pub prefix: &'a str,
+    pub marker: &'a str,
+    pub most: usize,
+}
+
+/// A list of blobs, built item by item.
+#[derive(Debug)]
+pub struct Listing {
+    text: String,
+}
+
+impl Listing {
+    /// An empty list.
+    pub fn new(asked: &Asked<'_>) -> Self {
+        let mut text = String::from(HEAD);
+        text.push_str("<EnumerationResults ServiceEndpoint=\"");
+        escape(&mut text, asked.endpoint);
+        text.push_str("\" ContainerName=\"");
+        escape(&mut text, asked.container);
+        text.push_str("\">");
+        element(&mut text, "Prefix", asked.prefix);
+        element(&mut text, "Marker", asked.marker);
+        // Writing to a string cannot fail.
+        let _ = write!(text, "<MaxResults>{}</MaxResults><Blobs>", asked.most);
+        Self { text }
+    }
+
+    /// Adds a blob.
+    pub fn push(&mut self, item: &Item<'_>) {
+        let text = &mut self.text;
+        text.push_str("<Blob>");
+        element(text, "Name", item.name);
+        text.push_str("<Properties>");
+        for (name, value) in item.properties {
+            element(text, name, value);
+        }
+        text.push_str("</Properties>");
+        if let Some(metadata) = item.metadata {
+            text.push_str("<Metadata>");
+            for (name, value) in metadata {
+                element(text, name, value);
+            }
+            text.push_str("</Metadata>");
+        }
+        text.push_str("</Blob>");
+    }
+
+    /// Bytes so far.
+    pub fn bytes(&self) -> usize {
+        self.text.len()
+    }
+
+    /// The list with where the next one begins; empty if this is the last.
+    pub fn end(mut self, next: &str) -> String {
+        self.text.push_str("</Blobs>");
+        element(&mut self.text, "NextMarker", next);
+        self.text.push_str("</EnumerationResults>");
+        self.text
+    }
+}
+
+/// An error as clients read it.
+pub fn error(code: &str, message: &str) -> String {
+    let mut text = format!("{HEAD}<Error>");
+    element(&mut text, "Code", code);
+    element(&mut text, "Message", message);
+    text + "</Error>"
+}
+
+/// Whether XML can carry the text as it is.
+pub fn carries(text: &str) -> bool {
+    let is_bad = |one: char| one.is_control() || matches!(one, '\u{fffe}' | '\u{ffff}');
+    !text.chars().any(is_bad)
+}
+
+/// An element; an empty one if there is no value, for clients miss one that is not
+/// there.
+fn element(text: &mut String, name: &str, value: &str) {
+    text.extend(["<", name]);
+    if value.is_empty() {
+        text.push_str(" />");
+        return;
+    }
+    text.push('>');
+    escape(text, value);
+    text.extend(["</", name, ">"]);
+}
+
+fn escape(text: &mut String, value: &str) {
+    for one in value.chars() {
+        match one {
+            '&' => text.push_str("&amp;"),
+            '<' => text.push_str("&lt;"),
+            '>' => text.push_str("&gt;"),
+            '"' => text.push_str("&quot;"),
+            one => text.push(one),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_values_are_empty_elements_and_texts_are_escaped() {
+        let mut listing = Listing::new(&Asked {
+            endpoint: "http://h/a",
+            container: "c",
+            prefix: "",
+            marker: "",
+            most: 2,
+        });
+        let metadata = [
+            ("ownerid".to_owned(), String::new()),
+            ("x".to_owned(), "<&>".to_owned()),
+        ];
+        listing.push(&Item {
+            name: "a\"b",
+            properties: &[("Etag", "0x1".to_owned())],
+            metadata: Some(&metadata),
+        });
+        assert_eq!(
+            listing.end(""),
+            "<?xml version=\"1.0\" encoding=\"utf-8\"?><EnumerationResults \
+             ServiceEndpoint=\"http://h/a\" ContainerName=\"c\"><Prefix /><Marker />\
+             <MaxResults>2</MaxResults><Blobs><Blob><Name>a&quot;b</Name><Properties>\
+             <Etag>0x1</Etag></Properties><Metadata><ownerid /><x>&lt;&amp;&gt;</x></Metadata>\
+             </Blob></Blobs><NextMarker /></EnumerationResults>"
+        );
+        assert!(error("BlobNotFound", "no <blob>").ends_with(
+            "<Error><Code>BlobNotFound</Code><Message>no &lt;blob&gt;</Message></Error>"
+        ));
+    }
+
+    #[test]
+    fn what_no_xml_can_carry_is_known() {
+        assert!(carries("Straße 💡"));
+        assert!(!carries("a\u{1}") && !carries("a\r") && !carries("\u{ffff}"));
+    }
+}

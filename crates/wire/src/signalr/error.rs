@@ -1,0 +1,26 @@
+//! What is wrong with a message that does not decode.
+
+use std::fmt;
+
+/// A message that is not what it should be. Nothing was changed by it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Malformed {
+    /// What was being read, or what is wrong with it.
+    pub what: &'static str,
+}
+
+impl Malformed {
+    pub(crate) const fn new(what: &'static str) -> Self {
+        Self { what }
+    }
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "malformed SignalR: {}", self.what)
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+pub type Result<T> = std::result::Result<T, Malformed>;

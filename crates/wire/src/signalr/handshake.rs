@@ -1,0 +1,87 @@
+//! The first words of a client: which protocol it speaks.
+
+use serde::Deserialize;
+
+use super::error::{Malformed, Result};
+use super::frame::SEPARATOR;
+
+/// Longest handshake.
+pub const HANDSHAKE_BYTES: usize = 4096;
+
+/// What a client asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Handshake {
+    pub protocol: String,
+    pub version: i64,
+}
+
+impl Handshake {
+    /// Reads a record, with or without its end.
+    pub fn parse(record: &[u8]) -> Result<Self> {
+        let body = record.strip_suffix(&[SEPARATOR]).unwrap_or(record);
+        serde_json::from_slice(body).map_err(|_| Malformed::new("the handshake"))
+    }
+
+    /// As a client writes it.
+    pub fn write(&self) -> Vec<u8> {
+        let name = serde_json::Value::from(self.protocol.as_str());
+        let mut out = format!(r#"{{"protocol":{name},"version":{}}}"#, self.version).into_bytes();
+        out.push(SEPARATOR);
+        out
+    }
+}
+
+/// The answer to a handshake that is accepted.
+pub const ACCEPTED: &[u8] = b"{}\x1e";
+
+/// The answer to one that is not.
+pub fn refused(why: &str) -> Vec<u8> {
+    let why = serde_json::Value::from(why);
+    let mut out = format!(r#"{{"error":{why}}}"#).into_bytes();
+    out.push(SEPARATOR);
+    out
+}
+
+/// What an answer says: nothing, or why not.
+pub fn answer(record: &[u8]) -> Result<Option<String>> {
+    #[derive(Deserialize)]
+    struct Answer {
+        error: Option<String>,
+    }
+    let body = record.strip_suffix(&[SEPARATOR]).unwrap_or(record);
+    let answer: Answer =
+        serde_json::from_slice(body).map_err(|_| Malformed::new("the answer to a handshake"))?;
+    Ok(answer.error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handshake_is_read_as_it_is_written() {
+        let own = Handshake {
+            protocol: "messagepack".to_owned(),
+            version: 1,
+        };
+        let bytes = own.write();
+        assert_eq!(bytes, b"{\"protocol\":\"messagepack\",\"version\":1}\x1e");
+        assert_eq!(Handshake::parse(&bytes), Ok(own));
+        assert!(Handshake::parse(b"{\"protocol\":\"json\"}\x1e").is_err());
+        assert!(Handshake::parse(b"\x1e").is_err());
+    }
+
+    #[test]
+    fn answers_are_exact() {
+        assert_eq!(answer(ACCEPTED), Ok(None));
+        let no = refused("The protocol 'x' is not supported.");
+        assert_eq!(
+            no,
+            b"{\"error\":\"The protocol 'x' is not supported.\"}\x1e"
+        );
+        assert_eq!(
+            answer(&no).unwrap().unwrap(),
+            "The protocol 'x' is not supported."
+        );
+    }
+}

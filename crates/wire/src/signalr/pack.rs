@@ -1,0 +1,349 @@
+//! MessagePack, as much of it as the protocols need.
+//!
+//! A reader walks over values without building them; a value that is nested is
+//! skipped without recursion.
+
+use std::ops::Range;
+
+use super::error::{Malformed, Result};
+
+/// Reads values one after another.
+#[derive(Clone, Debug)]
+pub struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+/// The end came before the value did.
+const SHORT: Malformed = Malformed::new("MessagePack that ends too early");
+
+/// What a value begins with.
+enum Head {
+    Nil,
+    Bool(bool),
+    /// From the most negative to the largest.
+    Int(i128),
+    Float,
+    Text(usize),
+    Bin(usize),
+    /// Length, with the byte that says which extension it is.
+    Ext(usize),
+    Array(usize),
+    Map(usize),
+}
+
+impl<'a> Reader<'a> {
+    /// Reads from the beginning of `bytes`.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    /// Whether nothing is left.
+    pub fn is_at_end(&self) -> bool {
+        self.at == self.bytes.len()
+    }
+
+    /// The number of elements of an array that begins here.
+    pub fn array(&mut self) -> Result<usize> {
+        match self.head()? {
+            Head::Array(count) => Ok(count),
+            _ => Err(Malformed::new("not an array")),
+        }
+    }
+
+    /// An array, or nil, which counts as an empty one.
+    pub fn array_or_nil(&mut self) -> Result<usize> {
+        match self.head()? {
+            Head::Array(count) => Ok(count),
+            Head::Nil => Ok(0),
+            _ => Err(Malformed::new("not an array")),
+        }
+    }
+
+    /// The number of pairs of a map that begins here; nil counts as an empty one.
+    pub fn map(&mut self) -> Result<usize> {
+        match self.head()? {
+            Head::Map(count) => Ok(count),
+            Head::Nil => Ok(0),
+            _ => Err(Malformed::new("not a map")),
+        }
+    }
+
+    /// A whole number of any width.
+    pub fn int(&mut self) -> Result<i64> {
+        match self.head()? {
+            Head::Int(value) => i64::try_from(value).map_err(|_| Malformed::new("a large number")),
+            _ => Err(Malformed::new("not a number")),
+        }
+    }
+
+    /// A whole number that is not negative.
+    pub fn uint(&mut self) -> Result<u64> {
+        match self.head()? {
+            Head::Int(value) => {
+                u64::try_from(value).map_err(|_| Malformed::new("a negative number"))
+            }
+            _ => Err(Malformed::new("not a number")),
+        }
+    }
+
+    /// Yes or no.
+    pub fn bool(&mut self) -> Result<bool> {
+        match self.head()? {
+            Head::Bool(value) => Ok(value),
+            _ => Err(Malformed::new("neither true nor false")),
+        }
+    }
+
+    /// A text, or nil.
+    pub fn text(&mut self) -> Result<Option<&'a str>> {
+        match self.head()? {
+            Head::Nil => Ok(None),
+            Head::Text(length) => {
+                let text = std::str::from_utf8(self.take(length)?);
+                text.map(Some).map_err(|_| Malformed::new("not UTF-8"))
+            }
+            _ => Err(Malformed::new("not a text")),
+        }
+    }
+
+    /// Bytes; a text is taken for its bytes.
+    pub fn bin(&mut self) -> Result<&'a [u8]> {
+        match self.head()? {
+            Head::Bin(length) | Head::Text(length) => self.take(length),
+            Head::Nil => Ok(&[]),
+            _ => Err(Malformed::new("not bytes")),
+        }
+    }
+
+    /// Whether nil is next; it is taken then.
+    pub fn nil(&mut self) -> Result<bool> {
+        let is_nil = *self.bytes.get(self.at).ok_or(SHORT)? == 0xc0;
+        self.at += usize::from(is_nil);
+        Ok(is_nil)
+    }
+
+    /// Walks over one value: where it stands.
+    pub fn skip(&mut self) -> Result<Range<usize>> {
+        let start = self.at;
+        let mut left: u64 = 1;
+        while left > 0 {
+            left -= 1;
+            match self.head()? {
+                Head::Nil | Head::Bool(_) | Head::Int(_) | Head::Float => {}
+                Head::Text(length) | Head::Bin(length) | Head::Ext(length) => {
+                    self.take(length)?;
+                }
+                Head::Array(count) => left += count as u64,
+                Head::Map(count) => left += 2 * count as u64,
+            }
+            // Every value has a byte at least: what claims more is not there.
+            if left > (self.bytes.len() - self.at) as u64 {
+                return Err(SHORT);
+            }
+        }
+        Ok(start..self.at)
+    }
+
+    fn head(&mut self) -> Result<Head> {
+        let first = self.take(1)?[0];
+        Ok(match first {
+            0x00..=0x7f => Head::Int(i128::from(first)),
+            0xe0..=0xff => Head::Int(i128::from(first as i8)),
+            0x80..=0x8f => Head::Map(usize::from(first & 0x0f)),
+            0x90..=0x9f => Head::Array(usize::from(first & 0x0f)),
+            0xa0..=0xbf => Head::Text(usize::from(first & 0x1f)),
+            0xc0 => Head::Nil,
+            0xc2 => Head::Bool(false),
+            0xc3 => Head::Bool(true),
+            0xc4 => Head::Bin(self.number(1)? as usize),
+            0xc5 => Head::Bin(self.number(2)? as usize),
+            0xc6 => Head::Bin(self.number(4)? as usize),
+            0xc7 => Head::Ext(self.number(1)? as usize + 1),
+            0xc8 => Head::Ext(self.number(2)? as usize + 1),
+            0xc9 => Head::Ext(self.number(4)? as usize + 1),
+            0xca => self.take(4).map(|_| Head::Float)?,
+            0xcb => self.take(8).map(|_| Head::Float)?,
+            0xcc => Head::Int(self.number(1)?.into()),
+            0xcd => Head::Int(self.number(2)?.into()),
+            0xce => Head::Int(self.number(4)?.into()),
+            0xcf => Head::Int(self.number(8)?.into()),
+            0xd0 => Head::Int((self.number(1)? as u8 as i8).into()),
+            0xd1 => Head::Int((self.number(2)? as u16 as i16).into()),
+            0xd2 => Head::Int((self.number(4)? as u32 as i32).into()),
+            0xd3 => Head::Int((self.number(8)? as i64).into()),
+            0xd4..=0xd8 => Head::Ext((1 << (first - 0xd4)) + 1),
+            0xd9 => Head::Text(self.number(1)? as usize),
+            0xda => Head::Text(self.number(2)? as usize),
+            0xdb => Head::Text(self.number(4)? as usize),
+            0xdc => Head::Array(self.number(2)? as usize),
+            0xdd => Head::Array(self.number(4)? as usize),
+            0xde => Head::Map(self.number(2)? as usize),
+            0xdf => Head::Map(self.number(4)? as usize),
+            0xc1 => return Err(Malformed::new("a byte that MessagePack does not use")),
+        })
+    }
+
+    fn number(&mut self, width: usize) -> Result<u64> {
+        let bytes = self.take(width)?;
+        Ok(bytes
+            .iter()
+            .fold(0, |number, byte| (number << 8) | u64::from(*byte)))
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a [u8]> {
+        let rest = &self.bytes[self.at..];
+        let taken = rest.get(..length).ok_or(SHORT)?;
+        self.at += length;
+        Ok(taken)
+    }
+}
+
+/// Writes nil.
+pub fn nil(out: &mut Vec<u8>) {
+    out.push(0xc0);
+}
+
+/// Writes yes or no.
+pub fn bool(out: &mut Vec<u8>, value: bool) {
+    out.push(if value { 0xc3 } else { 0xc2 });
+}
+
+/// Writes a number as short as it can be.
+pub fn uint(out: &mut Vec<u8>, value: u64) {
+    match value {
+        0..=0x7f => out.push(value as u8),
+        0x80..=0xff => out.extend([0xcc, value as u8]),
+        0x100..=0xffff => {
+            out.push(0xcd);
+            out.extend((value as u16).to_be_bytes());
+        }
+        0x1_0000..=0xffff_ffff => {
+            out.push(0xce);
+            out.extend((value as u32).to_be_bytes());
+        }
+        _ => {
+            out.push(0xcf);
+            out.extend(value.to_be_bytes());
+        }
+    }
+}
+
+/// Writes a text.
+pub fn text(out: &mut Vec<u8>, text: &str) {
+    match text.len() {
+        length @ 0..=31 => out.push(0xa0 | length as u8),
+        length @ 32..=0xff => out.extend([0xd9, length as u8]),
+        length @ 0x100..=0xffff => {
+            out.push(0xda);
+            out.extend((length as u16).to_be_bytes());
+        }
+        length => {
+            out.push(0xdb);
+            out.extend((length as u32).to_be_bytes());
+        }
+    }
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// Writes a text, or nil.
+pub fn text_or_nil(out: &mut Vec<u8>, own: Option<&str>) {
+    match own {
+        Some(own) => text(out, own),
+        None => nil(out),
+    }
+}
+
+/// Writes bytes.
+pub fn bin(out: &mut Vec<u8>, bytes: &[u8]) {
+    match bytes.len() {
+        length @ 0..=0xff => out.extend([0xc4, length as u8]),
+        length @ 0x100..=0xffff => {
+            out.push(0xc5);
+            out.extend((length as u16).to_be_bytes());
+        }
+        length => {
+            out.push(0xc6);
+            out.extend((length as u32).to_be_bytes());
+        }
+    }
+    out.extend_from_slice(bytes);
+}
+
+/// Begins an array.
+pub fn array(out: &mut Vec<u8>, count: usize) {
+    match count {
+        0..=15 => out.push(0x90 | count as u8),
+        16..=0xffff => {
+            out.push(0xdc);
+            out.extend((count as u16).to_be_bytes());
+        }
+        _ => {
+            out.push(0xdd);
+            out.extend((count as u32).to_be_bytes());
+        }
+    }
+}
+
+/// Begins a map of so many pairs.
+pub fn map(out: &mut Vec<u8>, count: usize) {
+    match count {
+        0..=15 => out.push(0x80 | count as u8),
+        16..=0xffff => {
+            out.push(0xde);
+            out.extend((count as u16).to_be_bytes());
+        }
+        _ => {
+            out.push(0xdf);
+            out.extend((count as u32).to_be_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_any_width_are_read() {
+        for value in [
+            0,
+            1,
+            127,
+            128,
+            255,
+            256,
+            65_535,
+            65_536,
+            u64::from(u32::MAX) + 1,
+        ] {
+            let mut out = Vec::new();
+            uint(&mut out, value);
+            assert_eq!(Reader::new(&out).uint(), Ok(value));
+        }
+        assert_eq!(Reader::new(&[0xff]).int(), Ok(-1));
+        assert_eq!(Reader::new(&[0xd1, 0xff, 0x00]).int(), Ok(-256));
+        assert_eq!(Reader::new(&[0xd3, 0, 0, 0, 0, 0, 0, 0, 5]).int(), Ok(5));
+    }
+
+    #[test]
+    fn a_nested_value_is_skipped_whole() {
+        // [nil, {1: [true, "ab"]}, ext 1 byte, 1.5], then 7
+        let bytes = [
+            0x94, 0xc0, 0x81, 0x01, 0x92, 0xc3, 0xa2, b'a', b'b', 0xd4, 0x05, 0x00, 0xca, 0x3f,
+            0xc0, 0, 0, 0x07,
+        ];
+        let mut reader = Reader::new(&bytes);
+        assert_eq!(reader.skip(), Ok(0..bytes.len() - 1));
+        assert_eq!(reader.int(), Ok(7));
+        assert!(reader.is_at_end());
+    }
+
+    #[test]
+    fn an_array_that_claims_more_than_there_is_ends_early() {
+        let bytes = [0xdd, 0xff, 0xff, 0xff, 0xff, 0xc0];
+        assert!(Reader::new(&bytes).skip().is_err());
+        let deep = [0x91; 100_000];
+        assert!(Reader::new(&deep).skip().is_err());
+    }
+}

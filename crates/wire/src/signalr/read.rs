@@ -1,0 +1,27 @@
+//! Hub messages, read in either protocol.
+
+use bytes::Bytes;
+
+use super::error::{Malformed, Result};
+use super::message::Message;
+use super::protocol::Protocol;
+use super::{frame, json, msgpack};
+
+/// Reads a whole message, with its framing.
+pub fn message(protocol: Protocol, message: &Bytes) -> Result<Message> {
+    let body = frame::body(protocol, message)?;
+    match protocol {
+        Protocol::Json => json::read(&body),
+        Protocol::MessagePack => msgpack::read(&body),
+        Protocol::Blazor => Err(Malformed::new("blazorpack is only passed on")),
+    }
+}
+
+/// What kind of message it is, and whose: its type, and the id of its call.
+pub fn look(protocol: Protocol, message: &Bytes) -> Result<(i64, Option<String>)> {
+    let body = frame::body(protocol, message)?;
+    match protocol {
+        Protocol::Json => json::look(&body),
+        Protocol::MessagePack | Protocol::Blazor => msgpack::look(&body),
+    }
+}

@@ -1,0 +1,243 @@
+//! What app servers and the service say to one another.
+
+use bytes::Bytes;
+
+/// Framed hub messages by the name of their protocol.
+pub type Payloads = Vec<(String, Bytes)>;
+
+/// One message. What is not used by the other side is left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// 1: an app server introduces itself.
+    Handshake(Handshake),
+    /// 2: what the service answers; an error is not empty.
+    Welcome { error: String, id: Option<String> },
+    /// 3: keys and values, one after another.
+    Ping(Vec<String>),
+    /// 4: a client moves in.
+    Open(Open),
+    /// 5: a client has gone, or must go.
+    Close(Close),
+    /// 6: to or from a client.
+    Data(Data),
+    /// 7 to 10, 14: to several clients.
+    Send { to: Target, payloads: Payloads },
+    /// 13: to a group, with exceptions.
+    Group(GroupData),
+    /// 11 and 18.
+    Join {
+        connection: String,
+        group: String,
+        ack: Option<i64>,
+    },
+    /// 12 and 19; without a group: all of them.
+    Leave {
+        connection: String,
+        group: Option<String>,
+        ack: Option<i64>,
+    },
+    /// 15: the service has no use for this server.
+    Fault(String),
+    /// 16 and 26.
+    UserJoin {
+        user: String,
+        group: String,
+        ttl_s: Option<i64>,
+        ack: Option<i64>,
+    },
+    /// 17 and 27.
+    UserLeave {
+        user: String,
+        group: Option<String>,
+        ack: Option<i64>,
+    },
+    /// 20.
+    Ack(Ack),
+    /// 21, 23, 24, 25.
+    Check { of: Check, ack: i64 },
+    /// 22: something has happened to an object.
+    Event {
+        object: i64,
+        id: String,
+        kind: i64,
+        text: String,
+    },
+    /// 28.
+    KeyRequest { kid: String },
+    /// 29.
+    KeyResponse {
+        kid: String,
+        key: String,
+        error: String,
+        text: String,
+    },
+    /// 30 to 33.
+    CloseMany(CloseMany),
+    /// 34: a call whose answer is wanted.
+    Ask(Question),
+    /// 35 and 36: the answer, or why there is none.
+    Answer(Completion),
+    /// 37: where an answer will come from.
+    Mapping {
+        id: String,
+        connection: String,
+        instance: String,
+    },
+    /// 38: a client has come back; what was half received is void.
+    Reconnect { connection: String },
+    /// 39.
+    Flow(Flow),
+    /// 40: who is in a group.
+    Members {
+        group: String,
+        ack: i64,
+        most: Option<i64>,
+        token: Option<String>,
+    },
+    /// Something newer, to be ignored.
+    Unknown(i64),
+}
+
+/// How an app server introduces itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Handshake {
+    pub version: i64,
+    /// 0 carries clients, 1 was asked for, 2 only sends.
+    pub kind: i64,
+    pub target: String,
+    /// 0 never, 1 on shutdown, 2 always.
+    pub migration: i64,
+    pub is_stateful: bool,
+    /// How many elements came: newer servers send more.
+    pub elements: usize,
+}
+
+/// A client that moves in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Open {
+    pub connection: String,
+    /// A name may come more than once.
+    pub claims: Vec<(String, String)>,
+    pub headers: Vec<(String, Vec<String>)>,
+    /// With `?`.
+    pub query: String,
+    pub protocol: Option<String>,
+}
+
+/// The end of a client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Close {
+    pub connection: String,
+    pub error: String,
+    pub headers: Vec<(String, Vec<String>)>,
+}
+
+/// Bytes to or from one client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Data {
+    pub connection: String,
+    pub payload: Bytes,
+    /// 1 handshake, 2 invocation, 3 other, 4 close.
+    pub kind: Option<i64>,
+    pub is_partial: bool,
+}
+
+/// Whom a message is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    Connections(Vec<String>),
+    User(String),
+    Users(Vec<String>),
+    /// All but these connections.
+    All {
+        except: Vec<String>,
+    },
+    Groups(Vec<String>),
+}
+
+/// To a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupData {
+    pub group: String,
+    pub except: Vec<String>,
+    pub payloads: Payloads,
+    pub except_users: Vec<String>,
+    pub caller: Option<String>,
+}
+
+/// What came of something.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ack {
+    pub id: i64,
+    pub status: i64,
+    pub text: String,
+    pub payload: Option<Bytes>,
+}
+
+/// The statuses of an [`Ack`].
+pub mod status {
+    pub const OK: i64 = 1;
+    pub const NOT_FOUND: i64 = 2;
+    pub const TIMEOUT: i64 = 3;
+    pub const FAILED: i64 = 4;
+}
+
+/// What is asked about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Check {
+    UserInGroup { user: String, group: String },
+    Group(String),
+    Connection(String),
+    User(String),
+}
+
+/// Several clients that must go.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CloseMany {
+    /// One connection, or all of a user or group; all if none is named.
+    pub connection: Option<String>,
+    pub user: Option<String>,
+    pub group: Option<String>,
+    pub reason: String,
+    pub except: Vec<String>,
+    pub ack: i64,
+}
+
+/// A call whose answer is wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Question {
+    pub id: String,
+    pub connection: String,
+    pub caller: String,
+    pub payloads: Payloads,
+}
+
+/// An answer, or why there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Completion {
+    pub id: String,
+    pub connection: String,
+    pub caller: String,
+    /// The protocol and the framed completion, or an error.
+    pub outcome: Result<(String, Bytes), String>,
+}
+
+/// Whether messages of a client, or of a server, may flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flow {
+    pub id: String,
+    /// Of a server connection rather than a client.
+    pub is_server: bool,
+    pub kind: FlowKind,
+}
+
+/// What is to happen, or has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowKind {
+    Pause,
+    Paused,
+    Resume,
+    Offline,
+    /// Something newer.
+    Other(i64),
+}

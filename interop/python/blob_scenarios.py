@@ -1,0 +1,146 @@
+"""What azure-storage-blob does with small blobs, and what it must see."""
+
+from datetime import datetime, timedelta, timezone
+
+from azure.core import MatchConditions
+from azure.core.exceptions import (
+    ClientAuthenticationError,
+    HttpResponseError,
+    ResourceExistsError,
+    ResourceModifiedError,
+    ResourceNotFoundError,
+)
+from azure.storage.blob import (
+    BlobClient,
+    BlobServiceClient,
+    ContainerClient,
+    ContentSettings,
+    generate_account_sas,
+    generate_blob_sas,
+    generate_container_sas,
+)
+
+
+def box(server, name="box"):
+    container = ContainerClient.from_connection_string(server.blobs(), name)
+    container.create_container()
+    return container
+
+
+def refused(call, kind, code):
+    try:
+        call()
+    except kind as error:
+        assert error.error_code == code, error
+    else:
+        raise AssertionError(f"{code} was expected")
+
+
+def blobs_with_bodies(server):
+    container = box(server)
+    refused(container.create_container, ResourceExistsError, "ContainerAlreadyExists")
+    assert container.exists()
+    body = bytes(range(256)) * 8192
+    settings = ContentSettings(content_type="application/json", content_language="de")
+    blob = container.upload_blob(
+        "houses/42.json", body, metadata={"House": "42"}, content_settings=settings
+    )
+    assert blob.download_blob().readall() == body
+    part = blob.download_blob(offset=300_000, length=7, validate_content=True).readall()
+    assert part == body[300_000:300_007]
+    found = blob.get_blob_properties()
+    assert found.size == len(body) and found.metadata == {"house": "42"}, found
+    assert found.content_settings.content_type == "application/json"
+    assert found.content_settings.content_language == "de"
+    assert len(found.content_settings.content_md5) == 16
+    refused(lambda: container.upload_blob("houses/42.json", b""), ResourceExistsError, "BlobAlreadyExists")
+    blob.upload_blob(b"", overwrite=True)
+    assert blob.download_blob().readall() == b""
+    blob.delete_blob()
+    assert not blob.exists()
+    refused(blob.download_blob, ResourceNotFoundError, "BlobNotFound")
+    most = bytes(16 * 1024 * 1024)
+    container.upload_blob("most", most, validate_content=True)
+    assert container.download_blob("most").readall() == most
+    try:
+        container.upload_blob("more", bytes(len(most) + 1))
+    except HttpResponseError as error:
+        assert error.status_code == 413, error
+    else:
+        raise AssertionError("a body over the limit was taken")
+
+
+def lists_and_conditions(server):
+    container = box(server)
+    for number in range(25):
+        container.upload_blob(f"a/{number:02}", b"", metadata={"n": str(number)})
+    container.upload_blob("b/ü & <x>", b"x")
+    names = [blob.name for blob in container.list_blobs(results_per_page=10)]
+    assert names == [f"a/{number:02}" for number in range(25)] + ["b/ü & <x>"], names
+    some = list(container.list_blobs(name_starts_with="a/1", include=["metadata"]))
+    assert [blob.metadata["n"] for blob in some] == [str(number) for number in range(10, 20)]
+    blob = container.get_blob_client("a/00")
+    listed = next(iter(container.list_blobs(name_starts_with="a/00")))
+    tag = blob.get_blob_properties().etag
+    assert tag.strip('"') == listed.etag.strip('"'), (tag, listed.etag)
+    same = {"etag": listed.etag, "match_condition": MatchConditions.IfNotModified}
+    blob.set_blob_metadata({"n": "new"}, **same)
+    refused(lambda: blob.set_blob_metadata({}, **same), ResourceModifiedError, "ConditionNotMet")
+    missing = container.get_blob_client("missing")
+    refused(
+        lambda: missing.set_blob_metadata({}, match_condition=MatchConditions.IfMissing),
+        ResourceNotFoundError,
+        "BlobNotFound",
+    )
+
+
+def signatures(server):
+    container = box(server)
+    container.upload_blob("a b/ü", b"text")
+    account, key = server.said["account"], server.said["account_key"]
+    url = f"http://127.0.0.1:{server.said['blob']}/{account}"
+    soon = datetime.now(timezone.utc) + timedelta(minutes=5)
+
+    def reader(token, name="a b/ü"):
+        return BlobClient(url, "box", name, credential=token)
+
+    def blob(**options):
+        options = {"permission": "r", "expiry": soon} | options
+        return generate_blob_sas(account, "box", "a b/ü", account_key=key, **options)
+
+    assert reader(blob()).download_blob().readall() == b"text"
+    past = datetime.now(timezone.utc) - timedelta(minutes=1)
+    for bad in [
+        blob(expiry=past),
+        blob(start=soon),
+        generate_blob_sas(account, "box", "other", account_key=key, permission="r", expiry=soon),
+        generate_blob_sas(account, "box", "a b/ü", account_key="d3Jvbmc=", permission="r", expiry=soon),
+    ]:
+        refused(reader(bad).download_blob, ClientAuthenticationError, "AuthenticationFailed")
+    for less in [blob(permission="w"), blob(protocol="https"), blob(ip="10.0.0.1")]:
+        refused(reader(less).download_blob, HttpResponseError, "AuthorizationPermissionMismatch")
+    assert reader(blob(ip="127.0.0.1")).download_blob().readall() == b"text"
+    whole = generate_container_sas(account, "box", account_key=key, permission="rlc", expiry=soon)
+    listed = ContainerClient(url, "box", credential=whole)
+    assert [each.name for each in listed.list_blobs()] == ["a b/ü"]
+    reader(whole, "new").upload_blob(b"1")
+    for overwrite in [
+        lambda: reader(whole, "new").upload_blob(b"2", overwrite=True),
+        lambda: reader(whole, "new").upload_blob(b"2"),
+    ]:
+        refused(overwrite, ResourceExistsError, "BlobAlreadyExists")
+    token = generate_account_sas(
+        account, account_key=key, resource_types="co", permission="rwdlc", expiry=soon
+    )
+    service = BlobServiceClient(url, credential=token)
+    service.create_container("second").upload_blob("x", b"y")
+    service.delete_container("second")
+
+
+def a_bad_account_key(server):
+    text = server.blobs("d3Jvbmcga2V5")
+    container = ContainerClient.from_connection_string(text, "box")
+    refused(container.create_container, ClientAuthenticationError, "AuthenticationFailed")
+
+
+ALL = [blobs_with_bodies, lists_and_conditions, signatures, a_bad_account_key]
