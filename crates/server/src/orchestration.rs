@@ -1,4 +1,4 @@
-//! `steadfast orchestration`: start, look at and steer orchestrations.
+//! `steadfast orchestration`: start, show and steer them.
 
 use std::time::Duration;
 

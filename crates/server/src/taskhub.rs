@@ -1,4 +1,4 @@
-//! The task hub that a command is about, by the HTTP interface of a server.
+//! A task hub of a running server, by HTTP.
 
 use std::time::Duration;
 

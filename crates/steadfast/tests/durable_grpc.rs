@@ -245,10 +245,8 @@ async fn durable_34_tags_version_and_trace_reach_their_work() {
     let mut worker = hub.worker().await;
     let (turn, token) = worker.turn().await;
     assert_eq!(turn.past_events, []);
-    let window = turn
-        .entity_parameters
-        .unwrap()
-        .entity_message_reorder_window;
+    let parameters = turn.entity_parameters.clone().unwrap();
+    let window = parameters.entity_message_reorder_window;
     assert_eq!(window, Some(wire::Duration::default()));
     for event in &turn.new_events {
         assert!(event.timestamp.is_some(), "{event:?}");

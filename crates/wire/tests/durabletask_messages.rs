@@ -1,4 +1,4 @@
-//! Messages of the Durable Task protocol against the bytes of an SDK.
+//! Messages of Durable Task against the bytes of an SDK.
 //!
 //! `golden/durabletask.txt` holds every message with all its fields set, written by
 //! `interop/durable-python/golden.py` with the messages of the Python SDK 1.12. Texts
@@ -13,8 +13,9 @@ use steadfast_wire::durabletask::*;
 
 const GOLDEN: &str = include_str!("golden/durabletask.txt");
 
-/// Fields whose message is one of ours for several: its name is not theirs.
-const RENAMED: &[(&str, &str)] = &[("input", "data"), ("Text", "v")];
+/// Fields that have another name with us: one message stands for several, or the
+/// field is an alternative.
+const RENAMED: &[(&str, &str)] = &[("input", "data"), ("request", "instance_id")];
 
 /// Reads bytes and writes them again: what is not known would be lost.
 fn again<M: Message + Default + Debug>(bytes: &[u8]) -> Option<(Vec<u8>, String)> {

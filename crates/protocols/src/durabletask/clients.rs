@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use steadfast_core::limits;
 use steadfast_durable::{
-    Error, FinishedQuery, InstanceQuery, NewInstance, Overview, PurgeQuery, Purged,
+    Error, ErrorKind, FinishedQuery, InstanceQuery, NewInstance, Overview, PurgeQuery, Purged,
 };
 use steadfast_wire::durabletask as wire;
 use steadfast_wire::durabletask::purge_request::Request as PurgeRequest;
@@ -121,7 +121,7 @@ pub(super) async fn terminate(
 ) -> Answer<wire::Empty> {
     let (instance, is_recursive) = (&request.instance_id, request.recursive);
     let ended = caller.hub.terminate(instance, request.output, is_recursive);
-    ended.await.map(done).map_err(no)
+    known(ended.await).map(done)
 }
 
 pub(super) async fn suspend(caller: &Caller, request: wire::ReasonRequest) -> Answer<wire::Empty> {
@@ -137,6 +137,14 @@ pub(super) async fn resume(caller: &Caller, request: wire::ReasonRequest) -> Ans
 pub(super) async fn rewind(caller: &Caller, request: wire::ReasonRequest) -> Answer<wire::Empty> {
     let rewound = caller.hub.rewind(&request.instance_id, request.reason);
     rewound.await.map(done).map_err(no)
+}
+
+/// To end what is not there is no mistake.
+fn known(ended: Result<bool, Error>) -> Answer<bool> {
+    match ended {
+        Err(error) if error.kind() == ErrorKind::NoInstance => Ok(false),
+        ended => ended.map_err(no),
+    }
 }
 
 /// Whether it had an effect is nothing that clients hear.
@@ -292,8 +300,8 @@ pub(super) async fn skip_graceful(
 ) -> Answer<wire::SkipGracefulOrchestrationTerminationsResponse> {
     let mut unterminated_instance_ids = Vec::new();
     for id in batch_of(request.instance_batch.unwrap_or_default())? {
-        let ended = caller.hub.skip_graceful(&id, request.reason.clone()).await;
-        if !ended.map_err(no)? {
+        let ended = caller.hub.skip_graceful(&id, request.reason.clone());
+        if !known(ended.await)? {
             unterminated_instance_ids.push(id);
         }
     }

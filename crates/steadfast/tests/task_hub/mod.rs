@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use hyper::http::uri::PathAndQuery;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
@@ -12,7 +13,6 @@ use steadfast::config::{Config, Layers};
 use steadfast_wire::durabletask as wire;
 use steadfast_wire::durabletask::work_item_request::Request as Work;
 use tonic::client::Grpc;
-use tonic::codegen::http::uri::PathAndQuery;
 use tonic::metadata::AsciiMetadataValue;
 use tonic::{Request, Status, Streaming};
 use tonic_prost::ProstCodec;

@@ -1,4 +1,4 @@
-//! Entities: their work, their results, and what clients see of them.
+//! Entities: work, results, and what clients see.
 
 use super::event::HistoryEvent;
 use super::shared::{OrchestrationInstance, TaskFailureDetails, TraceContext};

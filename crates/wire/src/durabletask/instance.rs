@@ -1,4 +1,4 @@
-//! Instances: what clients ask of them, and what they are shown.
+//! Instances: what clients ask, and what they are shown.
 
 use std::collections::BTreeMap;
 

@@ -5,10 +5,10 @@ use steadfast_wire::durabletask as wire;
 use steadfast_wire::durabletask::action_type::ActionType;
 use steadfast_wire::durabletask::entity_message_type::EntityMessageType;
 
-use super::event::{call_taken, due, events_taken, lock_taken, signal_taken, task, unlock_taken};
 use super::failure::failure_taken;
 use super::legacy;
 use super::malformed::{Malformed, payload};
+use super::taken::{call_taken, due, events_taken, lock_taken, signal_taken, task, unlock_taken};
 use super::view::status_taken;
 
 /// What a worker asks for.

@@ -1,13 +1,13 @@
-//! Entities as clients see them, and what workers made of them.
+//! Entities as clients see them and as workers make them.
 
 use steadfast_durable::{BatchResult, EntityAction, EntityView, Failure, Operation};
 use steadfast_wire::durabletask as wire;
 use steadfast_wire::durabletask::operation_action_type::OperationActionType;
 use steadfast_wire::durabletask::operation_result_type::ResultType;
 
-use super::event::{task, trace_taken};
 use super::failure::failure_taken;
 use super::malformed::{Malformed, payload};
+use super::taken::{task, trace_taken};
 use super::time::{moment, timestamp};
 
 /// An entity as the protocol writes it.
