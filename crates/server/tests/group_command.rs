@@ -1,4 +1,4 @@
-//! `steadfast group show` of a group whose processors use blobs.
+//! `steadfast group show` of processors that use blobs.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod running;
