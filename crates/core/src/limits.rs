@@ -289,6 +289,9 @@ pub const BLOB_PIECE_BYTES: usize = 256 * 1024;
 pub const BLOB_NAME_BYTES: usize = 1024;
 pub const BLOB_METADATA_BYTES: usize = 8 * 1024;
 
+/// Blobs that are looked at to find what SDKs keep about one consumer group.
+pub const KEPT_BLOBS: usize = 100_000;
+
 /// Bodies of blobs that are being read from their writers, together.
 pub const BLOB_BODIES_BYTES: usize = 128 * 1024 * 1024;
 

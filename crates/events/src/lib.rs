@@ -36,7 +36,7 @@ mod traffic;
 
 pub use attach::Attach;
 pub use batch::{Batch, Event, Publication};
-pub use blob::{Blob, Blobs, Conditions, Container, Match, Page, Pairs, Put};
+pub use blob::{Blob, Blobs, Conditions, Container, Kept, Match, Page, Pairs, Put};
 pub use catalog::Change;
 pub use checkpoint::{Checkpoint, Condition};
 pub use claim::Ownership;

@@ -156,6 +156,45 @@ async fn conditions_on_the_time_of_the_last_write_count_in_seconds() {
 }
 
 #[tokio::test]
+async fn what_processors_of_sdks_keep_is_found() {
+    let (_node, blobs) = with_box().await;
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    for (name, metadata) in [
+        ("ns/houses/$default/ownership/0", pair("ownerid", "me")),
+        (
+            "ns/houses/$default/checkpoint/0",
+            pair("sequencenumber", "41"),
+        ),
+        ("ns/houses/$default/ownership/1", pair("ownerid", "")),
+        (
+            "ns/houses/$default/checkpoint/2",
+            pair("sequencenumber", "no"),
+        ),
+        ("ns/houses/web/ownership/0", pair("ownerid", "other")),
+        ("ns/cars/$default/ownership/0", pair("ownerid", "other")),
+        ("houses/$default/ownership/0", pair("ownerid", "other")),
+    ] {
+        let mut wanted = put(name, "");
+        wanted.metadata = vec![metadata];
+        blobs.put(BOX, wanted, ALWAYS).await.unwrap();
+    }
+    let kept = blobs.kept("Houses", "$Default").await.unwrap();
+    let seen: Vec<_> = kept
+        .iter()
+        .map(|one| {
+            let owner = one.owner.as_ref().map(|(owner, _)| owner.as_str());
+            (one.partition, owner, one.checkpoint.map(|(done, _)| done))
+        })
+        .collect();
+    assert_eq!(
+        seen,
+        [(0, Some("me"), Some(41)), (1, None, None), (2, None, None)]
+    );
+    assert!(kept.iter().all(|one| one.container == BOX));
+    assert!(kept[0].modified().is_some() && kept[1].modified().is_none());
+}
+
+#[tokio::test]
 async fn events_34_of_two_writes_with_one_version_one_succeeds() {
     let (_node, blobs) = with_box().await;
     let mut version = blobs.put(BOX, put("a", ""), ABSENT).await.unwrap().version;

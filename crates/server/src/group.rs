@@ -55,6 +55,7 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
             let answer: Value = remote.ask(Method::GET, &place(hub, group)?, None)?;
             let columns = &[
                 "partition",
+                "store",
                 "owner",
                 "checkpoint",
                 "last_sequence",

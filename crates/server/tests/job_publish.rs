@@ -180,6 +180,39 @@ fn every_occurrence_is_published_once_through_kills() {
 }
 
 #[test]
+fn what_goes_to_an_event_hub_that_is_gone_is_kept_aside() {
+    let server = server();
+    let mut job = internal(&json!({"eventHub": "houses", "body": "tick"}));
+    job["properties"]["recurrence"] = json!({"frequency": "Month"});
+    assert_eq!(put(&server, "/jobs/rare", job).0, StatusCode::CREATED);
+    until("the first run", || {
+        (events(&server).len() == 1).then_some(())
+    });
+    let known = format!("Bearer {KNOWN}");
+    let gone = server.ask(Method::DELETE, "/v1/eventhubs/houses", &known, None);
+    assert!(gone.0.is_success(), "{}", gone.1);
+    let run = || {
+        let path = format!("{JOBS}/jobs/rare/run?{VERSION}");
+        let ran = server.ask(Method::POST, &path, &known, None);
+        assert_eq!(ran.0, StatusCode::OK, "{}", ran.1);
+    };
+    run();
+    until("it is kept aside", || {
+        let (_, text) = server.get("/metrics");
+        let text = text.as_str().unwrap_or_default().to_owned();
+        let poison = "steadfast_messages_poisoned_total 1";
+        text.lines().any(|line| line == poison).then_some(())
+    });
+    // One of the same name is another event hub; the job finds it.
+    let made = server.post("/v1/eventhubs", json!({"name": "houses", "partitions": 1}));
+    assert_eq!(made.0, StatusCode::CREATED, "{}", made.1);
+    run();
+    until("the next run", || {
+        (events(&server).len() == 1).then_some(())
+    });
+}
+
+#[test]
 fn a_hopeless_occurrence_goes_to_an_event_hub() {
     let server = server();
     let dead = json!({"properties": {

@@ -58,6 +58,7 @@ async fn a_parked_event_is_listed_and_replayed() {
     let (handled, mut seen) = mpsc::unbounded_channel();
     let options = ProcessorOptions {
         attempts: Some(2),
+        batch: 1,
         ..ProcessorOptions::default()
     };
     let handler = Stubborn {

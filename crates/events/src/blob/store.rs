@@ -11,6 +11,7 @@ use bytes::{Bytes, BytesMut};
 use steadfast_core::limits::{BLOB_PIECE_BYTES, SCAN_ROWS};
 use steadfast_partition::{Address, Door, Handle, Router, Runtime, Space};
 
+use crate::blob::mark::Mark;
 use crate::blob::record::{Blob, BlobCommand, BlobReply, Conditions, Container, Pairs, Put};
 use crate::blob::service::{Containers, blob_key, piece_key};
 use crate::error::{Error, Kind, Result};
@@ -199,7 +200,7 @@ impl Blobs {
     }
 
     /// The containers of all partitions that this node serves.
-    async fn containers(&self) -> Result<Vec<String>> {
+    pub(super) async fn containers(&self) -> Result<Vec<String>> {
         let doors = self.inner.router.doors();
         let doors = doors.iter().filter(|door| {
             let space = self.inner.space.number;
@@ -330,33 +331,4 @@ impl Blobs {
 
 fn address(container: &str) -> Address {
     Address::new(BLOB, container.to_owned(), "")
-}
-
-/// A blob's name that means an ownership or a checkpoint.
-struct Mark<'a> {
-    hub: &'a str,
-    group: &'a str,
-    partition: u32,
-    is_ownership: bool,
-}
-
-impl<'a> Mark<'a> {
-    /// Reads `namespace/hub/group/ownership/partition`, or `checkpoint` in its place.
-    fn of(name: &'a str) -> Option<Self> {
-        let mut parts = name.rsplitn(5, '/');
-        let partition = parts.next()?.parse().ok()?;
-        let what = parts.next()?;
-        let is_ownership = what.eq_ignore_ascii_case("ownership");
-        if !is_ownership && !what.eq_ignore_ascii_case("checkpoint") {
-            return None;
-        }
-        let (group, hub) = (parts.next()?, parts.next()?);
-        parts.next()?;
-        Some(Self {
-            hub,
-            group,
-            partition,
-            is_ownership,
-        })
-    }
 }

@@ -8,7 +8,7 @@ use axum::http::Method;
 use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use steadfast_events::Position;
+use steadfast_events::{Kept, Position, Standing};
 use steadfast_jobs::iso::format_time;
 
 use super::event_form::{Place, shown};
@@ -143,20 +143,42 @@ async fn show(
 ) -> Result<Json<Value>, Problem> {
     pass.allows(Right::Listen, Area::Events, Some(&hub))?;
     let standings = own.hubs.standings(&hub, &group).await?;
-    let rows = standings.into_iter().map(|one| {
-        let owner = one.ownership.filter(|found| !found.owner.is_empty());
-        json!({
-            "partition": one.partition,
-            "owner": owner.as_ref().map(|found| &found.owner),
-            "owner_time": time(owner.as_ref().map(|found| found.modified)),
-            "checkpoint": one.checkpoint.map(|found| found.sequence),
-            "checkpoint_time": time(one.checkpoint.map(|found| found.modified)),
-            "last_sequence": one.last_sequence,
-            "lag": one.lag,
-        })
-    });
-    let rows: Vec<_> = rows.collect();
+    let kept = own.blobs.kept(&hub, &group).await?;
+    let rows: Vec<_> = standings.iter().map(|one| row(one, &kept)).collect();
     Ok(Json(json!({"name": group, "partitions": rows})))
+}
+
+/// How a partition stands: by our own records, or else by the newest blobs that
+/// processors of an SDK have written about it.
+fn row(one: &Standing, kept: &[Kept]) -> Value {
+    let owner = one.ownership.as_ref();
+    let owner = owner.filter(|found| !found.owner.is_empty());
+    let is_own = owner.is_some() || one.checkpoint.is_some();
+    let blobs = kept.iter().filter(|kept| kept.partition == one.partition);
+    let blobs = blobs.max_by_key(|kept| kept.modified());
+    let (store, owner, checkpoint) = match blobs.filter(|_| !is_own) {
+        Some(blobs) => (
+            Some(blobs.container.as_str()),
+            blobs.owner.as_ref().map(|(owner, time)| (owner, *time)),
+            blobs.checkpoint,
+        ),
+        None => (
+            is_own.then_some("native"),
+            owner.map(|found| (&found.owner, found.modified)),
+            one.checkpoint.map(|found| (found.sequence, found.modified)),
+        ),
+    };
+    let behind = checkpoint.map_or(i64::MAX, |(done, _)| one.last_sequence - done);
+    json!({
+        "partition": one.partition,
+        "store": store,
+        "owner": owner.map(|(owner, _)| owner),
+        "owner_time": time(owner.map(|(_, time)| time)),
+        "checkpoint": checkpoint.map(|(done, _)| done),
+        "checkpoint_time": time(checkpoint.map(|(_, time)| time)),
+        "last_sequence": one.last_sequence,
+        "lag": one.lag.min(behind).max(0),
+    })
 }
 
 async fn reset(

@@ -293,7 +293,6 @@ impl Builder {
     /// call adds a member of the group; the event hub must be there.
     ///
     /// ```
-    /// use std::sync::Arc;
     /// use steadfast::collections::Dictionary;
     /// use steadfast::events::{Batch, Context, Definition, Handled, Handler, Received};
     ///

@@ -1,0 +1,83 @@
+//! What processors of the SDKs keep about a group.
+
+use std::collections::BTreeMap;
+
+use steadfast_core::clock::Timestamp;
+use steadfast_core::limits::{KEPT_BLOBS, SCAN_ROWS};
+
+use crate::blob::mark::Mark;
+use crate::blob::record::Blob;
+use crate::blob::store::Blobs;
+use crate::error::{Kind, Result};
+
+/// What processors of an SDK keep about one partition of a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    pub partition: u32,
+    /// Where they keep it: `account/container`.
+    pub container: String,
+    /// The owner, unless it was given up, and when it was written.
+    pub owner: Option<(String, Timestamp)>,
+    /// The last event that is done with, and when it was written.
+    pub checkpoint: Option<(i64, Timestamp)>,
+}
+
+impl Kept {
+    /// When something about it was last written.
+    pub fn modified(&self) -> Option<Timestamp> {
+        let owner = self.owner.as_ref().map(|(_, time)| *time);
+        owner.max(self.checkpoint.map(|(_, time)| time))
+    }
+
+    fn take(&mut self, mark: &Mark<'_>, blob: &Blob) {
+        let find = |name: &str| {
+            let mut pairs = blob.metadata.iter();
+            let found = pairs.find(|(own, _)| own.eq_ignore_ascii_case(name));
+            found.map(|(_, value)| value.as_str())
+        };
+        if mark.is_ownership {
+            let owner = find("ownerid").filter(|owner| !owner.is_empty());
+            self.owner = owner.map(|owner| (owner.to_owned(), blob.modified));
+        } else {
+            let sequence = find("sequencenumber").and_then(|text| text.parse().ok());
+            self.checkpoint = sequence.map(|sequence| (sequence, blob.modified));
+        }
+    }
+}
+
+impl Blobs {
+    /// What processors of SDKs keep about a group, in all containers that this node
+    /// serves. Only so many blobs are looked at.
+    pub async fn kept(&self, hub: &str, group: &str) -> Result<Vec<Kept>> {
+        let mut found: BTreeMap<(String, String, u32), Kept> = BTreeMap::new();
+        let mut left = KEPT_BLOBS;
+        for container in self.containers().await? {
+            let mut from = Some(String::new());
+            while let Some(start) = from.take().filter(|_| left > 0) {
+                let page = match self.list(&container, "", &start, SCAN_ROWS / 10).await {
+                    // It was removed meanwhile.
+                    Err(error) if error.kind() == Kind::ContainerNotFound => break,
+                    page => page?,
+                };
+                left = left.saturating_sub(page.blobs.len());
+                for blob in &page.blobs {
+                    let mark = Mark::of(&blob.name).filter(|mark| {
+                        mark.hub.eq_ignore_ascii_case(hub) && mark.group.eq_ignore_ascii_case(group)
+                    });
+                    let Some(mark) = mark else {
+                        continue;
+                    };
+                    let place = (container.clone(), mark.namespace.to_owned(), mark.partition);
+                    let kept = found.entry(place).or_insert_with(|| Kept {
+                        partition: mark.partition,
+                        container: container.clone(),
+                        ..Kept::default()
+                    });
+                    kept.take(&mark, blob);
+                }
+                from = page.next;
+            }
+        }
+        Ok(found.into_values().collect())
+    }
+}

@@ -1,0 +1,32 @@
+//! Names of blobs that processors of the SDKs write.
+
+/// A blob's name that means an ownership or a checkpoint.
+pub(super) struct Mark<'a> {
+    pub(super) namespace: &'a str,
+    pub(super) hub: &'a str,
+    pub(super) group: &'a str,
+    pub(super) partition: u32,
+    pub(super) is_ownership: bool,
+}
+
+impl<'a> Mark<'a> {
+    /// Reads `namespace/hub/group/ownership/partition`, or `checkpoint` in its place.
+    pub(super) fn of(name: &'a str) -> Option<Self> {
+        let mut parts = name.rsplitn(5, '/');
+        let partition = parts.next()?.parse().ok()?;
+        let what = parts.next()?;
+        let is_ownership = what.eq_ignore_ascii_case("ownership");
+        if !is_ownership && !what.eq_ignore_ascii_case("checkpoint") {
+            return None;
+        }
+        let (group, hub) = (parts.next()?, parts.next()?);
+        let namespace = parts.next()?;
+        Some(Self {
+            namespace,
+            hub,
+            group,
+            partition,
+            is_ownership,
+        })
+    }
+}
