@@ -82,6 +82,12 @@ pub(super) fn start(inner: &Arc<Inner>, port: Port, frame: &Frame, events: &Arc<
         leaving: inner.leaving.clone(),
     });
     let interface = rest::event_routes(interface, &hubs);
+    let desk = rest::HubDesk {
+        realtime: inner.hosted.realtime.clone(),
+        access: Arc::clone(&inner.access),
+        clock: Arc::clone(&inner.clock),
+    };
+    let interface = rest::hub_routes(interface, &desk);
     let routes = interface
         .routes()
         .merge(Arc::clone(&inner.health).routes())
