@@ -224,6 +224,10 @@ impl Client {
             .chain([("asrs.s.uid", user)])
             .collect();
         let token = stage.token_with(HUB, &own, Duration::from_secs(60));
+        Self::with(stage, &token).await
+    }
+
+    async fn with(stage: &Stage, token: &str) -> Self {
         let url = format!("ws://{}/client/?hub={HUB}&colour=blue", stage.address);
         let mut request = url.into_client_request().unwrap();
         let bearer = format!("Bearer {token}").parse().unwrap();
@@ -359,7 +363,13 @@ async fn realtime_31_pings_are_answered_as_tabled() {
 async fn realtime_32_a_server_learns_who_has_come() {
     let stage = Stage::start();
     let mut server = Server::start(&stage, "a", 0, 0).await;
-    let mut client = Client::dial(&stage, "u", &[("role", "x")]).await;
+    let audience = format!("http://localhost/client/?hub={HUB}");
+    let ends = stage.clock.now().0 / 1000 + 60;
+    let claims = json!({
+        "aud": audience, "exp": ends, "asrs.s.uid": "u", "role": ["x", "y"], "own": 7,
+    });
+    let token = steadfast_wire::jwt::token(claims.as_object().unwrap(), SECRET);
+    let mut client = Client::with(&stage, &token).await;
     let Message::Open(open) = server.next().await else {
         panic!("no client");
     };
@@ -370,9 +380,18 @@ async fn realtime_32_a_server_learns_who_has_come() {
         "{:?}",
         open.claims
     );
-    assert!(open.claims.contains(&(text("role"), text("x"))));
+    let role = "http://schemas.microsoft.com/ws/2008/06/identity/claims/role";
+    for value in ["x", "y"] {
+        assert!(
+            open.claims.contains(&(text(role), text(value))),
+            "{:?}",
+            open.claims
+        );
+    }
+    assert!(open.claims.contains(&(text("own"), text("7"))));
     let names: Vec<_> = open.headers.iter().map(|(name, _)| name.as_str()).collect();
     assert!(names.contains(&"Asrs-Instance-Id"), "{names:?}");
+    assert!(names.contains(&"X-Forwarded-For"), "{names:?}");
     assert!(
         !names
             .iter()

@@ -598,6 +598,24 @@ impl Client {
         }
     }
 
+    /// Ends a client whose transport cannot tell when a write takes too long: if it is
+    /// silent, or does not take its last word.
+    pub async fn watch(self: Arc<Self>) {
+        let mut was_ending = false;
+        loop {
+            tokio::select! {
+                () = self.gone.cancelled() => return,
+                () = tokio::time::sleep(limits::CLIENT_SILENCE) => {}
+            }
+            let heard = self.clock.lock().heard;
+            let is_silent = Instant::now() >= heard + limits::CLIENT_SILENCE;
+            if is_silent || was_ending {
+                return self.leave(Some("the client does not read"));
+            }
+            was_ending = self.is_ending();
+        }
+    }
+
     /// The socket that counts now.
     pub fn socket(&self) -> u64 {
         *self.socket.borrow()

@@ -9,6 +9,7 @@
 mod asked;
 mod caller;
 mod calls;
+mod claims;
 mod client;
 mod clients;
 mod context;

@@ -21,6 +21,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::claims;
 use crate::client::Client;
 use crate::home::{Arrival, Home};
 use crate::id;
@@ -303,7 +304,12 @@ impl Home for Link {
         }
         self.tell(&Message::Open(Open {
             connection: arrival.id.to_string(),
-            claims: arrival.caller.claims.clone(),
+            claims: arrival
+                .caller
+                .claims
+                .iter()
+                .map(|(name, value)| (claims::long(name).to_owned(), value.clone()))
+                .collect(),
             headers,
             query: arrival.caller.query.clone(),
             protocol: Some(arrival.protocol.name().to_owned()),

@@ -63,6 +63,13 @@ impl Links {
         self.all.lock().clone()
     }
 
+    /// Whether clients may come back without a loss: if all servers allow it.
+    pub(crate) fn allow_state(&self) -> bool {
+        let all = self.all.lock();
+        let mut greetings = all.iter().filter_map(|link| link.greeting()).peekable();
+        greetings.peek().is_some() && greetings.all(|own| own.is_stateful)
+    }
+
     /// A new link of a server.
     pub(crate) fn add(&self, server: &str, is_ours: bool) -> Arc<Link> {
         let link = Link::new(server.to_owned(), Arc::clone(&self.lobby), is_ours);

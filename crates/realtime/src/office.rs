@@ -23,6 +23,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use crate::caller::Caller;
+use crate::claims;
 use crate::clients::Clients;
 use crate::error::{Error, Kind, Result};
 use crate::home::{Arrival, Home};
@@ -126,6 +127,7 @@ impl<H: Hub> Office<H> {
         self.wire.tell(&Message::Handshake(Handshake {
             version: 1,
             migration: i64::from(mode == ShutdownMode::MigrateClients),
+            is_stateful: true,
             elements: 7,
             ..Handshake::default()
         }));
@@ -222,14 +224,18 @@ impl<H: Hub> Office<H> {
         let mut tenants = self.wire.tenants.lock();
         tenants.insert(open.connection.clone(), tenant);
         drop(tenants);
+        let claims = open.claims.into_iter();
+        let claims = claims.map(|(name, value)| (claims::short(&name).to_owned(), value));
+        let claims: Vec<_> = claims.collect();
         let user = ["asrs.s.uid", "nameid", "sub"].iter();
         let mut user = user.filter_map(|name| {
-            let found = open.claims.iter().find(|(own, _)| own == name);
+            let found = claims.iter().find(|(own, _)| own == name);
             found.map(|(_, value)| value.clone())
         });
+        let user = user.next();
         let caller = Caller {
-            user: user.next(),
-            claims: open.claims.clone(),
+            user,
+            claims,
             headers: flat(&open.headers),
             query: open.query,
         };

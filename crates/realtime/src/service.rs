@@ -136,9 +136,14 @@ impl Realtime {
     /// How a hub is hosted. One that is not hosted here may have app servers.
     pub fn options(&self, hub: &str) -> HubOptions {
         let hosted = self.hosted(hub).map(|hosted| hosted.options);
-        hosted.unwrap_or(HubOptions {
-            message_bytes: limits::CLIENT_MESSAGE_BYTES,
-            ..HubOptions::default()
+        hosted.unwrap_or_else(|_| {
+            let remote = self.shared.remote.read();
+            let links = remote.get(&hub.to_ascii_lowercase());
+            HubOptions {
+                message_bytes: limits::CLIENT_MESSAGE_BYTES,
+                is_stateful: links.is_some_and(|links| links.allow_state()),
+                ..HubOptions::default()
+            }
         })
     }
 

@@ -356,7 +356,11 @@ async fn realtime_24_a_reconnect_is_allowed_exactly_where_it_should_be() {
     // The node goes away.
     let mut talker = desk.json("a").await;
     let realtime = desk.realtime.clone();
-    let draining = tokio::spawn(async move { realtime.drain(desk::PATIENCE).await });
+    let draining = tokio::spawn(async move {
+        // Clients of this test that were closed have no transport that would end them.
+        let limit = std::time::Duration::from_secs(1);
+        realtime.drain(limit).await
+    });
     assert!(yes(&talker.next().await));
     assert_eq!(talker.outgoing().await, Outgoing::Over);
     talker.client.lost(0, None);
@@ -402,6 +406,21 @@ async fn realtime_22_idle_clients_are_pinged_and_silent_ones_are_closed() {
     let mut silent = desk.open("b", &Wishes::default());
     let refused = "{\"error\":\"Handshake was canceled.\"}\u{1e}";
     assert_eq!(silent.bytes().await, refused);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_does_not_read_its_last_word_has_gone_after_a_while() {
+    let desk = desk();
+    let mut talker = desk.json("a").await;
+    let watching = tokio::spawn(std::sync::Arc::clone(&talker.client).watch());
+    talker.say(json!({"type": 6})).await;
+    talker.client.close(Some("go"), false);
+    let began = tokio::time::Instant::now();
+    tokio::time::sleep(limits::CLIENT_SILENCE / 2).await;
+    talker.client.heard();
+    talker.client.gone().await;
+    assert!(began.elapsed() <= 3 * limits::CLIENT_SILENCE);
+    watching.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

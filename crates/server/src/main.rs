@@ -10,6 +10,7 @@
 
 mod backup;
 mod bench;
+mod client;
 mod completions;
 mod config;
 mod context;
@@ -126,6 +127,21 @@ enum Command {
         #[command(flatten)]
         target: Target,
     },
+    /// Show, tell and close clients of hubs, and make tokens for them
+    Client {
+        #[command(subcommand)]
+        command: client::Command,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Show app servers of hubs
+    #[command(name = "appserver")]
+    AppServer {
+        #[command(subcommand)]
+        command: client::Servers,
+        #[command(flatten)]
+        target: Target,
+    },
     /// Show events that nobody could handle, and have them handled again
     Parked {
         #[command(subcommand)]
@@ -232,6 +248,8 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Command::EventHub { command, target } => eventhub::run(command, target, output),
         Command::Event { command, target } => event::run(command, target, output),
         Command::Group { command, target } => group::run(command, target, output),
+        Command::Client { command, target } => client::run(command, target, output),
+        Command::AppServer { command, target } => client::servers(command, target, output),
         Command::Parked { command, target } => parked::run(command, target, output),
         Command::Orchestration {
             command,

@@ -1,4 +1,5 @@
 //! Hub messages: golden bytes, and what clients send.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use bytes::Bytes;
 use proptest::prelude::*;

@@ -1,4 +1,5 @@
 //! Messages of app servers: golden bytes and mutations.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use bytes::Bytes;
 use steadfast_wire::signalr::frame::Splitter;

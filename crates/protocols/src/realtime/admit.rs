@@ -135,7 +135,12 @@ fn headers(parts: &Parts) -> Vec<(String, String)> {
         .headers
         .iter()
         .filter(|(name, _)| **name != AUTHORIZATION && **name != COOKIE);
-    shown
+    let mut headers: Vec<_> = shown
         .filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())))
-        .collect()
+        .collect();
+    if let Some(forwarded) = parts.extensions.get::<Forwarded>() {
+        headers.retain(|(name, _)| name != "x-forwarded-for");
+        headers.push(("X-Forwarded-For".to_owned(), forwarded.address.to_string()));
+    }
+    headers
 }

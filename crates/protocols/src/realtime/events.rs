@@ -17,6 +17,8 @@ use super::refusal::Refusal;
 /// Opens the stream: headers and a comment go at once, so that the client knows.
 pub(super) fn open(ticket: &Arc<Ticket>) -> Result<Response, Refusal> {
     let open = ticket.open(Transport::ServerSentEvents, limits::CLIENT_POST_BYTES)?;
+    // Nobody is asked for more while the client does not read.
+    tokio::spawn(Arc::clone(&open.client).watch());
     let reader = Reader {
         client: Arc::clone(&open.client),
         has_begun: false,

@@ -7,6 +7,7 @@ mod event_routes;
 mod eventhubs;
 mod events;
 mod groups;
+mod hubs;
 mod interface;
 mod node;
 mod operator;
@@ -18,6 +19,7 @@ pub use collections::{
 };
 pub use event_routes::event_routes;
 pub use eventhubs::Hubs;
+pub use hubs::{HubDesk, hub_routes};
 pub use interface::{Interface, Operation};
 pub use node::{no_method, no_route, routes};
 pub use operator::{

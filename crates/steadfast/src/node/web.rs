@@ -92,6 +92,12 @@ pub(super) fn start(inner: &Arc<Inner>, port: Port, frame: &Frame, events: &Arc<
         false => "http",
     };
     let rest_hubs = durable::rest_context(inner);
+    let desk = rest::HubDesk {
+        realtime: inner.hosted.realtime.clone(),
+        access: Arc::clone(&inner.access),
+        clock: Arc::clone(&inner.clock),
+    };
+    let interface = rest::hub_routes(interface, &desk);
     let routes = interface
         .routes()
         .merge(durabletask::routes(durable::context(inner)))

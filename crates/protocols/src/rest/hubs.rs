@@ -1,0 +1,269 @@
+//! Hubs and their clients, for operators.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::Path;
+use axum::extract::rejection::JsonRejection;
+use axum::http::header::HOST;
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::{Extension, Json};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use steadfast_core::clock::Clock;
+use steadfast_realtime::reach::To;
+use steadfast_realtime::{Client, Lobby, Payload, Protocols, Realtime};
+
+use super::interface::{Interface, Operation, on, read};
+use crate::access::{Access, Area, Pass, Right};
+use crate::http::Problem;
+use crate::realtime::{TokenWish, token};
+
+/// The hubs of a node, and who may make tokens for them.
+#[derive(Clone)]
+pub struct HubDesk {
+    pub realtime: Realtime,
+    pub access: Arc<Access>,
+    pub clock: Arc<dyn Clock>,
+}
+
+/// Longest life of a token that is made here.
+const LIFETIME: Duration = Duration::from_secs(24 * 3600);
+
+/// A message to clients.
+#[derive(Deserialize)]
+struct Sending {
+    target: String,
+    #[serde(default)]
+    arguments: Vec<Value>,
+    user: Option<String>,
+    group: Option<String>,
+    connection: Option<String>,
+}
+
+/// A token that is asked for.
+#[derive(Deserialize)]
+struct Wanted {
+    user: Option<String>,
+    lifetime_s: Option<u64>,
+}
+
+/// Adds the routes below `/v1/hubs`.
+pub fn hub_routes(interface: Interface, desk: &HubDesk) -> Interface {
+    let own = desk.clone();
+    let list = async move |Extension(pass): Extension<Pass>, Path(hub): Path<String>| {
+        let lobby = own.lobby(&pass, Right::Manage, &hub)?;
+        let clients: Vec<_> = lobby
+            .clients()
+            .iter()
+            .map(|own| shown(&lobby, own))
+            .collect();
+        Ok::<_, Problem>(Json(json!({ "clients": clients })))
+    };
+    let own = desk.clone();
+    let servers = async move |Extension(pass): Extension<Pass>, Path(hub): Path<String>| {
+        let lobby = own.lobby(&pass, Right::Manage, &hub)?;
+        let homes: Vec<_> = lobby
+            .clients()
+            .iter()
+            .filter_map(|own| own.server())
+            .collect();
+        let servers = lobby.servers().into_iter().map(|name| {
+            let clients = homes.iter().filter(|own| **own == name).count();
+            json!({"server": name, "clients": clients})
+        });
+        let servers: Vec<_> = servers.collect();
+        Ok::<_, Problem>(Json(json!({ "servers": servers })))
+    };
+    let own = desk.clone();
+    let show = async move |Extension(pass): Extension<Pass>,
+                           Path((hub, id)): Path<(String, String)>| {
+        let lobby = own.lobby(&pass, Right::Manage, &hub)?;
+        let client = lobby.client(&id).ok_or_else(|| absent(&id))?;
+        Ok::<_, Problem>(Json(shown(&lobby, &client)))
+    };
+    let own = desk.clone();
+    let close = async move |Extension(pass): Extension<Pass>,
+                            Path((hub, id)): Path<(String, String)>| {
+        let lobby = own.lobby(&pass, Right::Manage, &hub)?;
+        let client = lobby.client(&id).ok_or_else(|| absent(&id))?;
+        client.close(Some("Closed by an operator."), false);
+        Ok::<_, Problem>(StatusCode::NO_CONTENT)
+    };
+    let own = desk.clone();
+    let send = async move |Extension(pass): Extension<Pass>,
+                           Path(hub): Path<String>,
+                           body: Result<Json<Sending>, JsonRejection>| {
+        let lobby = own.lobby(&pass, Right::Send, &hub)?;
+        send(&lobby, read(body)?)
+    };
+    let own = desk.clone();
+    let make = async move |Extension(pass): Extension<Pass>,
+                           Path(hub): Path<String>,
+                           headers: HeaderMap,
+                           body: Result<Json<Wanted>, JsonRejection>| {
+        own.token(&pass, &hub, &headers, read(body)?)
+    };
+    let get = |path, summary, success| operation(Method::GET, path, summary, success, None);
+    interface
+        .with(
+            get(
+                "/v1/hubs/{hub}/clients",
+                "The clients of a hub",
+                (200, "One object each"),
+            ),
+            on(&Method::GET, list),
+        )
+        .with(
+            get(
+                "/v1/hubs/{hub}/servers",
+                "The servers of a hub",
+                (200, "One object each"),
+            ),
+            on(&Method::GET, servers),
+        )
+        .with(
+            get(
+                "/v1/hubs/{hub}/clients/{id}",
+                "One client",
+                (200, "What is known of it"),
+            ),
+            on(&Method::GET, show),
+        )
+        .with(
+            operation(
+                Method::DELETE,
+                "/v1/hubs/{hub}/clients/{id}",
+                "Close a client; it may not come back by itself",
+                (204, "It is closed"),
+                None,
+            ),
+            on(&Method::DELETE, close),
+        )
+        .with(
+            Operation {
+                right: Right::Send,
+                ..operation(
+                    Method::POST,
+                    "/v1/hubs/{hub}/send",
+                    "Call a method of clients: of all, or of a user, group or connection",
+                    (202, "It is in their queues"),
+                    Some(
+                        json!({"type": "object", "required": ["target"], "properties": {
+                            "target": {"type": "string"}, "arguments": {"type": "array"},
+                            "user": {"type": "string"}, "group": {"type": "string"},
+                            "connection": {"type": "string"},
+                        }}),
+                    ),
+                )
+            },
+            on(&Method::POST, send),
+        )
+        .with(
+            operation(
+                Method::POST,
+                "/v1/hubs/{hub}/tokens",
+                "Make a token for a client, signed with the key that asks for it",
+                (200, "The token"),
+                Some(json!({"type": "object", "properties": {
+                    "user": {"type": "string"}, "lifetime_s": {"type": "integer"},
+                }})),
+            ),
+            on(&Method::POST, make),
+        )
+}
+
+fn operation(
+    method: Method,
+    path: &'static str,
+    summary: &'static str,
+    success: (u16, &'static str),
+    body: Option<Value>,
+) -> Operation {
+    Operation {
+        method,
+        path,
+        summary,
+        right: Right::Manage,
+        area: Area::Realtime,
+        body,
+        success,
+    }
+}
+
+impl HubDesk {
+    fn lobby(&self, pass: &Pass, right: Right, hub: &str) -> Result<Arc<Lobby>, Problem> {
+        pass.allows(right, Area::Realtime, Some(hub))?;
+        let lobby = self.realtime.lobby(hub);
+        lobby.map_err(|error| Problem::not_found(error.to_string()))
+    }
+
+    fn token(
+        &self,
+        pass: &Pass,
+        hub: &str,
+        headers: &HeaderMap,
+        wanted: Wanted,
+    ) -> Result<Json<Value>, Problem> {
+        pass.allows(Right::Manage, Area::Realtime, Some(hub))?;
+        let ring = self.access.ring();
+        let key = ring.get(pass.name());
+        let key = key.ok_or_else(|| Problem::not_found("the key is gone"))?;
+        let host = headers.get(HOST).and_then(|own| own.to_str().ok());
+        let host = host.unwrap_or("localhost");
+        let host = host.rsplit_once(':').map_or(host, |(name, _)| name);
+        let lifetime = Duration::from_secs(wanted.lifetime_s.unwrap_or(3600)).min(LIFETIME);
+        let wish = TokenWish {
+            hub: hub.to_owned(),
+            user: wanted.user,
+            claims: Vec::new(),
+            lifetime,
+        };
+        let token = token(&wish, host, key.primary.reveal(), self.clock.now());
+        Ok(Json(
+            json!({"token": token, "lifetime_s": lifetime.as_secs()}),
+        ))
+    }
+}
+
+fn send(lobby: &Lobby, sending: Sending) -> Result<StatusCode, Problem> {
+    let Sending {
+        target,
+        arguments,
+        user,
+        group,
+        connection,
+    } = sending;
+    let to = match (user, group, connection) {
+        (None, None, None) => To::All { except: Vec::new() },
+        (Some(user), None, None) => To::Users(vec![user]),
+        (None, Some(name), None) => To::Group {
+            name,
+            except: Vec::new(),
+        },
+        (None, None, Some(id)) => To::Connections(vec![id]),
+        _ => {
+            let words = "name a user, a group or a connection, or nobody";
+            return Err(Problem::bad_request(words));
+        }
+    };
+    let payload = Payload::call(Protocols::BOTH, None, &target, &arguments);
+    let payload = payload.map_err(|error| Problem::bad_request(error.to_string()))?;
+    lobby.send(&to, &payload);
+    Ok(StatusCode::ACCEPTED)
+}
+
+fn shown(lobby: &Lobby, client: &Arc<Client>) -> Value {
+    json!({
+        "id": &**client.id(),
+        "user": client.caller().user,
+        "server": client.server(),
+        "protocol": client.protocol().map(|own| own.name()),
+        "groups": lobby.groups_of(client.id()),
+        "waiting_bytes": client.waiting_bytes(),
+    })
+}
+
+fn absent(id: &str) -> Problem {
+    Problem::not_found(format!("there is no client '{id}'"))
+}

@@ -1,0 +1,164 @@
+//! `steadfast client`: who is connected to hubs.
+
+use anyhow::{Context, Result};
+use clap::Subcommand;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::context::Target;
+use crate::eventhub::rows;
+use crate::out::out;
+use crate::remote::{Remote, segment};
+use crate::table::{Output, Table};
+
+const COLUMNS: &[&str] = &[
+    "id",
+    "user",
+    "server",
+    "protocol",
+    "groups",
+    "waiting_bytes",
+];
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Show the clients of a hub
+    List {
+        /// Which hub
+        hub: String,
+    },
+    /// Show one client
+    Show {
+        /// Which hub
+        hub: String,
+        /// Which client
+        id: String,
+    },
+    /// Close a client; it may not come back by itself
+    Close {
+        /// Which hub
+        hub: String,
+        /// Which client
+        id: String,
+    },
+    /// Call a method of clients
+    Send {
+        /// Which hub
+        hub: String,
+        /// Which method
+        method: String,
+        /// Arguments, as JSON or as text
+        arguments: Vec<String>,
+        /// Only of this user
+        #[arg(long, conflicts_with_all = ["group", "connection"])]
+        user: Option<String>,
+        /// Only of this group
+        #[arg(long, conflicts_with = "connection")]
+        group: Option<String>,
+        /// Only of this connection
+        #[arg(long)]
+        connection: Option<String>,
+    },
+    /// Make a token for a client, signed with the key of this command
+    Token {
+        /// Which hub
+        hub: String,
+        /// Whose connections they are
+        #[arg(long)]
+        user: Option<String>,
+        /// For how many seconds it counts
+        #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
+        lifetime: u64,
+    },
+}
+
+/// Commands about app servers.
+#[derive(Subcommand)]
+pub(crate) enum Servers {
+    /// Show the servers of a hub that take clients
+    List {
+        /// Which hub
+        hub: String,
+    },
+}
+
+/// Asks the server.
+pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<()> {
+    let remote = Remote::new(target)?;
+    match command {
+        Command::List { hub } => {
+            let path = format!("/v1/hubs/{}/clients", segment(hub)?);
+            let answer: Value = remote.ask(Method::GET, &path, None)?;
+            let mut table = Table::new("clients", COLUMNS);
+            for row in rows(&answer, "clients")? {
+                table.row(row.clone());
+            }
+            table.print(output)
+        }
+        Command::Show { hub, id } => {
+            let answer: Value = remote.ask(Method::GET, &place(hub, id)?, None)?;
+            out(&serde_json::to_string_pretty(&answer)?)
+        }
+        Command::Close { hub, id } => {
+            let _: Value = remote.ask(Method::DELETE, &place(hub, id)?, None)?;
+            Ok(())
+        }
+        Command::Send {
+            hub,
+            method,
+            arguments,
+            user,
+            group,
+            connection,
+        } => {
+            let arguments: Vec<_> = arguments.iter().map(|text| value(text)).collect();
+            let body = json!({
+                "target": method, "arguments": arguments,
+                "user": user, "group": group, "connection": connection,
+            });
+            let path = format!("/v1/hubs/{}/send", segment(hub)?);
+            let _: Value = remote.ask(Method::POST, &path, Some(&body))?;
+            Ok(())
+        }
+        Command::Token {
+            hub,
+            user,
+            lifetime,
+        } => {
+            let body = json!({"user": user, "lifetime_s": lifetime});
+            let path = format!("/v1/hubs/{}/tokens", segment(hub)?);
+            let answer: Value = remote.ask(Method::POST, &path, Some(&body))?;
+            if output == Output::Json {
+                return out(&serde_json::to_string_pretty(&answer)?);
+            }
+            let token = answer["token"].as_str().context("no token came")?;
+            out(&token)
+        }
+    }
+}
+
+/// Asks about app servers.
+pub(crate) fn servers(command: &Servers, target: &Target, output: Output) -> Result<()> {
+    let remote = Remote::new(target)?;
+    let Servers::List { hub } = command;
+    let path = format!("/v1/hubs/{}/servers", segment(hub)?);
+    let answer: Value = remote.ask(Method::GET, &path, None)?;
+    let mut table = Table::new("servers", &["server", "clients"]);
+    for row in rows(&answer, "servers")? {
+        table.row(row.clone());
+    }
+    table.print(output)
+}
+
+fn place(hub: &str, id: &str) -> Result<String> {
+    Ok(format!(
+        "/v1/hubs/{}/clients/{}",
+        segment(hub)?,
+        segment(id)?
+    ))
+}
+
+/// What is no JSON is a text.
+fn value(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
+}
