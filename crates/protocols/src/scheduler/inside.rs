@@ -166,7 +166,7 @@ mod tests {
             ),
             (
                 json!({"eventHub": "a", "body": "x".repeat(1_100_000)}),
-                "limit",
+                "bytes at most",
             ),
         ] {
             let why = publication(&job(), &target).unwrap_err();
