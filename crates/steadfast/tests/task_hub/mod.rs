@@ -58,6 +58,8 @@ fn layers(layers: Layers) -> Layers {
     let flags = [
         "http.port=0",
         "events.amqp_port=0",
+        "events.blob_port=0",
+        "realtime.port=0",
         "durable.port=0",
         "partitions=4",
     ];

@@ -57,7 +57,7 @@ fn send(event: wire::SendEventAction) -> Result<Deed, Malformed> {
     let instance = event.instance.unwrap_or_default().instance_id;
     match instance.as_str() {
         "" => Err(Malformed::new("an event is sent to nobody")),
-        entity if entity.starts_with('@') => legacy::deed(instance, event.name, event.data),
+        entity if entity.starts_with('@') => legacy::deed(instance, &event.name, event.data),
         _ => Ok(Deed::Send {
             instance,
             name: event.name,

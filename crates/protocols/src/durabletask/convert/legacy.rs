@@ -47,11 +47,11 @@ struct Release {
 }
 
 /// What an event to an entity asks for.
-pub(super) fn deed(entity: String, name: String, data: Option<String>) -> Result<Deed, Malformed> {
+pub(super) fn deed(entity: String, name: &str, data: Option<String>) -> Result<Deed, Malformed> {
     let data = payload("the message", data)?;
     let text = data.clone().unwrap_or_default();
     let legacy = Some(Legacy {
-        name: name.clone(),
+        name: name.to_owned(),
         data,
     });
     if name == "release" {
@@ -180,7 +180,7 @@ mod tests {
     const GUID: &str = "0f8fad5b-d9cb-469f-a165-70867728950e";
 
     fn parsed(name: &str, data: &Value) -> Result<Deed, Malformed> {
-        deed("@counter@A".into(), name.into(), Some(data.to_string()))
+        deed("@counter@A".into(), name, Some(data.to_string()))
     }
 
     #[test]
@@ -225,7 +225,7 @@ mod tests {
         assert!(parsed("op", &json!([])).is_err());
         assert!(parsed("op@soon", &json!({"op": "a", "signal": true})).is_err());
         assert!(parsed("release", &json!({})).is_err());
-        assert!(deed("@a@b".into(), "op".into(), None).is_err());
+        assert!(deed("@a@b".into(), "op", None).is_err());
     }
 
     #[test]
