@@ -1,4 +1,5 @@
-//! Jobs that signal entities and start orchestrations of their own node.
+//! Jobs that reach instances of their own node.
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeSet;
 use std::time::Duration;

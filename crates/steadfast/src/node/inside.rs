@@ -66,10 +66,8 @@ fn entity(map: &Map<String, Value>) -> Result<Target, String> {
         ..Operation::default()
     };
     let letter = signal_letter(hub(map)?, operation);
-    Ok(sent(
-        letter.map_err(|error| error.message().to_owned())?,
-        None,
-    ))
+    let letter = letter.map_err(|error| error.message().to_owned())?;
+    Ok(sent(&letter, None))
 }
 
 /// Starts an orchestration, unless the one of the last occurrence still runs.
@@ -90,7 +88,7 @@ fn orchestration(map: &Map<String, Value>) -> Result<Target, String> {
     let mark = Uuid::new_v4().simple().to_string()[..OCCURRENCE_BYTES].to_owned();
     let letter = start_letter(hub(map)?, instance, &mark, task);
     let letter = letter.map_err(|error| error.message().to_owned())?;
-    Ok(sent(letter, Some(&mark)))
+    Ok(sent(&letter, Some(&mark)))
 }
 
 fn hub(map: &Map<String, Value>) -> Result<&str, String> {
@@ -116,7 +114,7 @@ fn text<'a>(map: &'a Map<String, Value>, name: &str) -> Result<Option<&'a str>, 
 }
 
 /// A message as a job keeps it; the time of an occurrence is put where `mark` is.
-fn sent(letter: Envelope, mark: Option<&str>) -> Target {
+fn sent(letter: &Envelope, mark: Option<&str>) -> Target {
     let words = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let body = letter.body.to_vec();
     let place = mark.and_then(|mark| {
