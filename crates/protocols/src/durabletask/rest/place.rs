@@ -171,7 +171,7 @@ mod tests {
             "x",
             "orchestrators",
             "instances/a/b/c",
-            "entities/a//",
+            "entities//a",
             "instances/%FF",
         ] {
             assert_eq!(Place::read(bad), None, "{bad}");
