@@ -49,31 +49,19 @@ impl Waits {
         }
     }
 
-    /// The answer to a call, when it comes.
-    pub(crate) fn call(
-        &self,
-        hub: &str,
-        entity: &str,
-        request: &str,
-    ) -> oneshot::Receiver<Outcome> {
-        let (sender, receiver) = oneshot::channel();
+    /// Waits for the answer to a call, from now on.
+    pub(crate) fn line(self: &Arc<Self>, hub: &str, entity: &str, request: &str) -> Line {
+        let (sender, answer) = oneshot::channel();
         let key = (hub.to_owned(), entity.to_owned(), request.to_owned());
-        let mut calls = self.calls.lock();
-        let waiting = calls.entry(key).or_default();
-        waiting.retain(|sender| !sender.is_closed());
-        waiting.push(sender);
-        receiver
-    }
-
-    /// Nobody needs to wait for a call any more.
-    pub(crate) fn hang_up(&self, hub: &str, entity: &str, request: &str) {
-        let key = (hub.to_owned(), entity.to_owned(), request.to_owned());
-        let mut calls = self.calls.lock();
-        if let Some(waiting) = calls.get_mut(&key) {
-            waiting.retain(|sender| !sender.is_closed());
-            if waiting.is_empty() {
-                calls.remove(&key);
-            }
+        self.calls
+            .lock()
+            .entry(key.clone())
+            .or_default()
+            .push(sender);
+        Line {
+            waits: Arc::clone(self),
+            key,
+            answer,
         }
     }
 
@@ -83,6 +71,33 @@ impl Waits {
         for sender in waiting {
             // Whoever has gone need not know.
             let _ = sender.send(outcome.clone());
+        }
+    }
+}
+
+/// Somebody who waits for the answer to a call.
+pub(crate) struct Line {
+    waits: Arc<Waits>,
+    key: Call,
+    answer: oneshot::Receiver<Outcome>,
+}
+
+impl Line {
+    /// The answer; `None` if the node is about to end.
+    pub(crate) async fn answer(&mut self) -> Option<Outcome> {
+        (&mut self.answer).await.ok()
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.answer.close();
+        let mut calls = self.waits.calls.lock();
+        if let Some(waiting) = calls.get_mut(&self.key) {
+            waiting.retain(|sender| !sender.is_closed());
+            if waiting.is_empty() {
+                calls.remove(&self.key);
+            }
         }
     }
 }
@@ -107,5 +122,23 @@ impl Drop for Bell {
         {
             instances.remove(&self.key);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_kept_who_has_stopped_waiting() {
+        let waits: Arc<Waits> = Arc::default();
+        let (one, two) = (waits.line("h", "@e@k", "r"), waits.line("h", "@e@k", "r"));
+        let bell = waits.bell("h", "i");
+        drop(one);
+        assert_eq!(waits.calls.lock().len(), 1);
+        drop(two);
+        drop(bell);
+        assert!(waits.calls.lock().is_empty());
+        assert!(waits.instances.lock().is_empty());
     }
 }

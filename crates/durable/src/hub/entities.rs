@@ -51,14 +51,12 @@ impl TaskHub {
             (operation.target.clone(), operation.request.clone())
         };
         let waits = self.inner.dispatcher.waits();
-        let answer = waits.call(&self.name, &entity, &id);
-        let said = match self.enter(request).await {
-            Ok(Say::Answered(outcome)) => Ok(outcome),
-            Ok(_) => answer.await.map_err(|_| unreadable()),
-            Err(error) => Err(error),
+        let mut line = waits.line(&self.name, &entity, &id);
+        let outcome = match self.enter(request).await? {
+            Say::Answered(outcome) => outcome,
+            _ => line.answer().await.ok_or_else(unreadable)?,
         };
-        waits.hang_up(&self.name, &entity, &id);
-        said.map(Outcome::into_result)
+        Ok(Outcome::into_result(outcome))
     }
 
     /// Puts a request into the queue; if that is full, waits a while for room.

@@ -76,7 +76,8 @@ impl Open {
     fn written(&self, item: &Item) -> wire::WorkItem {
         let mut is_past_left_out = false;
         if let Work::Turn(turn) = &item.work {
-            is_past_left_out = self.can_fetch && turn.past_bytes > limits::STREAMED_HISTORY_BYTES;
+            let is_long = turn.past_bytes > limits::STREAMED_HISTORY_BYTES;
+            is_past_left_out = self.can_fetch && is_long && !turn.is_whole;
             if !is_past_left_out && turn.past_bytes > limits::LONG_HISTORY_BYTES {
                 let (instance, bytes) = (&turn.instance, turn.past_bytes);
                 tracing::warn!(event = "durable.long_history", instance, bytes);
