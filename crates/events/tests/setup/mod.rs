@@ -40,7 +40,7 @@ pub(crate) async fn open_with(folder: &Path, clock: Arc<dyn Clock>) -> Node {
         event_file_bytes: 256 * 1024,
         ..local::Options::default()
     };
-    let engine: Arc<dyn Engine> = Arc::new(Local::open(folder, &options).unwrap());
+    let engine: Arc<dyn Engine> = Arc::new(when_free(folder, &options).await);
     let owner = Owner {
         node: 1,
         incarnation: fastrand::u128(..),
@@ -71,6 +71,23 @@ pub(crate) async fn open_with(folder: &Path, clock: Arc<dyn Clock>) -> Node {
         store,
         folder: None,
     }
+}
+
+/// Opens a folder as soon as tasks of a node that has just ended have let go of it.
+async fn when_free(folder: &Path, options: &local::Options) -> Local {
+    let opening = async {
+        loop {
+            match Local::open(folder, options) {
+                Ok(engine) => return engine,
+                Err(error) if error.code().0 == "STF-2001" => {
+                    tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+    let patience = std::time::Duration::from_secs(10);
+    tokio::time::timeout(patience, opening).await.unwrap()
 }
 
 impl Node {
