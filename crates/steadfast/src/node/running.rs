@@ -358,7 +358,9 @@ impl Inner {
         hooks.push(Box::pin(async move {
             let departed = realtime.drain(limit / 2).await;
             let (closed, cut_off) = (departed.closed, departed.cut_off);
-            tracing::info!(event = "realtime.drained", closed, cut_off);
+            if closed + cut_off > 0 {
+                tracing::info!(event = "realtime.drained", closed, cut_off);
+            }
         }));
         let Sheet {
             moved,
