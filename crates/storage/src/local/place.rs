@@ -2,11 +2,18 @@
 
 use std::fs::{self, File, TryLockError};
 use std::path::Path;
+use std::time::Duration;
 
 use crate::error::{Error, Kind, Result};
 
 /// The file that is locked while a folder is open.
 pub(super) const LOCK_FILE: &str = "LOCK";
+
+/// How often, and after which pause, a folder that is locked is tried again. Whoever
+/// had it may have ended and not let go: a process that dies holds it for a moment,
+/// and so does a child that was forked meanwhile, until it becomes another program.
+const LOCK_TRIES: u32 = 50;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// Makes the names in a folder durable.
 pub(super) fn sync_folder(path: &Path) -> Result<()> {
@@ -39,11 +46,34 @@ pub(super) fn lock(root: &Path) -> Result<File> {
         .write(true)
         .open(&path)
         .map_err(|e| Error::io(&path, "open", e))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(Error::new(Kind::FolderInUse {
-            path: root.to_path_buf(),
-        })),
-        Err(TryLockError::Error(e)) => Err(Error::io(&path, "lock", e)),
+    for _ in 0..LOCK_TRIES {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+            Err(TryLockError::Error(e)) => return Err(Error::io(&path, "lock", e)),
+        }
+    }
+    Err(Error::new(Kind::FolderInUse {
+        path: root.to_path_buf(),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_is_about_to_be_free_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = lock(folder.path()).unwrap();
+        let freeing = std::thread::Builder::new().spawn(move || {
+            std::thread::sleep(LOCK_PAUSE * 5);
+            drop(first);
+        });
+        let second = lock(folder.path()).unwrap();
+        freeing.unwrap().join().unwrap();
+        let error = lock(folder.path()).unwrap_err();
+        assert_eq!(error.code().0, "STF-2001");
+        drop(second);
     }
 }
