@@ -96,7 +96,9 @@ impl Timers {
     /// The timer that is due since just now, if its address has no older one.
     fn freshest(&self, now: Timestamp) -> Option<Bytes> {
         let end = now.0.max(0).saturating_add(1) as u64;
-        let mut due = self.near.range(..Bytes::copy_from_slice(&end.to_be_bytes()));
+        let mut due = self
+            .near
+            .range(..Bytes::copy_from_slice(&end.to_be_bytes()));
         let (key, _) = due.next_back()?;
         let address = address_of(key);
         (!due.any(|(older, _)| address_of(older) == address)).then(|| key.clone())
