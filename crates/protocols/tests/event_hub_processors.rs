@@ -360,17 +360,15 @@ async fn events_41_42_processors_of_rust_share_fairly_and_continue() {
     scene.shared(&[8]).await;
     scene.check();
     let lines = scene.told.lines.lock().clone();
+    // This client begins at a checkpoint, not behind it: only the last event comes again.
     let is_old = |line: &Value| {
         let text = line["got"].as_str().unwrap_or_default();
-        text.starts_with("one")
+        text.starts_with("one") && !text.ends_with('2')
     };
-    let again = lines
-        .iter()
-        .filter(|(from, line)| *from == 1 && is_old(line));
-    assert_eq!(
-        again.count(),
-        0,
-        "it goes on behind the checkpoints: {lines:?}"
+    let mut second = lines.iter().filter(|(from, _)| *from == 1);
+    assert!(
+        !second.any(|(_, line)| is_old(line)),
+        "it goes on at the checkpoints: {lines:?}"
     );
     scene.end().await;
 }

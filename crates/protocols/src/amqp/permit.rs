@@ -95,31 +95,42 @@ impl Tokens {
         now: Timestamp,
     ) -> Result<(), Denied> {
         let path = path.to_lowercase();
-        let missing = format!("no token for '{path}' was put on this connection");
-        let mut denied = Denied::new(Reason::Missing, missing);
-        for token in &self.all {
-            if !covers(&token.path, &path) {
-                continue;
-            }
+        self.find(&path, hub, &[right], now, |own| covers(own, &path))
+    }
+
+    /// Whether somebody with any right on an event hub, or on something in it, may ask
+    /// about it.
+    pub(super) fn allow_asking(&self, hub: &str, now: Timestamp) -> Result<(), Denied> {
+        let path = hub.to_lowercase();
+        let is_about = |own: &str| covers(own, &path) || covers(&path, own);
+        self.find(&path, hub, &[Right::Listen, Right::Send], now, is_about)
+    }
+
+    fn find(
+        &self,
+        path: &str,
+        hub: &str,
+        rights: &[Right],
+        now: Timestamp,
+        is_meant: impl Fn(&str) -> bool,
+    ) -> Result<(), Denied> {
+        let mut denied = Denied::new(
+            Reason::Missing,
+            format!("no token for '{path}' was put on this connection"),
+        );
+        for token in self.all.iter().filter(|token| is_meant(&token.path)) {
             if token.permit.expires().is_some_and(|end| end <= now) {
                 denied = Denied::new(Reason::Expired, format!("the token for '{path}' has ended"));
                 continue;
             }
-            match token.permit.allows(right, hub) {
-                Ok(()) => return Ok(()),
-                Err(why) => denied = why,
+            for right in rights {
+                match token.permit.allows(*right, hub) {
+                    Ok(()) => return Ok(()),
+                    Err(why) => denied = why,
+                }
             }
         }
         Err(denied)
-    }
-
-    /// Whether somebody with any right on an event hub may ask about it.
-    pub(super) fn allow_asking(&self, hub: &str, now: Timestamp) -> Result<(), Denied> {
-        let path = format!("{hub}/$management");
-        self.allow(&path, hub, Right::Listen, now)
-            .or_else(|_| self.allow(&path, hub, Right::Send, now))
-            .or_else(|_| self.allow(hub, hub, Right::Listen, now))
-            .or_else(|_| self.allow(hub, hub, Right::Send, now))
     }
 
     /// When the next token ends.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
 use azure_core::http::Url;
 use azure_core::time::{Duration, OffsetDateTime};
+use azure_messaging_eventhubs::error::ErrorKind;
 use azure_messaging_eventhubs::models::StartPositions;
 use azure_messaging_eventhubs::processor::PartitionClient;
 use azure_messaging_eventhubs::{ConsumerClient, EventProcessor, StartLocation, StartPosition};
@@ -18,7 +19,8 @@ use azure_storage_blob::BlobContainerClient;
 use futures::StreamExt;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
-use tokio::task::LocalSet;
+use tokio::sync::mpsc::{self, UnboundedSender};
+use tokio::task::{JoinSet, LocalSet};
 
 use server::Server;
 
@@ -61,13 +63,34 @@ impl TokenCredential for WebToken {
     }
 }
 
-/// Runs until its input ends.
+/// Runs until its input ends. When its connection is lost this release does not get
+/// over it, so its application begins again under the same name.
 async fn run(server: &Server, options: &str) -> Outcome {
     let options: Value = serde_json::from_str(options)?;
+    let name = format!("rust-{}", std::process::id());
+    let mut ends = Box::pin(input_ends());
+    loop {
+        let processor = start(server, &options, &name).await?;
+        let (lost, mut is_lost) = mpsc::unbounded_channel();
+        tokio::select! {
+            ended = processor.run() => say(&json!({"error": format!("{ended:?}")})),
+            outcome = hand_out(&processor, lost) => outcome?,
+            _ = is_lost.recv() => say(&json!({"lost": true})),
+            () = &mut ends => return Ok(()),
+        }
+    }
+}
+
+async fn start(
+    server: &Server,
+    options: &Value,
+    name: &str,
+) -> Result<Arc<EventProcessor>, Box<dyn std::error::Error + Send + Sync>> {
     let text = |name: &str| options[name].as_str().expect("an option").to_string();
     let consumer = ConsumerClient::builder()
         .with_custom_endpoint(server.amqp())
         .with_consumer_group(text("group"))
+        .with_instance_id(name.into())
         .open(
             "localhost",
             text("hub"),
@@ -81,35 +104,32 @@ async fn run(server: &Server, options: &str) -> Outcome {
         location: StartLocation::Earliest,
         inclusive: true,
     };
-    let processor = EventProcessor::builder()
+    let builder = EventProcessor::builder()
         .with_update_interval(Duration::seconds(interval))
         .with_partition_expiration_duration(Duration::seconds(6 * interval))
         .with_start_positions(StartPositions {
             default: start,
             ..StartPositions::default()
-        })
-        .build(consumer, store)
-        .await?;
-    let running = Arc::clone(&processor);
-    tokio::spawn(async move {
-        let ended = running.run().await;
-        say(&json!({"error": format!("{ended:?}")}));
-    });
-    tokio::select! {
-        error = hand_out(&processor) => error,
-        _ = input_ends() => Ok(()),
-    }
+        });
+    Ok(builder.build(consumer, store).await?)
 }
 
-async fn hand_out(processor: &EventProcessor) -> Outcome {
+async fn hand_out(processor: &EventProcessor, lost: UnboundedSender<()>) -> Outcome {
+    // They end with this future.
+    let mut streams = JoinSet::new();
     loop {
         let client = processor.next_partition_client().await?;
+        let lost = lost.clone();
         // Its stream may not go to another thread.
-        tokio::task::spawn_local(async move {
+        streams.spawn_local(async move {
             let partition = client.get_partition_id().to_string();
             say(&json!({"began": partition}));
-            let reason = process(&client).await.err().map(|error| error.to_string());
+            let error = process(&client).await.err();
+            let reason = error.as_ref().map(ToString::to_string);
             say(&json!({"ended": partition, "reason": reason}));
+            if matches!(error, Some(error) if matches!(error.kind, ErrorKind::AmqpError(_))) {
+                let _ = lost.send(());
+            }
             if let Ok(client) = Arc::try_unwrap(client) {
                 let _ = client.close().await;
             }
