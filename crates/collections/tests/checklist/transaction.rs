@@ -200,8 +200,7 @@ async fn c17_a_waiter_gets_the_lock_when_its_holder_is_too_old() {
 
 #[tokio::test]
 async fn c17_a_snapshot_that_pins_too_much_log_faults_its_transaction() {
-    let engine = Arc::new(steadfast_storage::memory::Memory::new());
-    let site = Site::on(engine).await;
+    let site = Site::new().await;
     let words = site.words_with(&[("k", 1)]).await;
     let blobs: Dictionary<u64, Vec<u8>> = site.state().get_or_add("blobs").await.unwrap();
     let mut reader = site.replica.begin();
