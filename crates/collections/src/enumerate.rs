@@ -168,7 +168,7 @@ async fn read_values<K>(tx: &mut Tx<'_>, table: Table, page: &mut [Item<K>]) -> 
             .map(|item| (&item.bytes, &item.found, wanted(item))),
     );
     let mut rows = tx
-        .snapshot_ranges(table, ranges)
+        .snapshot_ranges(table, &ranges)
         .await?
         .into_iter()
         .peekable();

@@ -226,22 +226,20 @@ impl Tx<'_> {
     pub(crate) async fn snapshot_ranges(
         &mut self,
         table: Table,
-        ranges: Vec<Scan>,
+        ranges: &[Scan],
     ) -> Result<Vec<Row>> {
         let id = self.id();
-        let pinned = self.pin().await?;
         let mut rows = Vec::new();
-        let mut ranges = ranges.into_iter();
-        loop {
-            let some = ranges.by_ref().take(RANGES_AT_ONCE);
-            let reads: Vec<_> = some.map(|range| pinned.scan(table, range, id)).collect();
-            if reads.is_empty() {
-                return Ok(rows);
-            }
+        for some in ranges.chunks(RANGES_AT_ONCE) {
+            let pinned = self.pin().await?;
+            let reads = some
+                .iter()
+                .map(|range| pinned.scan(table, range.clone(), id));
             for read in join_all(reads).await {
                 rows.extend(read.map_err(|error| self.noted(error))?);
             }
         }
+        Ok(rows)
     }
 
     /// Runs a closure of the user's; a panic in it faults the transaction.

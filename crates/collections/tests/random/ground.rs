@@ -1,5 +1,7 @@
 //! A partition on an engine.
 
+#![allow(dead_code, reason = "each test file uses its own part")]
+
 use std::sync::Arc;
 
 use steadfast_collections::{Options, Replica};

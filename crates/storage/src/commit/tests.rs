@@ -160,6 +160,10 @@ fn commit_all(
                 let mut state = ledger.begin(&writes)?;
                 ledger.stage(&mut state, writes)
             };
+            // Whoever waits late must not be told less.
+            for _ in 0..thread_rng().gen_range(0..10) {
+                thread::yield_now();
+            }
             ledger.wait(staged.lsn).await
         });
         if answer.is_ok() {
@@ -270,7 +274,13 @@ fn whoever_commits_while_the_partition_is_given_up_is_answered() {
         });
         let given_up = Arc::clone(&stage.ledgers[0]);
         let answers = play(&stage, || {
-            thread::yield_now();
+            // Most of the time when an entry is on its way.
+            for _ in 0..thread_rng().gen_range(0..100) {
+                if given_up.read().in_flight.is_some() {
+                    break;
+                }
+                thread::yield_now();
+            }
             given_up.abandon(&Error::new(Kind::Closed));
         });
         for (ledger, id, answer) in answers {
