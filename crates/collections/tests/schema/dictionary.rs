@@ -1,6 +1,7 @@
 //! Versions of a type in a collection that outlives them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use steadfast::schema::{Key, Record, Unknown, WriteVersion};
 use steadfast::{Dictionary, Options, Queue, Replica};
@@ -316,14 +317,17 @@ async fn c72_keys_behind_the_first_page_are_looked_at_too() {
     let state = second.replica.state();
     type Reordered = Dictionary<reordered::Place, u64>;
     let opened: Reordered = state.get_or_add("places").await.unwrap();
-    let error = loop {
-        let mut tx = second.replica.begin();
-        match opened.count(&mut tx).await {
-            Ok(count) => assert_eq!(count, u64::from(KEYS) + 1),
-            Err(error) => break error,
+    let shut = async {
+        loop {
+            let mut tx = second.replica.begin();
+            if let Err(error) = opened.count(&mut tx).await {
+                break error;
+            }
+            tokio::task::yield_now().await;
         }
-        tokio::task::yield_now().await;
     };
+    let shut = tokio::time::timeout(Duration::from_secs(60), shut).await;
+    let error = shut.expect("nobody looked at the last key");
     assert!(error.to_string().contains("STF-3046"), "{error}");
     let again = state.get_or_add::<Reordered>("places").await;
     assert!(again.is_err(), "it stays shut");
