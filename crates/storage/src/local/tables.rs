@@ -86,7 +86,7 @@ impl Tables {
             .range(bounds(partition, table, range), SeqNo::MAX, None);
         let rows = found.take(range.limit).map(|row| {
             let (key, value) = row.into_inner()?;
-            let (key, value) = (own_key(key.into()), Bytes::from(value));
+            let (key, value) = (own_key(&key.into()), Bytes::from(value));
             Ok(Row { key, value })
         });
         let rows: lsm_tree::Result<Vec<_>> = rows.collect();
@@ -104,7 +104,7 @@ impl Tables {
             .tree
             .range(bounds(partition, table, range), SeqNo::MAX, None);
         let keys = found.take(range.limit);
-        let keys = keys.map(|row| row.key().map(|key| own_key(key.into())));
+        let keys = keys.map(|row| row.key().map(|key| own_key(&key.into())));
         let keys: lsm_tree::Result<Vec<_>> = keys.collect();
         keys.map_err(|e| failed(&self.path, "read", e))
     }
@@ -251,7 +251,7 @@ pub(super) fn record_key(key: &str) -> Bytes {
 }
 
 /// A row's key without its place.
-fn own_key(key: Bytes) -> Bytes {
+fn own_key(key: &Bytes) -> Bytes {
     key.slice(PREFIX..)
 }
 
