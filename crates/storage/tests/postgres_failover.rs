@@ -34,7 +34,10 @@ struct Load {
 
 impl Load {
     async fn start(options: Options) -> Self {
-        let engine = Arc::new(Postgres::open(options).await.unwrap());
+        Self::on(Arc::new(Postgres::open(options).await.unwrap())).await
+    }
+
+    async fn on(engine: Arc<Postgres>) -> Self {
         let mut settings = StoreOptions::new(WE);
         // Small, so that flushes run all the time, and events come from the database.
         settings.log_target = 256 * 1024;
@@ -292,6 +295,35 @@ async fn promoted(manager: &Manager, before: u32) -> Duration {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     clock.monotonic()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c63_a_standby_that_joins_under_load_is_equal() {
+    let mut cluster = cluster();
+    let engine = Arc::new(Postgres::open(quorum(&cluster)).await.unwrap());
+    let load = Load::on(Arc::clone(&engine)).await;
+    load.progress().await;
+    let standby = cluster.standbys()[0];
+    wait(|| cluster.server(standby).kill());
+    load.progress().await;
+    // From nothing, while commits and flushes go on.
+    wait(|| cluster.rebuild(standby));
+    load.progress().await;
+    wait(|| cluster.wait_for_standbys(2));
+    let total = load.finish().await;
+    let (primary, standbys) = (cluster.primary(), cluster.standbys());
+    let end = wait(|| cluster.server(primary).sql("select pg_current_wal_lsn()"));
+    for index in standbys {
+        let reached = format!("select pg_last_wal_replay_lsn() >= '{end}'");
+        wait(|| cluster.server(index).wait_for(&reached, "t"));
+    }
+    // Log, rows and events of every replica, by their digests.
+    let replicas = engine.scrub().await;
+    assert_eq!(replicas.len(), 3);
+    for replica in replicas {
+        assert!(replica.findings.is_empty(), "{replica:?}");
+    }
+    println!("{total} commits were acknowledged");
 }
 
 #[tokio::test(flavor = "multi_thread")]

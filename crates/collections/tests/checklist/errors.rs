@@ -107,7 +107,7 @@ async fn a_closed_replica_refuses_everything() {
 }
 
 #[tokio::test]
-async fn a_stale_owner_answers_not_primary() {
+async fn c61_a_stale_owner_acknowledges_nothing() {
     let site = Site::new().await;
     let words = site.words_with(&[("k", 1)]).await;
     let rival = steadfast_storage::Options::new(steadfast_core::id::Owner {
