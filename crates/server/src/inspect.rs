@@ -1,4 +1,4 @@
-//! `steadfast inspect`: what a server, a folder or a database holds.
+//! `steadfast inspect`: what a server or a place holds.
 //!
 //! Each partition of a folder or a database is taken as its owner would take it,
 //! because only an owner sees what is committed but not yet in the tables. That

@@ -1,4 +1,4 @@
-//! The engine on PostgreSQL, for tests that were written without it in mind.
+//! The engine on PostgreSQL, for tests of any engine.
 //!
 //! All tests of a process share one server without standbys; each engine has its own
 //! schema. The engine lives on a runtime of its own, because tests pause their

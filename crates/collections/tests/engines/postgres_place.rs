@@ -1,4 +1,4 @@
-//! Where the partition is whose processes are killed: a schema.
+//! The place of a partition whose processes die: a schema.
 //!
 //! A folder holds the address of the server, which belongs to the parent, and the
 //! name of the schema.

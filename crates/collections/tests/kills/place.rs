@@ -1,4 +1,4 @@
-//! Where the partition is whose processes are killed: a folder.
+//! The place of a partition whose processes die: a folder.
 
 use std::path::Path;
 use std::sync::Arc;
