@@ -69,6 +69,7 @@ fn storage(workspace: &Workspace) -> Result<()> {
 fn postgres(workspace: &Workspace) -> Result<()> {
     tools::install_postgres(workspace)?;
     chosen(workspace, "steadfast-storage", needs_postgres)?;
+    chosen(workspace, "steadfast-collections", needs_postgres)?;
     chosen(workspace, "steadfast-server", needs_postgres)
 }
 
@@ -114,7 +115,9 @@ fn realtime(workspace: &Workspace) -> Result<()> {
 
 fn collections(workspace: &Workspace) -> Result<()> {
     fuse::ready()?;
-    integration(workspace, "steadfast-collections")
+    chosen(workspace, "steadfast-collections", |test| {
+        !needs_postgres(test)
+    })
 }
 
 fn harness(workspace: &Workspace) -> Result<()> {

@@ -126,6 +126,13 @@ const SOAKS: &[Soak] = &[
         filter: "rounds",
         amount: ("STEADFAST_ROUNDS", 50),
     },
+    Soak {
+        name: "postgres",
+        package: "steadfast-storage",
+        test: "postgres_failover",
+        filter: "automatic",
+        amount: ("STEADFAST_ROUNDS", 20),
+    },
 ];
 
 /// Runs the chosen soak, all rows of it; true unless one fails.

@@ -92,6 +92,15 @@ impl Engine for Counting {
         self.engine.scan(partition, table, range).await
     }
 
+    async fn scan_keys(
+        &self,
+        partition: Partition,
+        table: Table,
+        range: Scan,
+    ) -> Result<Vec<Bytes>> {
+        self.engine.scan_keys(partition, table, range).await
+    }
+
     async fn read_events(
         &self,
         partition: Partition,

@@ -3,6 +3,7 @@
 //! What it is never changes: number, name, shape, types. Whether it can be used
 //! does: it is being created, lives, or was removed.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use bytes::Bytes;
@@ -10,6 +11,7 @@ use parking_lot::Mutex;
 use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
 use steadfast_core::id::{Stream, Table};
 
+use crate::error::{Error, Result};
 use crate::items::Items;
 use crate::notice::Feed;
 
@@ -34,7 +36,7 @@ impl Shape {
         }
     }
 
-    fn from_byte(byte: u8) -> Result<Self, Malformed> {
+    fn from_byte(byte: u8) -> std::result::Result<Self, Malformed> {
         let all = [
             Self::Dictionary,
             Self::Queue,
@@ -86,6 +88,8 @@ pub(crate) struct Collection {
     life: Mutex<Life>,
     /// Whether stored keys were compared with the key type of this process.
     keys_checked: AtomicBool,
+    /// Why the stored keys are not those of the key type, if they are not.
+    foreign_keys: OnceLock<Error>,
     /// What a concurrent queue holds.
     pub(crate) items: Items,
     /// Who wants to know of changes.
@@ -123,6 +127,7 @@ impl Collection {
             life: Mutex::new(life),
             // What this process creates it also encodes.
             keys_checked: AtomicBool::new(life != Life::Live),
+            foreign_keys: OnceLock::new(),
             items: Items::default(),
             feed: Feed::default(),
         }
@@ -157,6 +162,20 @@ impl Collection {
         &self.keys_checked
     }
 
+    /// Refuses a collection whose keys this process would not find again.
+    pub(crate) fn check_keys(&self) -> Result<()> {
+        match self.foreign_keys.get() {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// Shuts the collection: from now on everything answers why.
+    pub(crate) fn shut(&self, error: Error) {
+        // The first reason stays.
+        let _ = self.foreign_keys.set(error);
+    }
+
     pub(crate) fn life(&self) -> Life {
         *self.life.lock()
     }
@@ -178,7 +197,7 @@ impl Collection {
 }
 
 /// Reads a registry row.
-pub(crate) fn decode(bytes: Bytes) -> Result<(Table, Description), Malformed> {
+pub(crate) fn decode(bytes: Bytes) -> std::result::Result<(Table, Description), Malformed> {
     let mut reader = Reader::new(bytes);
     if reader.byte()? != FORMAT {
         return Err(Malformed);
@@ -194,6 +213,6 @@ pub(crate) fn decode(bytes: Bytes) -> Result<(Table, Description), Malformed> {
     Ok((table, what))
 }
 
-fn text(bytes: &Bytes) -> Result<String, Malformed> {
+fn text(bytes: &Bytes) -> std::result::Result<String, Malformed> {
     String::from_utf8(bytes.to_vec()).map_err(|_| Malformed)
 }

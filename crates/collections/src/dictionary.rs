@@ -6,18 +6,14 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
-use steadfast_core::limits;
-use steadfast_storage::engine::Scan;
 
 use crate::collection::{CODEC, Description, Shape};
 use crate::error::{Error, Kind, Result};
+use crate::keys;
 use crate::lock::mode::Mode;
 use crate::open::{Handle, Part, sealed};
 use crate::options::{Opt, Patience};
 use crate::rows;
-use crate::schema::contract::check_keys;
 use crate::schema::key::Key;
 use crate::schema::ordered::KeyWriter;
 use crate::schema::record::Record;
@@ -360,19 +356,7 @@ impl<K: Key, V: Record> Handle for Dictionary<K, V> {
         }
     }
 
-    /// Once per process and collection: the first stored keys must sort and encode
-    /// as the key type does now.
     async fn check_stored(part: &Part) -> Result<()> {
-        let collection = &part.collection;
-        if collection.keys_checked().load(Ordering::Acquire) {
-            return Ok(());
-        }
-        let state = part.home.source.pin(0).await?;
-        let first = Scan::all(limits::SCAN_ROWS);
-        let rows = state.scan(collection.table, first, 0).await?;
-        let keys = check_keys::<K>(rows.iter().map(|row| &row.key));
-        keys.map_err(|error| Error::schema(error, &collection.name))?;
-        collection.keys_checked().store(true, Ordering::Release);
-        Ok(())
+        keys::check::<K>(part).await
     }
 }

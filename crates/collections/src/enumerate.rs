@@ -8,14 +8,14 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use steadfast_core::id::Lsn;
+use steadfast_core::id::{Lsn, Table};
 
 use crate::dictionary::Dictionary;
 use crate::error::{Error, Result};
 use crate::lock::resident::Value;
 use crate::notice::{Heard, Listener, RowChange, RowNotice};
 use crate::rows;
-use crate::scan::{Found, Position, beginning_with};
+use crate::scan::{Found, Position, Want, beginning_with, runs};
 use crate::schema::key::{Key, decode_key, encode_key};
 use crate::schema::record::Record;
 use crate::stored::Stored;
@@ -53,7 +53,7 @@ impl<K: Key> Query<K> {
         Self::of(bytes.map(|bytes| beginning_with(&bytes)))
     }
 
-    /// Only keys that fit. Values of others are not decoded.
+    /// Only keys that fit. Values of others are not read.
     #[must_use]
     pub fn filter(mut self, fits: impl Fn(&K) -> bool + Send + Sync + 'static) -> Self {
         self.filter = Some(Arc::new(fits));
@@ -93,48 +93,91 @@ pub struct Cursor<K, V> {
     filter: Option<Filter<K>>,
 }
 
+/// One row of a page, as a cursor looks at it.
+struct Item<K> {
+    bytes: Bytes,
+    /// `None` if the filter leaves it out.
+    key: Option<K>,
+    found: Found,
+}
+
 impl<K: Key, V: Record> Cursor<K, V> {
     /// The next page, maybe empty; `None` at the end.
     pub async fn next(&mut self, tx: &mut Tx<'_>) -> Result<Option<Vec<(K, Stored<V>)>>> {
-        let Some(page) = self.page(tx).await? else {
+        let want = match self.filter {
+            Some(_) => Want::Keys,
+            None => Want::Rows,
+        };
+        let Some(mut page) = self.page(tx, want).await? else {
             return Ok(None);
         };
         let collection = &self.dictionary.part.collection;
+        if want == Want::Keys {
+            read_values(tx, collection.table, &mut page).await?;
+        }
         let mut found = Vec::with_capacity(page.len());
-        for (key, row) in page {
-            let value = match row {
+        for item in page {
+            let Some(key) = item.key else {
+                continue;
+            };
+            let value = match item.found {
                 Found::Stored(bytes) => {
                     Some(Stored(Arc::new(rows::decode::<V>(collection, &bytes)?)))
                 }
                 Found::Own(change) => rows::own(collection, &change)?,
+                Found::Key => None,
             };
             found.extend(value.map(|value| (key, value)));
         }
         Ok(Some(found))
     }
 
-    /// The keys of the next page; values are not decoded.
+    /// The keys of the next page; values are not read.
     pub async fn next_keys(&mut self, tx: &mut Tx<'_>) -> Result<Option<Vec<K>>> {
-        let page = self.page(tx).await?;
-        Ok(page.map(|page| page.into_iter().map(|(key, _)| key).collect()))
+        let Some(mut page) = self.page(tx, Want::Keys).await? else {
+            return Ok(None);
+        };
+        page.retain(|item| !item.found.is_deleted());
+        Ok(Some(page.into_iter().filter_map(|item| item.key).collect()))
     }
 
-    async fn page(&mut self, tx: &mut Tx<'_>) -> Result<Option<Vec<(K, Found)>>> {
+    async fn page(&mut self, tx: &mut Tx<'_>, want: Want) -> Result<Option<Vec<Item<K>>>> {
         let part = &self.dictionary.part;
         part.check(tx)?;
         tx.check_visible(&part.collection)?;
-        let Some(page) = self.position.next(tx, part.collection.table).await? else {
+        let table = part.collection.table;
+        let Some(page) = self.position.next(tx, table, want).await? else {
             return Ok(None);
         };
-        let mut found = Vec::with_capacity(page.len());
-        for (key, row) in page {
-            let key: K = decode_key(&key).map_err(|e| Error::schema(e, &part.collection.name))?;
-            if self.filter.as_ref().is_none_or(|fits| fits(&key)) {
-                found.push((key, row));
-            }
+        let mut items = Vec::with_capacity(page.len());
+        for (bytes, found) in page {
+            let key: K = decode_key(&bytes).map_err(|e| Error::schema(e, &part.collection.name))?;
+            let fits = self.filter.as_ref().is_none_or(|fits| fits(&key));
+            let key = fits.then_some(key);
+            items.push(Item { bytes, key, found });
         }
-        Ok(Some(found))
+        Ok(Some(items))
     }
+}
+
+/// Reads the values that a filter has left, and no others.
+async fn read_values<K>(tx: &mut Tx<'_>, table: Table, page: &mut [Item<K>]) -> Result<()> {
+    let wanted = |item: &Item<K>| item.key.is_some();
+    let ranges = runs(
+        page.iter()
+            .map(|item| (&item.bytes, &item.found, wanted(item))),
+    );
+    let mut rows = tx
+        .snapshot_ranges(table, &ranges)
+        .await?
+        .into_iter()
+        .peekable();
+    for item in page.iter_mut().filter(|item| wanted(item)) {
+        if let Some(row) = rows.next_if(|row| row.key == item.bytes) {
+            item.found = Found::Stored(row.value);
+        }
+    }
+    Ok(())
 }
 
 impl<K: Key, V: Record> Dictionary<K, V> {
@@ -165,11 +208,7 @@ impl<K: Key, V: Record> Dictionary<K, V> {
         tx.check_visible(&part.collection)?;
         let all = (Bound::Unbounded, Bound::Unbounded);
         let mut position = Position::new(all.0, all.1, usize::MAX);
-        let mut count = 0;
-        while let Some(page) = position.next(tx, part.collection.table).await? {
-            count += page.len() as u64;
-        }
-        Ok(count)
+        position.count(tx, part.collection.table).await
     }
 
     /// Follows the dictionary's changes.

@@ -48,6 +48,7 @@ mod error;
 mod home;
 mod inspect;
 mod items;
+mod keys;
 pub mod lock;
 mod log;
 mod notice;

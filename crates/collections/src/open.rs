@@ -53,7 +53,7 @@ impl Part {
         self.home.check_owned()?;
         let collection = self.collection.name.clone();
         match self.collection.life() {
-            Life::Live => Ok(()),
+            Life::Live => self.collection.check_keys(),
             Life::Creating(_) => Err(Error::new(Kind::NotVisible { collection })),
             Life::Removed => Err(Error::new(Kind::NotFound { collection })),
         }

@@ -17,7 +17,7 @@ use crate::lock::mode::Mode;
 use crate::open::{Handle, Part, sealed};
 use crate::options::{Opt, Patience};
 use crate::rows;
-use crate::scan::{Found, Position, beginning_with};
+use crate::scan::{Found, Position, Want, beginning_with};
 use crate::schema::record::Record;
 use crate::stored::Stored;
 use crate::transaction::Tx;
@@ -86,7 +86,12 @@ impl<V: Record> Queue<V> {
 
     /// Exactly how many items the transaction sees.
     pub async fn count(&self, tx: &mut Tx<'_>) -> Result<u64> {
-        Ok(self.entries(tx).await?.len() as u64)
+        self.part.check(tx)?;
+        let collection = &self.part.collection;
+        tx.check_visible(collection)?;
+        let (from, to) = beginning_with(&[ITEM]);
+        let mut position = Position::new(from, to, usize::MAX);
+        position.count(tx, collection.table).await
     }
 
     /// All items in order, as the transaction's snapshot has them and with its own
@@ -98,13 +103,14 @@ impl<V: Record> Queue<V> {
         let (from, to): (Bound<Bytes>, Bound<Bytes>) = beginning_with(&[ITEM]);
         let mut position = Position::new(from, to, usize::MAX);
         let mut items = Vec::new();
-        while let Some(page) = position.next(tx, collection.table).await? {
+        while let Some(page) = position.next(tx, collection.table, Want::Rows).await? {
             for found in page.into_values() {
                 match found {
                     Found::Stored(bytes) => {
                         items.push(Stored(rows::decode::<V>(collection, &bytes)?.into()));
                     }
                     Found::Own(change) => items.extend(rows::own(collection, &change)?),
+                    Found::Key => {}
                 }
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! Rows come from the transaction's snapshot, in the order of their keys, with the
 //! transaction's own changes laid over them. Nothing is locked. Values of rows
-//! that a filter leaves out are not decoded.
+//! that a filter leaves out are not read.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -25,13 +25,30 @@ pub(crate) struct Position {
     is_done: bool,
 }
 
+/// What a page is to bring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Want {
+    Rows,
+    /// Keys, and of values only the transaction's own.
+    Keys,
+}
+
 /// One row of a page.
 #[derive(Clone)]
 pub(crate) enum Found {
     /// As the snapshot has it.
     Stored(Bytes),
+    /// In the snapshot, its value not read.
+    Key,
     /// As this transaction has changed it.
     Own(Change),
+}
+
+impl Found {
+    /// Whether the transaction has deleted it.
+    pub(crate) fn is_deleted(&self) -> bool {
+        matches!(self, Self::Own(change) if change.value.is_none())
+    }
 }
 
 impl Position {
@@ -45,11 +62,13 @@ impl Position {
         }
     }
 
-    /// The next rows; `None` at the end. A page may be empty.
+    /// The next rows, with those that the transaction has deleted; `None` at the end.
+    /// A page may be empty.
     pub(crate) async fn next(
         &mut self,
         tx: &mut Tx<'_>,
         table: Table,
+        want: Want,
     ) -> Result<Option<BTreeMap<Bytes, Found>>> {
         if self.is_done {
             return Ok(None);
@@ -59,18 +78,23 @@ impl Position {
             to: self.to.clone(),
             limit: self.page,
         };
-        let rows = tx.snapshot_scan(table, range).await?;
-        let is_full = rows.len() >= self.page;
-        let last = rows.last().map(|row| row.key.clone()).filter(|_| is_full);
+        let mut page: BTreeMap<_, _> = match want {
+            Want::Rows => {
+                let rows = tx.snapshot_scan(table, range).await?.into_iter();
+                rows.map(|row| (row.key, Found::Stored(row.value)))
+                    .collect()
+            }
+            Want::Keys => {
+                let keys = tx.snapshot_keys(table, range).await?.into_iter();
+                keys.map(|key| (key, Found::Key)).collect()
+            }
+        };
+        let is_full = page.len() >= self.page;
+        let last = page.keys().next_back().cloned().filter(|_| is_full);
         let until = last.clone().map_or(self.to.clone(), Bound::Included);
-        let stored = rows.into_iter();
-        let mut page: BTreeMap<_, _> = stored
-            .map(|row| (row.key, Found::Stored(row.value)))
-            .collect();
         for (key, change) in tx.writes.range(table, (self.from.clone(), until)) {
             page.insert(key.clone(), Found::Own(change.clone()));
         }
-        page.retain(|_, found| !matches!(found, Found::Own(change) if change.value.is_none()));
         match last {
             Some(last) => self.from = Bound::Excluded(last),
             None => self.is_done = true,
@@ -78,6 +102,39 @@ impl Position {
         self.is_done |= is_empty(&self.from, &self.to);
         Ok(Some(page))
     }
+
+    /// How many rows there are from here to the end.
+    pub(crate) async fn count(&mut self, tx: &mut Tx<'_>, table: Table) -> Result<u64> {
+        let mut count = 0;
+        while let Some(page) = self.next(tx, table, Want::Keys).await? {
+            count += page.values().filter(|found| !found.is_deleted()).count() as u64;
+        }
+        Ok(count)
+    }
+}
+
+/// The ranges that hold the wanted rows of a page and no others: neighbours share
+/// one. Rows of the transaction's own need not be read.
+pub(crate) fn runs<'a>(page: impl Iterator<Item = (&'a Bytes, &'a Found, bool)>) -> Vec<Scan> {
+    let mut runs: Vec<Scan> = Vec::new();
+    let mut goes_on = false;
+    for (key, found, is_wanted) in page {
+        match found {
+            Found::Key if is_wanted && goes_on => {
+                let run = runs.last_mut().expect("it goes on");
+                run.to = Bound::Included(key.clone());
+                run.limit += 1;
+            }
+            Found::Key if is_wanted => {
+                let (from, to) = (Bound::Included(key.clone()), Bound::Included(key.clone()));
+                runs.push(Scan { from, to, limit: 1 });
+                goes_on = true;
+            }
+            // What the transaction has put or deleted may be in the snapshot, too.
+            _ => goes_on = false,
+        }
+    }
+    runs
 }
 
 /// The bounds of all keys that begin with `prefix`.

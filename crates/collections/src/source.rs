@@ -139,6 +139,20 @@ impl Pinned {
         Ok(rows)
     }
 
+    /// The keys of those rows; values stay where they are.
+    pub(crate) async fn scan_keys(&self, table: Table, range: Scan, tx: u64) -> Result<Vec<Bytes>> {
+        let read = match self {
+            Self::Ledger(snapshot) => snapshot.scan_keys(table, range).await,
+            Self::Flushed(flushed) => {
+                let engine = &flushed.engine;
+                engine.scan_keys(flushed.partition, table, range).await
+            }
+        };
+        let keys = read.map_err(|error| Error::storage(error, tx))?;
+        self.check(tx).await?;
+        Ok(keys)
+    }
+
     /// Refuses to mix two states.
     async fn check(&self, tx: u64) -> Result<()> {
         let Self::Flushed(flushed) = self else {

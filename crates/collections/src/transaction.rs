@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use steadfast_core::id::{Lsn, Table};
 use steadfast_core::limits;
 use steadfast_storage::engine::{Row, Scan};
@@ -51,6 +52,9 @@ pub struct Tx<'p> {
 /// Why a transaction is ended by the system.
 const TOO_OLD: &str = "it was open for more than 30 seconds";
 const PANICKED: &str = "a closure that it was given panicked";
+
+/// Ranges that are read side by side.
+const RANGES_AT_ONCE: usize = 16;
 
 /// How often a waiter looks whether a holder has become too old.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -211,6 +215,33 @@ impl Tx<'_> {
         read.map_err(|error| self.noted(error))
     }
 
+    /// Keys in the snapshot, without this transaction's own changes.
+    pub(crate) async fn snapshot_keys(&mut self, table: Table, range: Scan) -> Result<Vec<Bytes>> {
+        let id = self.id();
+        let read = self.pin().await?.scan_keys(table, range, id).await;
+        read.map_err(|error| self.noted(error))
+    }
+
+    /// Rows of several ranges in the snapshot, in the order of the ranges.
+    pub(crate) async fn snapshot_ranges(
+        &mut self,
+        table: Table,
+        ranges: &[Scan],
+    ) -> Result<Vec<Row>> {
+        let id = self.id();
+        let mut rows = Vec::new();
+        for some in ranges.chunks(RANGES_AT_ONCE) {
+            let pinned = self.pin().await?;
+            let reads = some
+                .iter()
+                .map(|range| pinned.scan(table, range.clone(), id));
+            for read in join_all(reads).await {
+                rows.extend(read.map_err(|error| self.noted(error))?);
+            }
+        }
+        Ok(rows)
+    }
+
     /// Runs a closure of the user's; a panic in it faults the transaction.
     pub(crate) fn guarded<T>(&mut self, work: impl FnOnce() -> T) -> T {
         let mut guard = FaultOnPanic(Some(self));
@@ -333,7 +364,7 @@ impl Tx<'_> {
             return Err(Error::new(Kind::NotFound { collection: name() }));
         }
         match collection.life() {
-            Life::Live => Ok(()),
+            Life::Live => collection.check_keys(),
             Life::Creating(id) if id == self.id() => Ok(()),
             Life::Creating(_) => Err(Error::new(Kind::NotVisible { collection: name() })),
             Life::Removed => Err(Error::new(Kind::NotFound { collection: name() })),

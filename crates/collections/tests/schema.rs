@@ -5,6 +5,8 @@ extern crate steadfast_collections as steadfast;
 
 #[path = "schema/dictionary.rs"]
 mod dictionary;
+#[path = "engines/memory.rs"]
+mod engine;
 #[path = "schema/evolution.rs"]
 mod evolution;
 #[path = "schema/fields.rs"]

@@ -1,10 +1,10 @@
-//! `steadfast inspect`: what a server or a folder holds.
+//! `steadfast inspect`: what a server or a place holds.
 //!
-//! Each partition of a folder is taken as its owner would take it, because only an owner sees
-//! what is committed but not yet in the tables. That raises its epoch; no row and
-//! no event is written.
+//! Each partition of a folder or a database is taken as its owner would take it,
+//! because only an owner sees what is committed but not yet in the tables. That
+//! raises its epoch; no row and no event is written.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,12 +15,15 @@ use serde_json::{Map, Value, json};
 use steadfast::collections::Inspector;
 use steadfast::id::{Owner, Partition};
 use steadfast::inspect::{Error as NotThere, Question, Sheet, look};
+use steadfast::storage::backup::{Hold, Place};
 use steadfast::storage::local::{self, Local};
+use steadfast::storage::postgres;
 use steadfast::storage::{Options, Store};
 
 use crate::context::Target;
 use crate::exit::Failure;
 use crate::out::out;
+use crate::place::{Address, Durability};
 use crate::remote::Remote;
 use crate::table::Output;
 
@@ -31,9 +34,13 @@ const PATIENCE: Duration = Duration::from_secs(600);
 pub(crate) struct Inspect {
     #[command(flatten)]
     target: Target,
-    /// A data folder that nobody has open, instead of a running server
-    #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
+    /// A data folder that nobody has open, or
+    /// postgres://user:password@host1,host2,host3/database, instead of a running server
+    #[arg(long, value_name = "PLACE")]
+    data: Option<Address>,
+    /// Who keeps the second copy of what a database acknowledges
+    #[arg(long, value_enum, default_value_t = Durability::Quorum)]
+    durability: Durability,
     /// `collections` lists them all; a name shows what one holds
     #[arg(value_name = "collections|NAME")]
     what: Option<String>,
@@ -51,10 +58,15 @@ pub(crate) struct Inspect {
 /// Shows partitions, collections or entries.
 pub(crate) fn run(arguments: &Inspect, output: Output) -> Result<()> {
     let sheet = match &arguments.data {
-        Some(folder) => {
+        Some(address) => {
             let mut runtime = tokio::runtime::Builder::new_multi_thread();
-            let runtime = runtime.enable_time().build().context("start a runtime")?;
-            runtime.block_on(look_inside(folder, arguments))?
+            let runtime = runtime.enable_all().build().context("start a runtime")?;
+            runtime.block_on(async {
+                match address.place(arguments.durability) {
+                    Place::Folder(folder) => look_inside(&folder, arguments).await,
+                    Place::Database(options) => look_into(&options, arguments).await,
+                }
+            })?
         }
         None => ask(arguments)?,
     };
@@ -67,14 +79,7 @@ pub(crate) fn run(arguments: &Inspect, output: Output) -> Result<()> {
 /// Opens the folder, takes its partitions, and looks.
 async fn look_inside(folder: &Path, arguments: &Inspect) -> Result<Sheet> {
     let engine = Local::open_existing(folder, &local::Options::default())?;
-    let mut partitions = engine.partitions();
-    if let Some(only) = arguments.partition {
-        partitions.retain(|partition| *partition == only);
-        if partitions.is_empty() {
-            let message = format!("there is no partition {only}; list them first");
-            return Err(Failure::NotFound(message).into());
-        }
-    }
+    let partitions = chosen(engine.partitions(), arguments)?;
     let owner = Owner {
         node: 0,
         incarnation: incarnation(),
@@ -87,8 +92,41 @@ async fn look_inside(folder: &Path, arguments: &Inspect) -> Result<Sheet> {
     for partition in partitions {
         inspectors.push(Inspector::new(store.acquire(partition).await?));
     }
-    let sheet = look(&inspectors, &arguments.question()).await;
+    let sheet = answer(&inspectors, arguments).await;
     store.close().await;
+    sheet
+}
+
+/// Takes the partitions of a database that no node uses, and looks.
+async fn look_into(options: &postgres::Options, arguments: &Inspect) -> Result<Sheet> {
+    let mut hold = Hold::begin(options).await?;
+    let sheet = async {
+        let mut inspectors = Vec::new();
+        for partition in chosen(hold.partitions().await?, arguments)? {
+            inspectors.push(Inspector::new(hold.acquire(partition).await?));
+        }
+        answer(&inspectors, arguments).await
+    };
+    let sheet = sheet.await;
+    hold.end().await?;
+    sheet
+}
+
+/// The partitions that were asked for.
+fn chosen(mut partitions: Vec<Partition>, arguments: &Inspect) -> Result<Vec<Partition>> {
+    let Some(only) = arguments.partition else {
+        return Ok(partitions);
+    };
+    partitions.retain(|partition| *partition == only);
+    if partitions.is_empty() {
+        let message = format!("there is no partition {only}; list them first");
+        return Err(Failure::NotFound(message).into());
+    }
+    Ok(partitions)
+}
+
+async fn answer(inspectors: &[Inspector], arguments: &Inspect) -> Result<Sheet> {
+    let sheet = look(inspectors, &arguments.question()).await;
     sheet.map_err(|error| match error {
         NotThere::NotFound(what) => Failure::NotFound(what).into(),
         other => other.into(),

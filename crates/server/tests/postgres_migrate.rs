@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
+use steadfast::collections::{Dictionary, Replica};
 use steadfast::id::{Owner, Partition, Sequence, Stream, Table};
 use steadfast::storage::Engine;
 use steadfast::storage::engine::{Scan, Start, Swap};
@@ -335,4 +336,58 @@ fn a_database_is_backed_up_and_restored() {
     assert_eq!(content(&other), before);
     succeed(root, &[&newest[..], &["--force"]].concat());
     assert_eq!(content(&other), after);
+}
+
+#[test]
+fn a_database_is_looked_into() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let url = database();
+    block_on(async {
+        let store = Store::start(open(&url).await, Options::new(owner()));
+        let ledger = store.acquire(Partition::new(0, 1)).await.unwrap();
+        let replica = Replica::primary(ledger, Default::default()).await.unwrap();
+        let houses: Dictionary<String, u64> = replica.state().get_or_add("houses").await.unwrap();
+        for (key, is_flushed) in [("north", true), ("south", false)] {
+            let mut tx = replica.begin();
+            houses.add(&mut tx, key.to_owned(), 7).await.unwrap();
+            tx.commit().await.unwrap();
+            if is_flushed {
+                store.flush().await.unwrap();
+            }
+        }
+        store.close().await;
+    });
+    let inspect = ["inspect", "--data", &url, "--durability", "single"];
+    let with = |more: &[&'static str]| [&inspect[..], more].concat();
+    let listed = succeed(root, &with(&["collections"]));
+    assert_eq!(listed["collections"][0]["name"], "urn:houses", "{listed}");
+    assert_eq!(listed["collections"][0]["count"], 2, "flushed or not");
+    let shown = succeed(root, &with(&["houses"]));
+    assert_eq!(shown["entries"][1]["key"], "south", "{shown}");
+    let one = succeed(root, &with(&["houses", "--key", "\"north\""]));
+    assert_eq!(one["entries"].as_array().unwrap().len(), 1, "{one}");
+    let partitions = succeed(root, &inspect);
+    assert_eq!(partitions["partitions"].as_array().unwrap().len(), 1);
+    let nothing = command(root, &with(&["nothing"])).output().unwrap();
+    assert_eq!(nothing.status.code(), Some(3));
+    let foreign = with(&["--partition", "9"]);
+    assert_eq!(
+        command(root, &foreign).output().unwrap().status.code(),
+        Some(3)
+    );
+
+    // A node that lives has it: it is asked, not bypassed. A command that has ended
+    // is no node.
+    let node = owner();
+    let lease = |time| block_on(async { open(&url).await.renew(node, time).await.unwrap() });
+    lease(Duration::from_secs(60));
+    fail(root, &inspect, "STF-2061");
+    lease(Duration::ZERO);
+    succeed(root, &inspect);
+    fail(
+        root,
+        &["inspect", "--data", &database(), "--durability", "single"],
+        "STF-2037",
+    );
 }

@@ -13,6 +13,7 @@ use steadfast_core::limits;
 
 use crate::engine::{Acquired, Entry, Outcome, Tenure};
 use crate::error::{Error, Kind};
+use crate::latch::Latch;
 use crate::node::Node;
 use crate::queue::Queue;
 use crate::shared::{Closed, Shared};
@@ -22,9 +23,9 @@ const RESOLVE_ATTEMPTS: u32 = 8;
 
 /// Sends group after group, for ever. A group is shown to its waiters while the
 /// next one is already being written.
-pub(crate) async fn run(node: Arc<Node>, ready: Arc<Queue<Arc<Shared>>>) {
+pub(crate) async fn run<L: Latch>(node: Arc<Node>, ready: Arc<Queue<Arc<Shared<L>>, L>>) {
     let mut group = 0;
-    let mut done: Vec<(Closed, Outcome)> = Vec::new();
+    let mut done: Vec<(Closed<L>, Outcome)> = Vec::new();
     loop {
         if done
             .iter()
@@ -52,8 +53,8 @@ pub(crate) async fn run(node: Arc<Node>, ready: Arc<Queue<Arc<Shared>>>) {
 }
 
 /// Closes the entries of the next group, until it is large enough.
-fn collect(ready: &Queue<Arc<Shared>>, group: u64) -> Vec<Closed> {
-    let mut entries: Vec<Closed> = Vec::new();
+fn collect<L: Latch>(ready: &Queue<Arc<Shared<L>>, L>, group: u64) -> Vec<Closed<L>> {
+    let mut entries: Vec<Closed<L>> = Vec::new();
     let mut bytes = 0;
     let mut again = Vec::new();
     while bytes < limits::GROUP_BYTES {
@@ -81,13 +82,13 @@ fn collect(ready: &Queue<Arc<Shared>>, group: u64) -> Vec<Closed> {
     entries
 }
 
-async fn settle_all(node: &Node, done: Vec<(Closed, Outcome)>) {
+async fn settle_all<L: Latch>(node: &Node, done: Vec<(Closed<L>, Outcome)>) {
     for (closed, outcome) in done {
         settle(node, closed, outcome).await;
     }
 }
 
-async fn settle(node: &Node, closed: Closed, outcome: Outcome) {
+async fn settle<L: Latch>(node: &Node, closed: Closed<L>, outcome: Outcome) {
     let ledger = Arc::clone(&closed.ledger);
     let (partition, epoch) = (closed.entry.partition, closed.entry.epoch);
     match outcome {
@@ -105,7 +106,7 @@ async fn settle(node: &Node, closed: Closed, outcome: Outcome) {
 
 /// Nothing was written: give the callers their answer and go on, unless the
 /// engine will never take a write again.
-fn refuse(closed: &Closed, error: &Error) {
+fn refuse<L: Latch>(closed: &Closed<L>, error: &Error) {
     match error.kind() {
         Kind::LogStopped { .. } | Kind::Closed | Kind::Damaged { .. } => closed.ledger.fail(error),
         _ => closed.ledger.roll_back(closed.entry.number, error),
@@ -113,7 +114,7 @@ fn refuse(closed: &Closed, error: &Error) {
 }
 
 /// Finds out whether an entry was committed, and commits it if it was not.
-async fn resolve(node: &Node, closed: &Closed) -> Result<Epoch, Error> {
+async fn resolve<L: Latch>(node: &Node, closed: &Closed<L>) -> Result<Epoch, Error> {
     let mut entry = closed.entry.clone();
     let partition = entry.partition;
     let unknown = |cause: Error| Error::caused(Kind::OutcomeUnknown { partition }, cause);
@@ -168,3 +169,6 @@ fn lost(entry: &Entry, found: EntryNumber) -> Error {
         ),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -64,6 +64,18 @@ pub trait Engine: Send + Sync + 'static {
     /// Rows of the tables in key order.
     async fn scan(&self, partition: Partition, table: Table, range: Scan) -> Result<Vec<Row>>;
 
+    /// The keys of those rows. An engine that can leave the values where they are
+    /// does: a filter asks for many keys and wants few values.
+    async fn scan_keys(
+        &self,
+        partition: Partition,
+        table: Table,
+        range: Scan,
+    ) -> Result<Vec<Bytes>> {
+        let rows = self.scan(partition, table, range).await?;
+        Ok(rows.into_iter().map(|row| row.key).collect())
+    }
+
     /// Committed batches from the one that holds `from` on, flushed or not, until
     /// about `max_bytes`, but at least one if there is one.
     async fn read_events(

@@ -209,6 +209,16 @@ impl Engine for Hostile {
         self.inner.scan(partition, table, range).await
     }
 
+    async fn scan_keys(
+        &self,
+        partition: Partition,
+        table: Table,
+        range: Scan,
+    ) -> Result<Vec<Bytes>> {
+        self.delay().await;
+        self.inner.scan_keys(partition, table, range).await
+    }
+
     async fn read_events(
         &self,
         partition: Partition,

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use steadfast_core::clock::Timestamp;
 use steadfast_core::id::{Epoch, Lsn, Partition, Sequence, Stream, Table};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 use crate::body::Writes;
 use crate::engine::{EventBatch, Start};
@@ -61,39 +61,12 @@ impl Ledger {
     /// Stages a transaction and waits until it is durable. The commit goes on if
     /// the returned future is dropped.
     pub fn commit(&self, writes: Writes) -> impl Future<Output = Result<Staged>> + Send + 'static {
-        let staged = self.shared.begin(&writes).map(|mut state| {
-            let staged = self.shared.stage(&mut state, writes);
-            let (sender, receiver) = oneshot::channel();
-            state.waiters.push_back((staged.lsn, sender));
-            (staged, receiver)
-        });
-        async move {
-            let (staged, receiver) = staged?;
-            receiver.await.map_err(|_| Error::new(Kind::Closed))??;
-            Ok(staged)
-        }
+        self.shared.commit(writes)
     }
 
     /// Waits until the transaction at `lsn` is durable.
     pub async fn wait(&self, lsn: Lsn) -> Result<()> {
-        let receiver = {
-            let mut state = self.shared.write();
-            if let Some(error) = &state.failed {
-                return Err(error.clone());
-            }
-            if state.is_taken_back(lsn) {
-                let partition = self.shared.partition;
-                return Err(Error::new(Kind::TakenBack { partition }));
-            }
-            if lsn <= state.durable_lsn {
-                return Ok(());
-            }
-            let (sender, receiver) = oneshot::channel();
-            let index = state.waiters.partition_point(|(other, _)| *other <= lsn);
-            state.waiters.insert(index, (lsn, sender));
-            receiver
-        };
-        receiver.await.map_err(|_| Error::new(Kind::Closed))?
+        self.shared.wait(lsn).await
     }
 
     /// Whether the transaction at `lsn` was staged and then taken back.

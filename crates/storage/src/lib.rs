@@ -15,6 +15,7 @@ pub mod engine;
 mod error;
 mod flush;
 pub mod hostile;
+mod latch;
 mod leases;
 mod ledger;
 pub mod local;

@@ -4,28 +4,28 @@
 
 use std::collections::VecDeque;
 
-use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::latch::{Guarded, Latch, Parking};
+
 /// Items that wait for one consumer.
-#[derive(Debug)]
-pub(crate) struct Queue<T> {
+pub(crate) struct Queue<T: Send + Sync + 'static, L: Latch = Parking> {
     /// `None` once nobody will take anything any more.
-    items: Mutex<Option<VecDeque<T>>>,
+    items: L::Of<Option<VecDeque<T>>>,
     bell: Notify,
 }
 
-impl<T> Queue<T> {
+impl<T: Send + Sync + 'static, L: Latch> Queue<T, L> {
     pub(crate) fn new() -> Self {
         Self {
-            items: Mutex::new(Some(VecDeque::new())),
+            items: Guarded::new(Some(VecDeque::new())),
             bell: Notify::new(),
         }
     }
 
     /// Adds an item and rings.
     pub(crate) fn push(&self, item: T) {
-        if let Some(items) = &mut *self.items.lock() {
+        if let Some(items) = &mut *self.items.write() {
             items.push_back(item);
         }
         self.bell.notify_one();
@@ -33,12 +33,12 @@ impl<T> Queue<T> {
 
     /// Takes the oldest item, if there is one.
     pub(crate) fn pop(&self) -> Option<T> {
-        self.items.lock().as_mut()?.pop_front()
+        self.items.write().as_mut()?.pop_front()
     }
 
     /// Drops what waits and whatever is still added: its items may hold the queue.
     pub(crate) fn close(&self) {
-        drop(self.items.lock().take());
+        drop(self.items.write().take());
     }
 
     /// Waits until something was added since the last wait.

@@ -7,7 +7,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use steadfast_core::clock::Timestamp;
 use steadfast_core::id::{EntryNumber, Epoch, Lsn, Offset, Partition, Sequence, Stream, Table};
 use tokio::sync::{oneshot, watch};
@@ -15,27 +14,31 @@ use tokio::sync::{oneshot, watch};
 use crate::body::{Body, Transaction, Writes};
 use crate::engine::{Entry, EventBatch};
 use crate::error::{Error, Kind, Result};
+use crate::latch::{Guarded, Latch, Parking};
 use crate::node::Node;
 use crate::overlay::{Found, Overlay};
 use crate::queue::Queue;
 use crate::state::{Pending, State, Trim};
 
 /// A partition as its owner's tasks share it.
-pub(crate) struct Shared {
+pub(crate) struct Shared<L: Latch = Parking> {
     pub(crate) partition: Partition,
     pub(crate) node: Arc<Node>,
-    state: RwLock<State>,
+    state: L::Of<State>,
     /// The last durable LSN, for whoever follows it.
     durable: watch::Sender<Lsn>,
     /// Where partitions with something to commit wait for the next group.
-    ready: Arc<Queue<Arc<Shared>>>,
+    ready: Arc<Queue<Arc<Self>, L>>,
     /// One flush at a time.
     pub(crate) flushing: tokio::sync::Mutex<()>,
 }
 
+type Reading<'a, L> = <<L as Latch>::Of<State> as Guarded<State>>::Reading<'a>;
+type Writing<'a, L> = <<L as Latch>::Of<State> as Guarded<State>>::Writing<'a>;
+
 /// An entry that is on its way to the engine.
-pub(crate) struct Closed {
-    pub(crate) ledger: Arc<Shared>,
+pub(crate) struct Closed<L: Latch = Parking> {
+    pub(crate) ledger: Arc<Shared<L>>,
     pub(crate) entry: Entry,
     /// More transactions wait behind it.
     pub(crate) more: bool,
@@ -71,33 +74,33 @@ pub enum Peek {
     Missing,
 }
 
-impl Shared {
+impl<L: Latch> Shared<L> {
     pub(crate) fn new(
         partition: Partition,
         node: Arc<Node>,
-        ready: Arc<Queue<Arc<Self>>>,
+        ready: Arc<Queue<Arc<Self>, L>>,
         state: State,
     ) -> Self {
         let (durable, _) = watch::channel(state.durable_lsn);
         Self {
             partition,
             node,
-            state: RwLock::new(state),
+            state: Guarded::new(state),
             durable,
             ready,
             flushing: tokio::sync::Mutex::new(()),
         }
     }
 
-    pub(crate) fn read(&self) -> RwLockReadGuard<'_, State> {
+    pub(crate) fn read(&self) -> Reading<'_, L> {
         self.state.read()
     }
 
-    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, State> {
+    pub(crate) fn write(&self) -> Writing<'_, L> {
         self.state.write()
     }
 
-    pub(crate) fn alive(&self) -> Result<RwLockReadGuard<'_, State>> {
+    pub(crate) fn alive(&self) -> Result<Reading<'_, L>> {
         let state = self.state.read();
         match &state.failed {
             Some(error) => Err(error.clone()),
@@ -106,7 +109,7 @@ impl Shared {
     }
 
     /// Refuses a transaction before anything has changed.
-    pub(crate) fn begin(&self, writes: &Writes) -> Result<RwLockWriteGuard<'_, State>> {
+    pub(crate) fn begin(&self, writes: &Writes) -> Result<Writing<'_, L>> {
         writes.check()?;
         self.node.budget.check()?;
         let state = self.state.write();
@@ -153,8 +156,49 @@ impl Shared {
         Staged { lsn, time, places }
     }
 
+    /// Stages a transaction and waits until it is durable. The commit goes on if
+    /// the returned future is dropped.
+    pub(crate) fn commit(
+        self: &Arc<Self>,
+        writes: Writes,
+    ) -> impl Future<Output = Result<Staged>> + Send + use<L> {
+        let staged = self.begin(&writes).map(|mut state| {
+            let staged = self.stage(&mut state, writes);
+            let (sender, receiver) = oneshot::channel();
+            state.waiters.push_back((staged.lsn, sender));
+            (staged, receiver)
+        });
+        async move {
+            let (staged, receiver) = staged?;
+            receiver.await.map_err(|_| Error::new(Kind::Closed))??;
+            Ok(staged)
+        }
+    }
+
+    /// Waits until the transaction at `lsn` is durable.
+    pub(crate) async fn wait(&self, lsn: Lsn) -> Result<()> {
+        let receiver = {
+            let mut state = self.state.write();
+            if state.is_taken_back(lsn) {
+                let partition = self.partition;
+                return Err(Error::new(Kind::TakenBack { partition }));
+            }
+            if lsn <= state.durable_lsn {
+                return Ok(());
+            }
+            if let Some(error) = &state.failed {
+                return Err(self.ended(lsn, state.in_doubt, error));
+            }
+            let (sender, receiver) = oneshot::channel();
+            let index = state.waiters.partition_point(|(other, _)| *other <= lsn);
+            state.waiters.insert(index, (lsn, sender));
+            receiver
+        };
+        receiver.await.map_err(|_| Error::new(Kind::Closed))?
+    }
+
     /// Closes the entry that was collected, up to about `max_bytes`.
-    pub(crate) fn close_entry(self: &Arc<Self>, group: u64, max_bytes: usize) -> Option<Closed> {
+    pub(crate) fn close_entry(self: &Arc<Self>, group: u64, max_bytes: usize) -> Option<Closed<L>> {
         let mut state = self.state.write();
         let mut body = Body::default();
         let (mut batches, mut trims) = (Vec::new(), Vec::new());
@@ -213,7 +257,7 @@ impl Shared {
     }
 
     /// Shows a committed entry to durable readers.
-    pub(crate) fn committed(&self, closed: Closed, epoch: Epoch) {
+    pub(crate) fn committed(&self, closed: Closed<L>, epoch: Epoch) {
         let mut state = self.state.write();
         state.epoch = epoch;
         state.resolving = false;
@@ -276,7 +320,6 @@ impl Shared {
     /// Ends the ledger while an entry may be on its way: nobody can tell what
     /// becomes of that one.
     pub(crate) fn abandon(&self, error: &Error) {
-        let partition = self.partition;
         let mut state = self.state.write();
         self.forget_pending(&mut state);
         let waiters = std::mem::take(&mut state.waiters);
@@ -284,16 +327,21 @@ impl Shared {
         state.overlay = Overlay::default();
         state.streams.dismiss();
         let error = state.failed.get_or_insert_with(|| error.clone()).clone();
-        let in_flight = state.in_flight.take();
+        let in_doubt = state.in_flight.take().max(state.in_doubt);
+        state.in_doubt = in_doubt;
         drop(state);
         // Whoever follows the durable mark must notice, too.
         self.durable.send_modify(|_| {});
-        answer(waiters, |lsn| {
-            match in_flight.is_some_and(|last| lsn <= last) {
-                true => Error::caused(Kind::OutcomeUnknown { partition }, error.clone()),
-                false => error.clone(),
-            }
-        });
+        answer(waiters, |lsn| self.ended(lsn, in_doubt, &error));
+    }
+
+    /// What a transaction is told that was not durable when the ledger ended.
+    fn ended(&self, lsn: Lsn, in_doubt: Option<Lsn>, error: &Error) -> Error {
+        let partition = self.partition;
+        match in_doubt.is_some_and(|last| lsn <= last) {
+            true => Error::caused(Kind::OutcomeUnknown { partition }, error.clone()),
+            false => error.clone(),
+        }
     }
 
     fn forget_pending(&self, state: &mut State) {
@@ -363,7 +411,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl<L: Latch> Drop for Shared<L> {
     /// Gives back what nobody can flush any more.
     fn drop(&mut self) {
         let state = self.state.get_mut();

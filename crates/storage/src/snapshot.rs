@@ -62,11 +62,22 @@ impl Snapshot {
     /// Reads rows in key order, `limit` at most and 10,000 at most: go on behind
     /// the last key for more.
     pub async fn scan(&self, table: Table, range: Scan) -> Result<Vec<Row>> {
+        self.read(table, range, Want::Rows).await
+    }
+
+    /// Reads the keys of those rows; values stay where they are.
+    pub async fn scan_keys(&self, table: Table, range: Scan) -> Result<Vec<Bytes>> {
+        let rows = self.read(table, range, Want::Keys).await?;
+        Ok(rows.into_iter().map(|row| row.key).collect())
+    }
+
+    async fn read(&self, table: Table, range: Scan, want: Want) -> Result<Vec<Row>> {
         let limit = range.limit.min(limits::SCAN_ROWS);
         let Scan { mut from, to, .. } = range;
         let mut rows = Vec::new();
         while rows.len() < limit && !is_empty(&from, &to) {
-            let part = self.part(table, &from, &to, limit - rows.len()).await?;
+            let limit = limit - rows.len();
+            let part = self.part(table, &from, &to, limit, want).await?;
             rows.extend(part.rows);
             match part.next {
                 Some(next) => from = next,
@@ -85,6 +96,7 @@ impl Snapshot {
         from: &Bound<Bytes>,
         to: &Bound<Bytes>,
         limit: usize,
+        want: Want,
     ) -> Result<Part> {
         // The overlay first: what is flushed meanwhile is then in both.
         let layer = {
@@ -100,7 +112,14 @@ impl Snapshot {
                 limit,
             };
             let engine = &self.ledger.node.engine;
-            tables = engine.scan(self.ledger.partition, table, range).await?;
+            let partition = self.ledger.partition;
+            tables = match want {
+                Want::Rows => engine.scan(partition, table, range).await?,
+                Want::Keys => {
+                    let keys = engine.scan_keys(partition, table, range).await?;
+                    keys.into_iter().map(without_value).collect()
+                }
+            };
         }
         let is_last = tables.len() < limit;
         Ok(merge(layer, tables, is_last))
@@ -160,6 +179,18 @@ fn unpin(state: &mut State, lsn: Lsn) {
             state.pins.remove(&lsn);
         }
     }
+}
+
+/// What a scan is to bring from the tables.
+#[derive(Clone, Copy)]
+enum Want {
+    Rows,
+    Keys,
+}
+
+fn without_value(key: Bytes) -> Row {
+    let value = Bytes::new();
+    Row { key, value }
 }
 
 /// Rows of a range, and where to go on.

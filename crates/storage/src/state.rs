@@ -42,6 +42,9 @@ pub(crate) struct State {
     pub(crate) pending_bytes: usize,
     /// The last transaction of the entry that is on its way.
     pub(crate) in_flight: Option<Lsn>,
+    /// The last transaction of an entry that was on its way when the ledger ended:
+    /// nobody can tell what became of it.
+    pub(crate) in_doubt: Option<Lsn>,
     /// The committer acquires anew to find out what became of an entry: the engine
     /// may be in a later epoch than this state.
     pub(crate) resolving: bool,
@@ -116,6 +119,7 @@ impl State {
             pending: VecDeque::new(),
             pending_bytes: 0,
             in_flight: None,
+            in_doubt: None,
             resolving: false,
             rollbacks: 0,
             taken_back: VecDeque::new(),

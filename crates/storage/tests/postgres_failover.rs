@@ -16,7 +16,7 @@ use std::time::Duration;
 use pg::{S, T, WE, cluster, quorum, wait};
 use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_core::id::{Partition, Sequence};
-use steadfast_harness::postgres::PostgresCluster;
+use steadfast_harness::postgres::{Manager, PostgresCluster};
 use steadfast_storage::engine::Start;
 use steadfast_storage::postgres::{Options, Postgres};
 use steadfast_storage::{Ledger, Options as StoreOptions, Store, View, Writes};
@@ -34,7 +34,10 @@ struct Load {
 
 impl Load {
     async fn start(options: Options) -> Self {
-        let engine = Arc::new(Postgres::open(options).await.unwrap());
+        Self::on(Arc::new(Postgres::open(options).await.unwrap())).await
+    }
+
+    async fn on(engine: Arc<Postgres>) -> Self {
         let mut settings = StoreOptions::new(WE);
         // Small, so that flushes run all the time, and events come from the database.
         settings.log_target = 256 * 1024;
@@ -257,16 +260,130 @@ async fn t03_a_killed_standby_makes_no_gap() {
     println!("{} commits were acknowledged", load.finish().await);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn rounds_of_faults_lose_and_double_nothing() {
+/// How many rounds, and which.
+fn rounds(otherwise: u64) -> (u64, fastrand::Rng) {
     let number = |name: &str, otherwise| {
         let text = std::env::var(name).ok();
         text.map_or(otherwise, |text| text.parse().unwrap())
     };
-    let rounds = number("STEADFAST_ROUNDS", 3);
+    let rounds = number("STEADFAST_ROUNDS", otherwise);
     let seed = number("STEADFAST_SEED", fastrand::u64(..));
     println!("STEADFAST_SEED={seed}");
-    let mut rng = fastrand::Rng::with_seed(seed);
+    (rounds, fastrand::Rng::with_seed(seed))
+}
+
+/// Waits until the manager has everything in order again.
+fn healed(manager: &Manager) {
+    wait(|| {
+        for _ in 0..600 {
+            // It needs the cluster itself to do that.
+            if manager.cluster().has_standbys(2) {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        anyhow::bail!("the cluster is not whole again")
+    });
+}
+
+/// Waits until the manager has promoted somebody.
+async fn promoted(manager: &Manager, before: u32) -> Duration {
+    let clock = SystemClock::new();
+    while manager.failovers() == before {
+        let waited = clock.monotonic();
+        assert!(waited < Duration::from_secs(90), "nobody was promoted");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    clock.monotonic()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c63_a_standby_that_joins_under_load_is_equal() {
+    let mut cluster = cluster();
+    let engine = Arc::new(Postgres::open(quorum(&cluster)).await.unwrap());
+    let load = Load::on(Arc::clone(&engine)).await;
+    load.progress().await;
+    let standby = cluster.standbys()[0];
+    wait(|| cluster.server(standby).kill());
+    load.progress().await;
+    // From nothing, while commits and flushes go on.
+    wait(|| cluster.rebuild(standby));
+    load.progress().await;
+    wait(|| cluster.wait_for_standbys(2));
+    let total = load.finish().await;
+    let (primary, standbys) = (cluster.primary(), cluster.standbys());
+    let end = wait(|| cluster.server(primary).sql("select pg_current_wal_lsn()"));
+    for index in standbys {
+        let reached = format!("select pg_last_wal_replay_lsn() >= '{end}'");
+        wait(|| cluster.server(index).wait_for(&reached, "t"));
+    }
+    // Log, rows and events of every replica, by their digests.
+    let replicas = engine.scrub().await;
+    assert_eq!(replicas.len(), 3);
+    for replica in replicas {
+        assert!(replica.findings.is_empty(), "{replica:?}");
+    }
+    println!("{total} commits were acknowledged");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn automatic_failover_loses_and_doubles_nothing() {
+    let (rounds, mut rng) = rounds(1);
+    let manager = wait(|| Manager::start(PostgresCluster::start()?));
+    let options = quorum(&manager.cluster());
+    let load = Load::start(options).await;
+    let mut longest = Duration::ZERO;
+    for round in 0..rounds {
+        let mut faults = [0, 1, 2];
+        rng.shuffle(&mut faults);
+        for fault in faults {
+            load.progress().await;
+            healed(&manager);
+            let before = manager.failovers();
+            let (primary, standbys) = {
+                let cluster = manager.cluster();
+                (cluster.primary(), cluster.standbys())
+            };
+            match fault {
+                0 => {
+                    wait(|| manager.cluster().server(primary).kill());
+                    longest = longest.max(promoted(&manager, before).await);
+                    load.progress().await;
+                }
+                1 => {
+                    wait(|| manager.cluster().server(primary).freeze());
+                    longest = longest.max(promoted(&manager, before).await);
+                    load.progress().await;
+                    // It comes back believing that it is the primary still.
+                    wait(|| manager.cluster().server(primary).thaw());
+                    load.progress().await;
+                }
+                _ => {
+                    let standby = standbys[rng.usize(..2)];
+                    wait(|| manager.cluster().server(standby).kill());
+                    load.progress().await;
+                    assert_eq!(manager.failovers(), before, "the primary lives");
+                }
+            }
+            println!(
+                "round {round}, fault {fault}: {} acknowledged",
+                load.total()
+            );
+        }
+    }
+    healed(&manager);
+    let failovers = manager.failovers();
+    assert_eq!(u64::from(failovers), 2 * rounds);
+    let total = load.finish().await;
+    println!(
+        "{total} commits were acknowledged over {failovers} automatic failovers, 0 lost, \
+         0 doubled; the slowest promotion took {longest:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rounds_of_faults_lose_and_double_nothing() {
+    let (rounds, mut rng) = rounds(3);
     let mut cluster = cluster();
     let load = Load::start(quorum(&cluster)).await;
     for round in 0..rounds {

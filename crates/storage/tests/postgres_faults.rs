@@ -11,6 +11,7 @@ use std::time::Duration;
 use pg::{
     P, Q, R, T, THEY, WE, cluster, commit, entry, event, flush, open, quorum, single, take, wait,
 };
+use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_core::id::{EntryNumber, Epoch};
 use steadfast_harness::postgres::{PostgresCluster, PostgresServer, cut_in_half, flip_byte};
 use steadfast_storage::engine::{Acquired, Engine, Outcome};
@@ -106,46 +107,51 @@ async fn t05_a_cancelled_wait_is_no_acknowledgement() {
     assert_eq!(numbers(&engine).await, [1, 2]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn t06_an_unreplicated_commit_is_never_shown() {
-    let mut cluster = cluster();
-    let options = Options {
-        patience: Duration::from_secs(30),
-        ..quorum(&cluster)
-    };
-    let engine = Arc::new(open(options).await);
-    take(&engine, P, WE, 0).await;
-    commit(&engine, entry(P, 1, 1, b"one")).await;
-    for index in cluster.standbys() {
-        wait(|| cluster.stop_reception(index));
+/// What a dead primary had alone is progress of nobody.
+mod c64_false_progress {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn t06_an_unreplicated_commit_is_never_shown() {
+        let mut cluster = cluster();
+        let options = Options {
+            patience: Duration::from_secs(30),
+            ..quorum(&cluster)
+        };
+        let engine = Arc::new(open(options).await);
+        take(&engine, P, WE, 0).await;
+        commit(&engine, entry(P, 1, 1, b"one")).await;
+        for index in cluster.standbys() {
+            wait(|| cluster.stop_reception(index));
+        }
+        let outcome = engine.append(&[entry(P, 1, 2, b"two")]).await.unwrap();
+        assert_eq!(outcome, [Outcome::Unknown]);
+        let primary = cluster.primary();
+        wait(|| cluster.server(primary).kill());
+        wait(|| cluster.server(primary).start());
+        let shown = "select commit_no from steadfast.sf_partition where part = 1";
+        wait(|| cluster.server(primary).wait_for(shown, "2"));
+        // The restarted primary shows it, but nobody may act on that.
+        let taking = tokio::spawn({
+            let engine = Arc::clone(&engine);
+            async move { engine.acquire(P, WE, Epoch(1)).await }
+        });
+        wait(|| {
+            cluster.server(primary).wait_for(
+                "select count(*) > 0 from pg_stat_activity where wait_event = 'SyncRep'",
+                "t",
+            )
+        });
+        assert!(!taking.is_finished());
+        wait(|| cluster.server(primary).kill());
+        wait(|| cluster.promote_by_rule());
+        let Acquired::Granted(tenure) = taking.await.unwrap().unwrap() else {
+            panic!("nobody else has the partition");
+        };
+        assert_eq!((tenure.epoch, tenure.last), (Epoch(2), EntryNumber(1)));
+        assert_eq!(numbers(&engine).await, [1]);
+        commit(&engine, entry(P, 2, 2, b"two")).await;
     }
-    let outcome = engine.append(&[entry(P, 1, 2, b"two")]).await.unwrap();
-    assert_eq!(outcome, [Outcome::Unknown]);
-    let primary = cluster.primary();
-    wait(|| cluster.server(primary).kill());
-    wait(|| cluster.server(primary).start());
-    let shown = "select commit_no from steadfast.sf_partition where part = 1";
-    wait(|| cluster.server(primary).wait_for(shown, "2"));
-    // The restarted primary shows it, but nobody may act on that.
-    let taking = tokio::spawn({
-        let engine = Arc::clone(&engine);
-        async move { engine.acquire(P, WE, Epoch(1)).await }
-    });
-    wait(|| {
-        cluster.server(primary).wait_for(
-            "select count(*) > 0 from pg_stat_activity where wait_event = 'SyncRep'",
-            "t",
-        )
-    });
-    assert!(!taking.is_finished());
-    wait(|| cluster.server(primary).kill());
-    wait(|| cluster.promote_by_rule());
-    let Acquired::Granted(tenure) = taking.await.unwrap().unwrap() else {
-        panic!("nobody else has the partition");
-    };
-    assert_eq!((tenure.epoch, tenure.last), (Epoch(2), EntryNumber(1)));
-    assert_eq!(numbers(&engine).await, [1]);
-    commit(&engine, entry(P, 2, 2, b"two")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -386,6 +392,45 @@ async fn t13_a_slow_flush_throttles() {
     while write(done).await.is_err() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn t13_a_standby_that_replays_too_slowly_puts_flushes_off() {
+    let mut cluster = cluster();
+    let engine = open(quorum(&cluster)).await;
+    take(&engine, P, WE, 0).await;
+    let clock = SystemClock::new();
+    let timed = async |number, up_to| {
+        let before = clock.monotonic();
+        engine.flush(flush(P, 1, up_to, number)).await.unwrap();
+        clock.monotonic() - before
+    };
+    commit(&engine, entry(P, 1, 1, b"one")).await;
+    assert!(
+        timed(1, 1).await < Duration::from_secs(2),
+        "nobody is behind"
+    );
+    let standby = cluster.standbys()[0];
+    wait(|| cluster.server(standby).sql("select pg_wal_replay_pause()"));
+    // It goes on receiving: commits are acknowledged as before.
+    let primary = cluster.primary();
+    let behind = "select max(extract(epoch from replay_lag)) > 6 from pg_stat_replication";
+    let mut number = 1;
+    while wait(|| cluster.server(primary).sql(behind)) != "t" {
+        number += 1;
+        commit(&engine, entry(P, 1, number, b"more")).await;
+    }
+    // Until the engine has looked, too.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let slow = timed(2, number).await;
+    assert!(slow > Duration::from_secs(4), "it took {slow:?}");
+    wait(|| cluster.server(standby).sql("select pg_wal_replay_resume()"));
+    let caught_up = "select coalesce(max(extract(epoch from replay_lag)), 0) < 1 \
+        from pg_stat_replication";
+    wait(|| cluster.server(primary).wait_for(caught_up, "t"));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    commit(&engine, entry(P, 1, number + 1, b"last")).await;
+    assert!(timed(3, number + 1).await < Duration::from_secs(2));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,8 +6,10 @@ mod pg;
 
 use std::time::Duration;
 
-use pg::{open, single, wait};
+use pg::{P, WE, cluster, commit, event, flush, open, single, take, wait};
+use steadfast_core::id::Epoch;
 use steadfast_harness::postgres::PostgresServer;
+use steadfast_storage::Engine;
 use steadfast_storage::postgres::{Durability, Options, Postgres};
 
 /// A server of its own, with settings.
@@ -58,7 +60,41 @@ async fn a_wrong_password_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn settings_that_lose_commits_are_refused() {
+async fn the_role_of_the_guide_is_enough() {
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guides/postgres.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let statements = guide.split("```sql\n").nth(1).unwrap();
+    let statements = statements.split("```").next().unwrap();
+    assert!(statements.contains("pg_monitor"), "{statements}");
+    let mut cluster = cluster();
+    let primary = cluster.primary();
+    for statement in statements.lines() {
+        wait(|| cluster.server(primary).sql(statement));
+    }
+    let url = cluster.url();
+    let url = url.replace("//postgres@", "//steadfast:secret@");
+    let url = url.replace("/postgres", "/steadfast");
+    let options = with(url.clone(), Durability::Quorum);
+    let engine = open(options).await;
+    take(&engine, P, WE, 0).await;
+    // Everything that it does: commits, new segments, flushes, wake-ups, records.
+    commit(&engine, event(P, 1, 1, b"event")).await;
+    engine.flush(flush(P, 1, 1, 3)).await.unwrap();
+    engine.cas("record", 0, "x".into()).await.unwrap();
+    engine.release(P, Epoch(1)).await.unwrap();
+    // Without the grant it cannot tell whether a standby counts.
+    wait(|| {
+        cluster
+            .server(primary)
+            .sql("revoke pg_monitor from steadfast")
+    });
+    let (code, text) = refusal(with(url, Durability::Quorum)).await;
+    assert_eq!(code, "STF-2030", "{text}");
+    assert!(text.contains("pg_monitor"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c65_settings_that_lose_commits_are_refused() {
     let server = server("");
     let url = || server.url("postgres");
     for (name, value, durability) in [

@@ -150,7 +150,7 @@ async fn tamper(statement: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changed_data_is_refused() {
+async fn c65_a_hole_or_a_change_in_what_is_stored_is_refused() {
     for (statement, expected) in [
         ("delete from sf_log where no = 5", "entry 5 is missing"),
         ("delete from sf_log where no = 6", "ends at entry 5"),

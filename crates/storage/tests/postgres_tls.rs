@@ -100,3 +100,60 @@ async fn a_server_without_tls_is_refused_if_it_is_demanded() {
     refused(&server, "localhost", &full, "offers no TLS").await;
     open(&server, "127.0.0.1", "").await.unwrap();
 }
+
+/// A certificate that names a user, and its key, as files beside the server's.
+fn identity(server: &PostgresServer, user: &str, file: &str) -> (PathBuf, PathBuf) {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new([]).unwrap();
+    let name = &mut params.distinguished_name;
+    name.push(rcgen::DnType::CommonName, user);
+    let made = params.self_signed(&key).unwrap();
+    let at = |ending: &str| server.data().join(format!("{file}.{ending}"));
+    give(server, &at("crt"), &made.pem());
+    give(server, &at("key"), &key.serialize_pem());
+    (at("crt"), at("key"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_may_ask_who_we_are() {
+    let mut server = PostgresServer::create("asks", "ssl = on\nssl_ca_file = 'ada.crt'").unwrap();
+    let made = rcgen::generate_simple_self_signed(["localhost".to_string()]).unwrap();
+    let root = server.data().join("server.crt");
+    give(&server, &root, &made.cert.pem());
+    let key = made.signing_key.serialize_pem();
+    give(&server, &server.data().join("server.key"), &key);
+    let (ours, our_key) = identity(&server, "ada", "ada");
+    let (others, other_key) = identity(&server, "ada", "other");
+    let rules = server.data().join("pg_hba.conf");
+    let all = std::fs::read_to_string(&rules).unwrap();
+    std::fs::write(&rules, format!("hostssl all ada 127.0.0.1/32 cert\n{all}")).unwrap();
+    server.start().unwrap();
+    server.sql("create role ada login superuser").unwrap();
+
+    let shown = |certificate: &Path, key: &Path| {
+        let (root, certificate, key) = (root.display(), certificate.display(), key.display());
+        format!("sslmode=verify-full&sslrootcert={root}&sslcert={certificate}&sslkey={key}")
+    };
+    let open = async |user: &str, settings: &str| {
+        let port = server.port();
+        let url = format!("postgres://{user}@localhost:{port}/postgres?{settings}");
+        let mut options = Options::new(url);
+        options.durability = Durability::Single;
+        options.patience = Duration::from_secs(20);
+        Postgres::open(options).await
+    };
+    let engine = open("ada", &shown(&ours, &our_key)).await.unwrap();
+    assert_eq!(engine.list("").await.unwrap(), []);
+    drop(engine);
+
+    let denied = async |settings: &str| {
+        let error = open("ada", settings).await.err().unwrap();
+        assert!(matches!(error.kind(), Kind::AccessDenied { .. }), "{error}");
+        assert_eq!(error.code().0, "STF-2031");
+    };
+    denied("sslmode=require").await;
+    // Somebody else wrote that it is hers.
+    denied(&shown(&others, &other_key)).await;
+    let error = open("ada", &shown(&ours, &other_key)).await.err().unwrap();
+    assert!(error.to_string().contains("fit together"), "{error}");
+}

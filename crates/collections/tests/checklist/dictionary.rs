@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use steadfast_collections::{Dictionary, Query, Tx};
 
+use crate::counted::Counted;
 use crate::site::{Site, Words, at_once, code, key, timed_out};
 
 async fn all(words: &Words, tx: &mut Tx<'_>) -> Vec<(String, u64)> {
@@ -221,6 +222,38 @@ async fn c39_values_that_a_filter_leaves_out_are_not_read() {
     let keys = cursor.next_keys(&mut tx).await.unwrap().unwrap();
     assert_eq!(keys, ["a", "b", "c"], "keys alone need no values");
     assert_eq!(words.count(&mut tx).await.unwrap(), 3);
+}
+
+#[tokio::test]
+async fn c39_no_value_that_a_filter_leaves_out_leaves_the_tables() {
+    let counted = Arc::new(Counted::new(crate::engine::fresh().await));
+    let site = Site::on(Arc::clone(&counted) as _).await;
+    let words: Words = site.words().await;
+    let mut tx = site.replica.begin();
+    for n in 0..40 {
+        words.add(&mut tx, format!("{n:02}"), n).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    site.store.flush().await.unwrap();
+    // As another process finds it: nothing is in memory.
+    let site = site.restart().await;
+    let words: Words = site.words().await;
+    counted.take();
+    let mut tx = site.replica.begin();
+    assert_eq!(words.count(&mut tx).await.unwrap(), 40);
+    let mut cursor = words.enumerate(Query::all()).unwrap();
+    while cursor.next_keys(&mut tx).await.unwrap().is_some() {}
+    assert_eq!(counted.take(), 0, "keys alone were asked for");
+    // A run, a single one, and the transaction's own changes among them.
+    words.set(&mut tx, key("12"), 100).await.unwrap();
+    words.try_remove(&mut tx, &key("13")).await.unwrap();
+    counted.take();
+    let fits = |key: &String| (10..20).contains(&key.parse::<u8>().unwrap()) || key == "33";
+    let query = Query::all().page(15).filter(fits);
+    let found = words.entries(&mut tx, query).await.unwrap();
+    let found: Vec<u64> = found.iter().map(|(_, value)| **value).collect();
+    assert_eq!(found, [10, 11, 100, 14, 15, 16, 17, 18, 19, 33]);
+    assert_eq!(counted.take(), 9, "all that fit, without its own");
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use steadfast_collections::{Opt, Query, Replica, Retry};
+use steadfast_collections::{Dictionary, Opt, Query, Replica, Retry, Timeout};
 
 use crate::site::{PARTITION, Site, Words, code, key, options_with};
 
@@ -18,6 +18,51 @@ async fn a_key_that_is_too_long_is_refused() {
     words.set(&mut tx, key("k"), 1).await.unwrap();
     tx.commit().await.unwrap();
     assert_eq!(site.committed(&words, "k").await, Some(1));
+}
+
+/// The help page of a code, which begins with it.
+fn expect_page(code: &str) {
+    let pages = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors");
+    let page = std::fs::read_to_string(format!("{pages}/{code}.md")).unwrap();
+    assert!(page.starts_with(&format!("# {code}")), "{page}");
+}
+
+#[tokio::test]
+async fn common_mistakes_have_a_code_and_a_page_and_change_nothing() {
+    let site = Site::new().await;
+    let blobs: Dictionary<String, Vec<u8>> = site.state().get_or_add("blobs").await.unwrap();
+    let gone: Words = site.state().get_or_add("gone").await.unwrap();
+    let mut tx = site.replica.begin();
+    site.state().remove(&mut tx, "gone").await.unwrap();
+    tx.commit().await.unwrap();
+    let before = *site.ledger.durable().borrow();
+
+    let mut tx = site.replica.begin();
+    let long_key = blobs.set(&mut tx, "k".repeat(5_000), vec![]).await;
+    let large_value = blobs.set(&mut tx, key("k"), vec![0; 2 << 20]).await;
+    let wrong_type = site.state().get_or_add::<Words>("blobs").await;
+    let removed = gone.get(&mut tx, &key("k")).await;
+    let below_zero = Timeout::from_millis(-2);
+    tx.roll_back();
+    let closed = blobs.get(&mut tx, &key("k")).await;
+    let found = [
+        code(long_key),
+        code(large_value),
+        code(wrong_type),
+        code(removed),
+        code(below_zero),
+        code(closed),
+    ];
+    let expected = [
+        "STF-3011", "STF-3011", "STF-3008", "STF-3007", "STF-3009", "STF-3005",
+    ];
+    assert_eq!(found, expected);
+    found.into_iter().for_each(expect_page);
+    assert_eq!(
+        *site.ledger.durable().borrow(),
+        before,
+        "nothing was written"
+    );
 }
 
 #[tokio::test]
@@ -62,7 +107,7 @@ async fn a_closed_replica_refuses_everything() {
 }
 
 #[tokio::test]
-async fn a_stale_owner_answers_not_primary() {
+async fn c61_a_stale_owner_acknowledges_nothing() {
     let site = Site::new().await;
     let words = site.words_with(&[("k", 1)]).await;
     let rival = steadfast_storage::Options::new(steadfast_core::id::Owner {

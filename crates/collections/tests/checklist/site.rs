@@ -1,4 +1,4 @@
-//! A partition on the memory engine, with a clock of its own.
+//! A partition on an engine, with a clock of its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,6 @@ use steadfast_collections::{Dictionary, Kind, Opt, Options, Replica, Result, Sta
 use steadfast_core::clock::{Timestamp, VirtualClock};
 use steadfast_core::id::{Owner, Partition};
 use steadfast_storage::engine::Engine;
-use steadfast_storage::memory::Memory;
 use steadfast_storage::{Ledger, Store};
 
 pub(crate) const PARTITION: Partition = Partition(7);
@@ -27,7 +26,7 @@ pub(crate) struct Site {
 
 impl Site {
     pub(crate) async fn new() -> Self {
-        Self::on(Arc::new(Memory::new())).await
+        Self::on(crate::engine::fresh().await).await
     }
 
     pub(crate) async fn on(engine: Arc<dyn Engine>) -> Self {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use steadfast_collections::{Dictionary, Kind, Log, Queue, Replica};
+use steadfast_storage::hostile::{Faults, Hostile};
 
 use crate::site::{PARTITION, Site, Words, at_once, code, key, options_with, timed_out};
 
@@ -200,8 +201,7 @@ async fn c17_a_waiter_gets_the_lock_when_its_holder_is_too_old() {
 
 #[tokio::test]
 async fn c17_a_snapshot_that_pins_too_much_log_faults_its_transaction() {
-    let engine = Arc::new(steadfast_storage::memory::Memory::new());
-    let site = Site::on(engine).await;
+    let site = Site::new().await;
     let words = site.words_with(&[("k", 1)]).await;
     let blobs: Dictionary<u64, Vec<u8>> = site.state().get_or_add("blobs").await.unwrap();
     let mut reader = site.replica.begin();
@@ -265,4 +265,34 @@ async fn c20_a_dropped_commit_still_commits() {
     let site = site.restart().await;
     let words = site.words().await;
     assert_eq!(site.committed(&words, "k").await, Some(2));
+}
+
+#[tokio::test]
+async fn c62_an_unknown_outcome_has_exactly_one_effect() {
+    let faults = Faults {
+        unknown_applied: 20,
+        unknown_dropped: 20,
+        ..Faults::default()
+    };
+    let hostile = Arc::new(Hostile::new(crate::engine::fresh().await, faults, 62));
+    let site = Site::on(Arc::clone(&hostile) as _).await;
+    let words = site.words_with(&[("count", 0)]).await;
+    let log: Log<u64> = site.state().get_or_add("log").await.unwrap();
+    for number in 1..=60 {
+        let mut tx = site.replica.begin();
+        let count = key("count");
+        let added = words.update(&mut tx, &count, |count| count + 1).await;
+        assert!(added.unwrap());
+        log.append(&mut tx, &number).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+    assert!(site.ledger.epoch().0 > 10, "hardly anything was in doubt");
+    hostile.calm();
+    let site = site.restart().await;
+    let words = site.words().await;
+    assert_eq!(site.committed(&words, "count").await, Some(60));
+    let log: Log<u64> = site.state().get_or_add("log").await.unwrap();
+    let events = log.read(0, usize::MAX).await.unwrap();
+    let values: Vec<u64> = events.into_iter().map(|event| event.value).collect();
+    assert_eq!(values, (1..=60).collect::<Vec<_>>());
 }

@@ -14,6 +14,7 @@ use steadfast_collections::{Dictionary, Opt, Query, Replica, Result, Tx};
 use steadfast_harness::Process;
 
 use crate::folder::{block_on, block_on_two, open};
+use crate::place::{self, READS};
 
 const FOLDER: &str = "STEADFAST_BANK_FOLDER";
 const ROUND: &str = "STEADFAST_BANK_READS";
@@ -23,8 +24,6 @@ const ACCOUNTS: u64 = 8;
 const TOTAL: u64 = 1_000 * ACCOUNTS;
 const WRITERS: u64 = 32;
 const READERS: u64 = 4;
-/// Snapshots that are added up, over all lives of the process.
-const READS: u64 = 50_000;
 const LIVES: u64 = 5;
 const LOG_TARGET: u64 = 1024 * 1024;
 
@@ -35,7 +34,7 @@ fn the_total_is_constant_in_every_snapshot() {
     if let Some(folder) = std::env::var_os(FOLDER) {
         return work(Path::new(&folder));
     }
-    let folder = tempfile::tempdir().unwrap();
+    let folder = place::new();
     let mut reads = 0;
     for _ in 0..LIVES {
         let mut command = Command::new(std::env::current_exe().unwrap());

@@ -1,4 +1,4 @@
-//! Damage and bounds: C55, C56, C58 and C59.
+//! Damage and bounds of a folder: C55, C56, C58, C59 and C60.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,9 @@ use steadfast_collections::{Dictionary, Kind};
 use steadfast_harness::FakeDisk;
 use steadfast_storage::local::Local;
 
-use crate::folder::{OFTEN, block_on, block_on_two, engine_options, open};
+use crate::folder::{OFTEN, block_on, block_on_two, open};
+use crate::kill::{PATIENCE, check, start};
+use crate::place::engine_options;
 
 type Words = Dictionary<String, String>;
 
@@ -153,4 +155,20 @@ fn c59_a_failed_sync_stops_writes() {
         assert_eq!(folder.replica.locks(), 0, "and no lock is left");
         folder.store.close().await;
     });
+}
+
+#[test]
+fn c60_a_second_process_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = start(folder.path());
+    child.wait_for(|line| line == "ready", PATIENCE).unwrap();
+    let refused = Local::open(folder.path(), &engine_options());
+    let error = refused.err().expect("two processes have the folder open");
+    assert_eq!(error.code().0, "STF-2001", "{error}");
+    child.kill().unwrap();
+    let count = block_on(async {
+        let folder = open(folder.path(), OFTEN).await;
+        check(&folder, 0).await
+    });
+    println!("{count} commits before the kill");
 }

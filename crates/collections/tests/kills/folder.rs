@@ -1,14 +1,12 @@
-//! A partition in a folder of the local engine.
+//! A partition at a place that outlives its processes.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use steadfast_collections::{Options, Replica};
 use steadfast_core::id::{Owner, Partition};
 use steadfast_storage::Store;
-use steadfast_storage::local::{self, Local};
 
-/// An open folder; the store must outlive the replica's use.
+/// An open place; the store must outlive the replica's use.
 pub(crate) struct Folder {
     pub(crate) store: Store,
     pub(crate) replica: Replica,
@@ -18,17 +16,8 @@ pub(crate) struct Folder {
 /// as much.
 pub(crate) const OFTEN: u64 = 64 * 1024;
 
-pub(crate) fn engine_options() -> local::Options {
-    local::Options {
-        log_file_bytes: 512 * 1024,
-        event_file_bytes: 64 * 1024,
-        inline_event_bytes: 16 * 1024,
-        ..local::Options::default()
-    }
-}
-
 pub(crate) async fn open(path: &Path, log_target: u64) -> Folder {
-    let engine = Local::open(path, &engine_options()).unwrap();
+    let engine = crate::place::engine(path).await;
     let mut options = steadfast_storage::Options::new(Owner {
         node: 1,
         incarnation: u128::from(fastrand::u64(..)),
@@ -36,7 +25,7 @@ pub(crate) async fn open(path: &Path, log_target: u64) -> Folder {
     options.log_target = log_target;
     options.log_limit = log_target.saturating_mul(3);
     options.event_tail = 64 * 1024;
-    let store = Store::start(Arc::new(engine), options);
+    let store = Store::start(engine, options);
     let ledger = store.acquire(Partition(3)).await.unwrap();
     let replica = Replica::primary(ledger, Options::default()).await.unwrap();
     Folder { store, replica }
@@ -45,13 +34,13 @@ pub(crate) async fn open(path: &Path, log_target: u64) -> Folder {
 /// Runs on one thread, as the parent of killed children does.
 pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = runtime.enable_time().build().unwrap();
+    let runtime = runtime.enable_all().build().unwrap();
     runtime.block_on(work)
 }
 
 /// Runs on two threads, as a server does.
 pub(crate) fn block_on_two<T>(work: impl Future<Output = T>) -> T {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.worker_threads(2).enable_time().build().unwrap();
+    let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(work)
 }

@@ -17,6 +17,7 @@ use steadfast_harness::Process;
 
 use crate::checker::{Step, Transaction, check};
 use crate::folder::{OFTEN, block_on, block_on_two, open};
+use crate::place;
 
 const FOLDER: &str = "STEADFAST_HISTORY_FOLDER";
 const LIFE: &str = "STEADFAST_HISTORY_LIFE";
@@ -36,7 +37,7 @@ fn histories_are_strictly_serializable() {
     if let Some(folder) = std::env::var_os(FOLDER) {
         return work(Path::new(&folder));
     }
-    let folder = tempfile::tempdir().unwrap();
+    let folder = place::new();
     let mut history = Vec::new();
     for life in 0..LIVES {
         let mut command = Command::new(std::env::current_exe().unwrap());

@@ -1,4 +1,4 @@
-//! Real processes, really killed: C13, C54, C57 and C60.
+//! Real processes, really killed: C13, C54 and C57.
 //!
 //! A child commits transactions over a dictionary, a queue, a concurrent queue and
 //! a log, and says so after each acknowledgement. The parent kills it and looks:
@@ -11,12 +11,12 @@ use std::time::Duration;
 use fastrand::Rng;
 use steadfast_collections::{ConcurrentQueue, Dictionary, Kind, Log, Queue};
 use steadfast_harness::Process;
-use steadfast_storage::local::Local;
 
-use crate::folder::{Folder, OFTEN, block_on, block_on_two, engine_options, open};
+use crate::folder::{Folder, OFTEN, block_on, block_on_two, open};
+use crate::place;
 
 const FOLDER: &str = "STEADFAST_COLLECTIONS_FOLDER";
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Items that the queues keep; older ones are dequeued.
 const WINDOW: u64 = 20;
 const CHILD: &str = "kill::c54_kill_at_random_points";
@@ -27,7 +27,7 @@ fn c54_kill_at_random_points() {
         return commit_for_ever(Path::new(&folder));
     }
     let read = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let rounds: u64 = read("STEADFAST_ROUNDS").unwrap_or(200);
+    let rounds: u64 = read("STEADFAST_ROUNDS").unwrap_or(place::ROUNDS);
     let seed: u64 = read("STEADFAST_SEED").unwrap_or_else(|| fastrand::u64(..));
     println!("again: STEADFAST_SEED={seed} cargo test -p steadfast-collections --test kills c54");
     let commits = kill_and_check(rounds, seed);
@@ -47,26 +47,10 @@ fn c57_kills_while_flushing_recover() {
     assert!(commits > 200, "only {commits} commits: nothing was flushed");
 }
 
-#[test]
-fn c60_a_second_process_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut child = start(folder.path());
-    child.wait_for(|line| line == "ready", PATIENCE).unwrap();
-    let refused = Local::open(folder.path(), &engine_options());
-    let error = refused.err().expect("two processes have the folder open");
-    assert_eq!(error.code().0, "STF-2001", "{error}");
-    child.kill().unwrap();
-    let count = block_on(async {
-        let folder = open(folder.path(), OFTEN).await;
-        check(&folder, 0).await
-    });
-    println!("{count} commits before the kill");
-}
-
 /// Answers how many commits were acknowledged.
 fn kill_and_check(rounds: u64, seed: u64) -> u64 {
     let mut rng = Rng::with_seed(seed);
-    let folder = tempfile::tempdir().unwrap();
+    let folder = place::new();
     let (mut acked, mut commits) = (0, 0);
     for _ in 0..rounds {
         let before = acked;
@@ -83,7 +67,7 @@ fn kill_and_check(rounds: u64, seed: u64) -> u64 {
     commits
 }
 
-fn start(folder: &Path) -> Process {
+pub(crate) fn start(folder: &Path) -> Process {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", CHILD, "--nocapture"]);
     command.env(FOLDER, folder);
@@ -181,7 +165,7 @@ async fn commit(folder: &Folder, all: &Collections, count: u64) -> bool {
 }
 
 /// Compares the folder with what was acknowledged; answers how many commits it has.
-async fn check(folder: &Folder, acked: u64) -> u64 {
+pub(crate) async fn check(folder: &Folder, acked: u64) -> u64 {
     let all = collections(folder).await;
     let mut tx = folder.replica.begin();
     let count = all.rows.get(&mut tx, &"count".to_owned()).await.unwrap();

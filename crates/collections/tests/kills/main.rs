@@ -1,5 +1,7 @@
 //! Collections in a folder: kills and damage.
 //!
+//! The kills are also made on PostgreSQL, in `postgres_collections.rs`.
+//!
 //! `STEADFAST_ROUNDS` says how often the crash test kills, `STEADFAST_SEED` where
 //! it starts.
 
@@ -11,3 +13,4 @@ mod damage;
 mod folder;
 mod history;
 mod kill;
+mod place;

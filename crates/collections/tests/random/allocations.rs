@@ -5,7 +5,7 @@
 use futures_util::FutureExt;
 use steadfast_collections::{Dictionary, Tx};
 
-use crate::site::{Site, block_on};
+use crate::ground::{Site, block_on};
 
 const KEYS: u64 = 100;
 

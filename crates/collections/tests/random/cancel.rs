@@ -9,7 +9,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use steadfast_collections::{ConcurrentQueue, Dictionary, Opt, Queue, Replica};
 
-use crate::site::{Site, block_on};
+use crate::ground::{Site, block_on};
 
 const TASKS: u64 = 20;
 const OPERATIONS: u64 = 500;

@@ -6,6 +6,8 @@
 
 mod allocations;
 mod cancel;
+#[path = "../engines/memory.rs"]
+mod engine;
+mod ground;
 mod model;
 mod schedule;
-mod site;

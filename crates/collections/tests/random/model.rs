@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, VecDeque};
 use proptest::prelude::*;
 use steadfast_collections::{ConcurrentQueue, Dictionary, Log, Query, Queue, Tx};
 
-use crate::site::{Site, block_on};
+use crate::engine::CASES;
+use crate::ground::{Site, block_on};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -20,6 +21,7 @@ enum Step {
     TryUpdate(u8, u16, u16),
     Remove(u8),
     Range(u8, u8),
+    Odd,
     Enqueue(u16),
     Dequeue,
     Peek,
@@ -70,6 +72,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(k, new, old)| Step::TryUpdate(k, new, old)),
         3 => key.clone().prop_map(Step::Remove),
         3 => (key.clone(), key.clone()).prop_map(|(a, b)| Step::Range(a, b)),
+        2 => Just(Step::Odd),
         4 => value.clone().prop_map(Step::Enqueue),
         4 => Just(Step::Dequeue),
         2 => Just(Step::Peek),
@@ -86,7 +89,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: CASES, ..ProptestConfig::default() })]
     #[test]
     fn collections_do_what_plain_ones_do(steps in proptest::collection::vec(step(), 1..80)) {
         block_on(run(steps));
@@ -192,6 +195,19 @@ async fn apply(step: &Step, real: &Real, tx: &mut Tx<'_>, own: &mut Model, items
             let found: Vec<_> = found.into_iter().map(|(k, v)| (k, *v)).collect();
             let expected: Vec<_> = own.map.range(low..high).map(|(k, v)| (*k, *v)).collect();
             assert_eq!(found, expected);
+        }
+        Step::Odd => {
+            let query = || Query::all().filter(|k: &u8| k % 2 == 1).page(3);
+            let found = real.map.entries(tx, query()).await.unwrap();
+            let found: Vec<_> = found.into_iter().map(|(k, v)| (k, *v)).collect();
+            let expected = own.map.iter().filter(|(k, _)| *k % 2 == 1);
+            assert_eq!(found, expected.map(|(k, v)| (*k, *v)).collect::<Vec<_>>());
+            let mut keys = Vec::new();
+            let mut cursor = real.map.enumerate(query()).unwrap();
+            while let Some(page) = cursor.next_keys(tx).await.unwrap() {
+                keys.extend(page);
+            }
+            assert!(keys.iter().eq(found.iter().map(|(k, _)| k)), "{keys:?}");
         }
         Step::Enqueue(v) => {
             real.queue.enqueue(tx, v).await.unwrap();

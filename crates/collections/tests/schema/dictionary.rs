@@ -1,12 +1,12 @@
 //! Versions of a type in a collection that outlives them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use steadfast::schema::{Key, Record, Unknown, WriteVersion};
 use steadfast::{Dictionary, Options, Queue, Replica};
 use steadfast_core::id::{Owner, Partition};
-use steadfast_storage::Store;
-use steadfast_storage::memory::Memory;
+use steadfast_storage::{Engine, Store};
 
 mod v1 {
     use super::*;
@@ -107,13 +107,13 @@ struct Process {
 }
 
 impl Process {
-    async fn start(engine: &Arc<Memory>, incarnation: u128) -> Self {
+    async fn start(engine: &Arc<dyn Engine>, incarnation: u128) -> Self {
         let owner = Owner {
             node: 1,
             incarnation,
         };
         let options = steadfast_storage::Options::new(owner);
-        let store = Store::start(Arc::clone(engine) as _, options);
+        let store = Store::start(Arc::clone(engine), options);
         let ledger = store.acquire(Partition(3)).await.unwrap();
         let replica = Replica::primary(ledger, Options::default()).await.unwrap();
         Self { store, replica }
@@ -148,7 +148,7 @@ fn place(floor: Option<i8>) -> v2::Place {
 
 #[tokio::test]
 async fn c69_a_rolling_upgrade_loses_nothing() {
-    let engine = Arc::new(Memory::new());
+    let engine = crate::engine::fresh().await;
 
     let new = Process::start(&engine, 1).await;
     let houses: Dictionary<v2::Place, v2::House> =
@@ -218,7 +218,7 @@ async fn c69_a_rolling_upgrade_loses_nothing() {
 
 #[tokio::test]
 async fn c71_a_replica_switches_its_write_version_while_it_runs() {
-    let engine = Arc::new(Memory::new());
+    let engine = crate::engine::fresh().await;
     let first = Process::start(&engine, 1).await;
     let houses: Dictionary<String, v2::House> =
         first.replica.state().get_or_add("houses").await.unwrap();
@@ -261,7 +261,7 @@ async fn c71_a_replica_switches_its_write_version_while_it_runs() {
 
 #[tokio::test]
 async fn c72_a_dictionary_is_not_opened_with_another_order_of_keys() {
-    let engine = Arc::new(Memory::new());
+    let engine = crate::engine::fresh().await;
     let first = Process::start(&engine, 1).await;
     let places: Dictionary<v1::Place, u64> =
         first.replica.state().get_or_add("places").await.unwrap();
@@ -289,8 +289,59 @@ async fn c72_a_dictionary_is_not_opened_with_another_order_of_keys() {
 }
 
 #[tokio::test]
+async fn c72_keys_behind_the_first_page_are_looked_at_too() {
+    // More than one page, and only the last key is out of order.
+    const KEYS: u32 = 11_000;
+    let engine = crate::engine::fresh().await;
+    let first = Process::start(&engine, 1).await;
+    let state = first.replica.state();
+    let places: Dictionary<v1::Place, u64> = state.get_or_add("places").await.unwrap();
+    let place = |city: &str, number| v1::Place {
+        city: city.into(),
+        number,
+        unknown: Unknown::NONE,
+    };
+    for numbers in (0..KEYS).collect::<Vec<_>>().chunks(1_000) {
+        let mut tx = first.replica.begin();
+        for number in numbers {
+            places.add(&mut tx, place("a", *number), 0).await.unwrap();
+        }
+        tx.commit().await.unwrap();
+    }
+    let mut tx = first.replica.begin();
+    places.add(&mut tx, place("b", 0), 0).await.unwrap();
+    tx.commit().await.unwrap();
+    first.stop().await;
+
+    let second = Process::start(&engine, 2).await;
+    let state = second.replica.state();
+    type Reordered = Dictionary<reordered::Place, u64>;
+    let opened: Reordered = state.get_or_add("places").await.unwrap();
+    let shut = async {
+        loop {
+            let mut tx = second.replica.begin();
+            if let Err(error) = opened.count(&mut tx).await {
+                break error;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let shut = tokio::time::timeout(Duration::from_secs(60), shut).await;
+    let error = shut.expect("nobody looked at the last key");
+    assert!(error.to_string().contains("STF-3046"), "{error}");
+    let again = state.get_or_add::<Reordered>("places").await;
+    assert!(again.is_err(), "it stays shut");
+    second.stop().await;
+    // Code that kept the order finds everything.
+    let third = Process::start(&engine, 3).await;
+    let state = third.replica.state();
+    let places: Dictionary<v2::Place, u64> = state.get_or_add("places").await.unwrap();
+    assert_eq!(places.approx_count(), u64::from(KEYS) + 1);
+}
+
+#[tokio::test]
 async fn c71_memory_and_storage_agree_about_fields_that_wait() {
-    let engine = Arc::new(Memory::new());
+    let engine = crate::engine::fresh().await;
     let first = Process::start(&engine, 1).await;
     let houses: Dictionary<String, v2::House> =
         first.replica.state().get_or_add("houses").await.unwrap();

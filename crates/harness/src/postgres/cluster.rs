@@ -10,6 +10,10 @@ use super::server::PostgresServer;
 /// The setting of all three: one standby, whichever it is.
 const QUORUM: &str = "synchronous_standby_names = 'ANY 1 (a,b,c)'\n";
 
+/// How many standbys stream and count.
+const STREAMING: &str = "select count(*) from pg_stat_replication \
+    where state = 'streaming' and sync_state in ('sync', 'quorum')";
+
 /// Three servers.
 pub struct PostgresCluster {
     servers: Vec<PostgresServer>,
@@ -65,9 +69,13 @@ impl PostgresCluster {
 
     /// Waits until so many standbys stream and count.
     pub fn wait_for_standbys(&self, count: usize) -> anyhow::Result<()> {
-        let question = "select count(*) from pg_stat_replication \
-            where state = 'streaming' and sync_state in ('sync', 'quorum')";
-        self.servers[self.primary].wait_for(question, &count.to_string())
+        self.servers[self.primary].wait_for(STREAMING, &count.to_string())
+    }
+
+    /// Whether so many standbys stream and count now.
+    pub fn has_standbys(&self, count: usize) -> bool {
+        let found = self.servers[self.primary].sql(STREAMING);
+        found.is_ok_and(|found| found == count.to_string())
     }
 
     /// Promotes the survivor that has received more; the other follows it.

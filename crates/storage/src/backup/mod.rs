@@ -28,6 +28,7 @@ mod database;
 mod delta;
 mod digest;
 mod events;
+mod hold;
 mod identity;
 mod manifest;
 mod merge;
@@ -46,6 +47,7 @@ mod write;
 
 pub use chain::Chain;
 pub use database::{restore_database, take_database};
+pub use hold::Hold;
 pub use manifest::{Extent, Manifest, Saved};
 pub use migrate::{Migration, Place, migrate};
 pub use offline::{Policy, Restore, restore_folder, take_folder};

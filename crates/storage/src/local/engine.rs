@@ -296,6 +296,17 @@ impl Engine for Local {
             .await
     }
 
+    async fn scan_keys(
+        &self,
+        partition: Partition,
+        table: Table,
+        range: Scan,
+    ) -> Result<Vec<Bytes>> {
+        let tables = Arc::clone(&self.tables);
+        self.beside(move || tables.scan_keys(partition, table, &range))
+            .await
+    }
+
     async fn read_events(
         &self,
         partition: Partition,

@@ -25,6 +25,9 @@ const STREAM: u8 = 2;
 const RECORD: u8 = 3;
 const ROW: u8 = 16;
 
+/// Bytes of a row's place: its kind, its partition, its table.
+const PREFIX: usize = 9;
+
 /// Runs of tables that a read may have to look through before they are merged.
 const RUNS: u8 = 4;
 
@@ -78,32 +81,32 @@ impl Tables {
         table: Table,
         range: &Scan,
     ) -> Result<Vec<Row>> {
-        let prefix = row_prefix(partition, table);
-        let join = |key: &Bytes| [prefix.as_slice(), key].concat();
-        let from = match &range.from {
-            Bound::Included(key) => Bound::Included(join(key)),
-            Bound::Excluded(key) => Bound::Excluded(join(key)),
-            Bound::Unbounded => Bound::Included(prefix.to_vec()),
-        };
-        let to = match &range.to {
-            Bound::Included(key) => Bound::Included(join(key)),
-            Bound::Excluded(key) => Bound::Excluded(join(key)),
-            Bound::Unbounded => Bound::Excluded(after(&prefix)),
-        };
-        let mut rows = Vec::new();
-        for row in self
+        let found = self
             .tree
-            .range((from, to), SeqNo::MAX, None)
-            .take(range.limit)
-        {
-            let (key, value) = row
-                .into_inner()
-                .map_err(|e| failed(&self.path, "read", e))?;
-            let key = Bytes::from(key).slice(prefix.len()..);
-            let value = Bytes::from(value);
-            rows.push(Row { key, value });
-        }
-        Ok(rows)
+            .range(bounds(partition, table, range), SeqNo::MAX, None);
+        let rows = found.take(range.limit).map(|row| {
+            let (key, value) = row.into_inner()?;
+            let (key, value) = (own_key(&key.into()), Bytes::from(value));
+            Ok(Row { key, value })
+        });
+        let rows: lsm_tree::Result<Vec<_>> = rows.collect();
+        rows.map_err(|e| failed(&self.path, "read", e))
+    }
+
+    /// The keys of those rows.
+    pub(super) fn scan_keys(
+        &self,
+        partition: Partition,
+        table: Table,
+        range: &Scan,
+    ) -> Result<Vec<Bytes>> {
+        let found = self
+            .tree
+            .range(bounds(partition, table, range), SeqNo::MAX, None);
+        let keys = found.take(range.limit);
+        let keys = keys.map(|row| row.key().map(|key| own_key(&key.into())));
+        let keys: lsm_tree::Result<Vec<_>> = keys.collect();
+        keys.map_err(|e| failed(&self.path, "read", e))
     }
 
     /// Tables of a partition that have rows, found without reading the rows.
@@ -247,8 +250,28 @@ pub(super) fn record_key(key: &str) -> Bytes {
     [[RECORD].as_slice(), key.as_bytes()].concat().into()
 }
 
-fn row_prefix(partition: Partition, table: Table) -> [u8; 9] {
-    let mut prefix = [ROW; 9];
+/// A row's key without its place.
+fn own_key(key: &Bytes) -> Bytes {
+    key.slice(PREFIX..)
+}
+
+/// Where a range of rows lies.
+fn bounds(partition: Partition, table: Table, range: &Scan) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let prefix = row_prefix(partition, table);
+    let join = |key: &Bytes| [prefix.as_slice(), key].concat();
+    let from = match &range.from {
+        Bound::Unbounded => Bound::Included(prefix.to_vec()),
+        bound => bound.as_ref().map(join),
+    };
+    let to = match &range.to {
+        Bound::Unbounded => Bound::Excluded(after(&prefix)),
+        bound => bound.as_ref().map(join),
+    };
+    (from, to)
+}
+
+fn row_prefix(partition: Partition, table: Table) -> [u8; PREFIX] {
+    let mut prefix = [ROW; PREFIX];
     prefix[1..5].copy_from_slice(&partition.0.to_be_bytes());
     prefix[5..].copy_from_slice(&table.0.to_be_bytes());
     prefix

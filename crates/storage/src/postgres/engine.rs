@@ -194,6 +194,16 @@ impl Engine for Postgres {
             read::scan(session, partition, table, &range))
     }
 
+    async fn scan_keys(
+        &self,
+        partition: Partition,
+        table: Table,
+        range: Scan,
+    ) -> Result<Vec<Bytes>> {
+        reading!(self, Some(partition), "scan a table", session =>
+            read::scan_keys(session, partition, table, &range))
+    }
+
     async fn read_events(
         &self,
         partition: Partition,

@@ -65,14 +65,17 @@ impl Fault {
         })
     }
 
-    /// A server that cannot be trusted, or that would be told secrets in the clear,
-    /// is not asked again.
+    /// A server that cannot be trusted, that would be told secrets in the clear, or
+    /// that does not trust us, is not asked again.
     pub(super) fn of_connect(error: tokio_postgres::Error, host: &str) -> Self {
         let text = describe(&error);
         let what = if text.contains("invalid peer certificate") {
             format!("{host} shows a certificate that is not trusted: {text}")
         } else if text.contains("server does not support TLS") {
             format!("{host} offers no TLS; if its network can be trusted, add sslmode=disable")
+        } else if rejects_certificate(&text) {
+            let state = String::new();
+            return Self::Refused(Cause { state, text });
         } else {
             return error.into();
         };
@@ -153,6 +156,20 @@ impl From<tokio_postgres::Error> for Fault {
         };
         sort(answer, cause)
     }
+}
+
+/// Whether the server does not take the certificate that we have shown.
+fn rejects_certificate(text: &str) -> bool {
+    const ALERTS: [&str; 6] = [
+        "UnknownCA",
+        "BadCertificate",
+        "CertificateUnknown",
+        "CertificateExpired",
+        "CertificateRevoked",
+        "CertificateRequired",
+    ];
+    let alert = text.split("received fatal alert: ").nth(1);
+    alert.is_some_and(|alert| ALERTS.iter().any(|name| alert.starts_with(name)))
 }
 
 fn sort(answer: &DbError, cause: Cause) -> Fault {

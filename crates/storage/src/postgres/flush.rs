@@ -50,6 +50,7 @@ const CUT: &str = "delete from sf_log where part = $1 and no <= $2";
 pub(super) async fn flush(shared: &Shared, flush: &Flush) -> Result<()> {
     let doing = "flush";
     let partition = flush.partition;
+    shared.spare_standbys().await;
     let links = links(shared, flush)?;
     let mut lent = shared.flushers.take().await?;
     let done = within(DEADLINE, fold(&mut lent, flush, &links)).await;

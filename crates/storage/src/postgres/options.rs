@@ -28,8 +28,8 @@ pub enum Durability {
 /// Set-up of the engine.
 #[derive(Clone)]
 pub struct Options {
-    /// `postgres://user:password@host1,host2,host3/database`, with `?sslmode=` and
-    /// `sslrootcert=` if need be.
+    /// `postgres://user:password@host1,host2,host3/database`, with `?sslmode=`,
+    /// `sslrootcert=`, `sslcert=` and `sslkey=` if need be.
     pub url: String,
     /// Who keeps the second copy.
     pub durability: Durability,

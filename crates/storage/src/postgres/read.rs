@@ -14,7 +14,7 @@ use super::digest;
 use super::fault::Fault;
 use super::record::{self, BatchPlace, Record};
 use super::session::Session;
-use super::verify::{checked_batch, checked_row};
+use super::verify::{checked_batch, checked_row, row_key};
 use crate::engine::{Entry, EventBatch, Row, Scan, Start};
 
 /// How long a read may take.
@@ -33,6 +33,10 @@ const BATCHES: &str = "select e.stream, e.first_seq, e.first_off, e.n, e.t0, e.c
 const GET: &str = "select key, rest, val, digest from sf_kv
     where part = $1 and tbl = $2 and key = $3 and tail = $4";
 const SCAN: &str = "select key, rest, val, digest from sf_kv
+    where part = $1 and tbl = $2 and key >= $3 and (not $4 or key <= $5)
+      and (key, coalesce(rest, '')) >= ($3, $7::bytea)
+    order by key, coalesce(rest, '') limit $6";
+const SCAN_KEYS: &str = "select key, rest from sf_kv
     where part = $1 and tbl = $2 and key >= $3 and (not $4 or key <= $5)
       and (key, coalesce(rest, '')) >= ($3, $7::bytea)
     order by key, coalesce(rest, '') limit $6";
@@ -184,6 +188,36 @@ pub(super) async fn scan(
     table: Table,
     range: &Scan,
 ) -> Result<Vec<Row>, Fault> {
+    let read = |row: &tokio_postgres::Row| {
+        let (key, value, _) = checked_row(partition, table, row, 0)?;
+        Ok(Row { key, value })
+    };
+    select(session, SCAN, partition, table, range, read).await
+}
+
+/// The keys of those rows; without its value a row's digest cannot be checked.
+pub(super) async fn scan_keys(
+    session: &Session,
+    partition: Partition,
+    table: Table,
+    range: &Scan,
+) -> Result<Vec<Bytes>, Fault> {
+    let read = |row: &tokio_postgres::Row| {
+        let (key, value) = (row_key(row, 0)?, Bytes::new());
+        Ok(Row { key, value })
+    };
+    let rows = select(session, SCAN_KEYS, partition, table, range, read).await?;
+    Ok(rows.into_iter().map(|row| row.key).collect())
+}
+
+async fn select(
+    session: &Session,
+    statement: &'static str,
+    partition: Partition,
+    table: Table,
+    range: &Scan,
+    read: impl Fn(&tokio_postgres::Row) -> Result<Row, Fault> + Send,
+) -> Result<Vec<Row>, Fault> {
     let (part, tbl) = (partition.0 as i32, table.0 as i32);
     let mut from: Bound<Bytes> = range.from.clone();
     let mut rows = Vec::new();
@@ -205,14 +239,15 @@ pub(super) async fn scan(
         let limit = want as i64;
         let values: [&(dyn ToSql + Sync); 7] =
             [&part, &tbl, &lower, &is_bounded, &upper, &limit, &rest];
-        let found = session.query(SCAN, &values).await?;
+        let found = session.query(statement, &values).await?;
         let is_last = found.len() < want;
         let mut last = None;
         for row in &found {
-            let (key, value, _) = checked_row(partition, table, row, 0)?;
-            last = Some(key.clone());
-            if is_after(&from, &key) && is_before(&range.to, &key) && rows.len() < range.limit {
-                rows.push(Row { key, value });
+            let row = read(row)?;
+            last = Some(row.key.clone());
+            let is_inside = is_after(&from, &row.key) && is_before(&range.to, &row.key);
+            if is_inside && rows.len() < range.limit {
+                rows.push(row);
             }
         }
         match last {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -19,6 +19,11 @@ const COMMITTERS: usize = 4;
 const READERS: usize = 2;
 const KEEPERS: usize = 2;
 const FLUSHERS: usize = 2;
+
+/// How far behind a standby may be before flushes are put off, and for how long.
+const LAG_MS: u64 = 5_000;
+const LAG_PAUSE: Duration = Duration::from_millis(100);
+const LAG_LOOKS: u32 = 50;
 
 /// Servers, sessions and what is known.
 pub(super) struct Shared {
@@ -41,6 +46,9 @@ pub(super) struct Shared {
     pub(super) wake: watch::Sender<u64>,
     /// Commit statements that were sent.
     pub(super) statements: AtomicU64,
+    /// How far the slowest standby was behind with its replay, in milliseconds, when
+    /// somebody looked last.
+    pub(super) replay_lag_ms: AtomicU64,
 }
 
 impl Shared {
@@ -57,6 +65,7 @@ impl Shared {
             refusal: Mutex::default(),
             wake: watch::channel(0).0,
             statements: AtomicU64::new(0),
+            replay_lag_ms: AtomicU64::new(0),
             servers,
         }
     }
@@ -84,6 +93,19 @@ impl Shared {
         match tokio::time::timeout(patience, looking).await {
             Ok(()) => Ok(()),
             Err(_) => self.expect_safe(),
+        }
+    }
+
+    /// Gives standbys time that replay too slowly. They acknowledge all the same, but
+    /// whoever is promoted has to replay everything first: a flush that is put off
+    /// keeps failovers short, and in the end writers are throttled. A standby that
+    /// never catches up slows flushes down and does not stop them.
+    pub(super) async fn spare_standbys(&self) {
+        for _ in 0..LAG_LOOKS {
+            if self.replay_lag_ms.load(Ordering::Relaxed) <= LAG_MS {
+                return;
+            }
+            tokio::time::sleep(LAG_PAUSE).await;
         }
     }
 

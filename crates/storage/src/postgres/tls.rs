@@ -2,15 +2,16 @@
 //!
 //! `sslmode` in the address decides, as with other clients: `disable`, `prefer`,
 //! `require` or `verify-full`. With `sslrootcert` the server must show a certificate
-//! of that authority, in its own name. A password never travels to another machine
-//! in the clear, unless `disable` is written down.
+//! of that authority, in its own name. With `sslcert` and `sslkey` we show one, too.
+//! A password never travels to another machine in the clear, unless `disable` is
+//! written down.
 
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{self, CryptoProvider};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tokio_postgres::config::SslMode;
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -22,6 +23,8 @@ use crate::error::{Error, Kind, Result};
 pub(super) struct Tls {
     mode: Option<String>,
     root: Option<String>,
+    certificate: Option<String>,
+    key: Option<String>,
 }
 
 impl Tls {
@@ -35,7 +38,9 @@ impl Tls {
         for setting in settings.split('&') {
             match setting.split_once('=') {
                 Some(("sslmode", mode)) => tls.mode = Some(mode.to_string()),
-                Some(("sslrootcert", root)) => tls.root = Some(root.replace("%2F", "/")),
+                Some(("sslrootcert", file)) => tls.root = Some(path(file)),
+                Some(("sslcert", file)) => tls.certificate = Some(path(file)),
+                Some(("sslkey", file)) => tls.key = Some(path(file)),
                 _ => rest.push(setting),
             }
         }
@@ -48,9 +53,15 @@ impl Tls {
     /// Whether to encrypt a connection that may carry a password to another machine.
     pub(super) fn mode(&self, is_exposed: bool) -> Result<SslMode> {
         let mode = match self.mode.as_deref() {
+            Some("disable") if self.certificate.is_some() => {
+                return Err(bad(
+                    "sslcert needs encryption, and sslmode=disable forbids it",
+                ));
+            }
             Some("disable") => SslMode::Disable,
-            // A certificate can only be demanded if encryption is.
+            // A certificate can only be demanded or shown if there is encryption.
             None | Some("prefer") if self.root.is_some() => SslMode::Require,
+            None | Some("prefer") if self.certificate.is_some() => SslMode::Require,
             None | Some("prefer") if is_exposed => SslMode::Require,
             None | Some("prefer") => SslMode::Prefer,
             Some("require") => SslMode::Require,
@@ -77,8 +88,38 @@ impl Tls {
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider))),
         };
-        Ok(MakeRustlsConnect::new(config.with_no_client_auth()))
+        let config = match self.identity()? {
+            Some((chain, key)) => config
+                .with_client_auth_cert(chain, key)
+                .map_err(|e| caused("sslcert and sslkey do not fit together", e))?,
+            None => config.with_no_client_auth(),
+        };
+        Ok(MakeRustlsConnect::new(config))
     }
+
+    /// What we show to a server that asks who we are.
+    fn identity(&self) -> Result<Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>> {
+        let (file, key) = match (&self.certificate, &self.key) {
+            (None, None) => return Ok(None),
+            (Some(file), Some(key)) => (file, key),
+            _ => return Err(bad("sslcert=FILE and sslkey=FILE go together")),
+        };
+        let unreadable = |e| caused(&format!("sslcert={file} holds no certificate"), e);
+        let chain = CertificateDer::pem_file_iter(file).map_err(unreadable)?;
+        let chain: std::result::Result<Vec<_>, _> = chain.collect();
+        let chain = chain.map_err(unreadable)?;
+        if chain.is_empty() {
+            return Err(bad(&format!("sslcert={file} holds no certificate")));
+        }
+        let key = PrivateKeyDer::from_pem_file(key)
+            .map_err(|e| caused(&format!("sslkey={key} holds no private key"), e))?;
+        Ok(Some((chain, key)))
+    }
+}
+
+/// A file as it is written in an address.
+fn path(text: &str) -> String {
+    text.replace("%2F", "/")
 }
 
 fn bad(what: &str) -> Error {
@@ -184,5 +225,21 @@ mod tests {
         let code = |url: &str| mode(url, true).unwrap_err().code().0;
         assert_eq!(code("postgres://db1?sslmode=verify-full"), "STF-2037");
         assert_eq!(code("postgres://db1?sslmode=verify-ca"), "STF-2037");
+    }
+
+    #[test]
+    fn a_certificate_of_ours_needs_its_key_and_encryption() {
+        let url = "postgres://db1/state?sslcert=%2Fus.crt&sslkey=us.key";
+        let (left, tls) = Tls::split(url);
+        assert_eq!(left, "postgres://db1/state");
+        assert_eq!(tls.certificate.as_deref(), Some("/us.crt"));
+        assert_eq!(mode(url, false).unwrap(), SslMode::Require);
+        let error = mode(&format!("{url}&sslmode=disable"), false).unwrap_err();
+        assert_eq!(error.code().0, "STF-2037");
+        let alone = Tls::split("postgres://db1?sslcert=us.crt").1;
+        let error = alone.connector().err().unwrap();
+        assert!(error.to_string().contains("go together"), "{error}");
+        let missing = tls.connector().err().unwrap();
+        assert!(missing.to_string().contains("holds no certificate"));
     }
 }

@@ -164,6 +164,15 @@ pub(super) async fn tables(
     )))
 }
 
+/// The key of a row, whose indexed part and rest stand at `at`.
+pub(super) fn row_key(row: &Row, at: usize) -> Result<Bytes, Fault> {
+    let head: &[u8] = row.try_get(at)?;
+    Ok(match row.try_get::<_, Option<&[u8]>>(at + 1)? {
+        Some(rest) => Bytes::from([head, rest].concat()),
+        None => Bytes::copy_from_slice(head),
+    })
+}
+
 /// Key, value and digest of a row whose columns start at `at`: key, rest, value,
 /// digest.
 pub(super) fn checked_row(
@@ -172,11 +181,7 @@ pub(super) fn checked_row(
     row: &Row,
     at: usize,
 ) -> Result<(Bytes, Bytes, u128), Fault> {
-    let head: &[u8] = row.try_get(at)?;
-    let key = match row.try_get::<_, Option<&[u8]>>(at + 1)? {
-        Some(rest) => Bytes::from([head, rest].concat()),
-        None => Bytes::copy_from_slice(head),
-    };
+    let key = row_key(row, at)?;
     let value: &[u8] = row.try_get(at + 2)?;
     let digest = digest::row(partition, table, &key, value);
     if digest::from_column(row.try_get(at + 3)?) != Some(digest) {

@@ -5,6 +5,7 @@
 //! connection. Commits never notify: they would queue behind one another.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::fault::Fault;
@@ -16,6 +17,10 @@ use crate::error::Kind;
 const FINGERPRINT: &str = "select coalesce((select sum(version) from sf_cas), 0)::bigint,
     coalesce((select sum(epoch) from sf_partition), 0)::bigint,
     (select count(owner) from sf_partition)";
+
+/// Without `pg_monitor` nothing is seen, and nothing is behind.
+const LAG: &str = "select coalesce(max(extract(epoch from replay_lag)) * 1000, 0)::bigint
+    from pg_stat_replication";
 
 /// How long to wait before looking again at a primary that is not fit.
 const LONGEST: Duration = Duration::from_secs(1);
@@ -84,6 +89,11 @@ async fn watch(
             }
             Err(fault) => return Err(fault),
         }
+        let rows = within(deadline, session.query(LAG, &[])).await?;
+        let lag = rows.first().map_or(0, |row| row.get::<_, i64>(0));
+        shared
+            .replay_lag_ms
+            .store(lag.max(0) as u64, Ordering::Relaxed);
         let rows = within(deadline, session.query(FINGERPRINT, &[])).await?;
         let now = rows.first().map(|row| (row.get(0), row.get(1), row.get(2)));
         if now != *known {

@@ -124,7 +124,9 @@ async fn append(engine: &dyn Engine, entries: &[Entry]) -> Vec<Outcome> {
 }
 
 async fn keys(engine: &dyn Engine, partition: Partition, range: Scan) -> Vec<String> {
-    let rows = engine.scan(partition, T, range).await.unwrap();
+    let rows = engine.scan(partition, T, range.clone()).await.unwrap();
+    let alone = engine.scan_keys(partition, T, range).await.unwrap();
+    assert!(rows.iter().map(|row| &row.key).eq(&alone), "{alone:?}");
     let key = |row: &Row| String::from_utf8(row.key.to_vec()).unwrap();
     rows.iter().map(key).collect()
 }

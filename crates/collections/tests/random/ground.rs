@@ -1,11 +1,12 @@
-//! A partition on the memory engine.
+//! A partition on an engine.
+
+#![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::sync::Arc;
 
 use steadfast_collections::{Options, Replica};
 use steadfast_core::id::{Owner, Partition};
 use steadfast_storage::engine::Engine;
-use steadfast_storage::memory::Memory;
 use steadfast_storage::{Options as StoreOptions, Store};
 
 pub(crate) struct Site {
@@ -16,12 +17,12 @@ pub(crate) struct Site {
 
 impl Site {
     pub(crate) async fn new() -> Self {
-        Self::on(Arc::new(Memory::new())).await
+        Self::on(crate::engine::fresh().await).await
     }
 
     /// With room for all rows.
     pub(crate) async fn roomy() -> Self {
-        Self::with(Arc::new(Memory::new()), 64 * 1024 * 1024).await
+        Self::with(crate::engine::fresh().await, 64 * 1024 * 1024).await
     }
 
     async fn on(engine: Arc<dyn Engine>) -> Self {

@@ -1,0 +1,131 @@
+//! Failover without a hand: what a manager does.
+//!
+//! It asks the primary whether it lives, a few times a second. When several answers
+//! in a row are missing it promotes by the rule; while only one standby is left it
+//! promotes nobody. A server that was a primary once, and one that has died, is
+//! made a standby anew.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use super::cluster::PostgresCluster;
+
+/// How long an answer may take, and how many may be missing.
+const PROBE: Duration = Duration::from_millis(700);
+const MISSES: u32 = 3;
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The first question of a client that wants encryption; any server answers it.
+const QUESTION: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
+
+/// A cluster that is looked after until this is dropped.
+pub struct Manager {
+    cluster: Arc<Mutex<PostgresCluster>>,
+    failovers: Arc<AtomicU32>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Manager {
+    /// Begins to look after a cluster.
+    pub fn start(cluster: PostgresCluster) -> anyhow::Result<Manager> {
+        let cluster = Arc::new(Mutex::new(cluster));
+        let (failovers, stop) = (Arc::<AtomicU32>::default(), Arc::<AtomicBool>::default());
+        let watched = (
+            Arc::clone(&cluster),
+            Arc::clone(&failovers),
+            Arc::clone(&stop),
+        );
+        let thread = thread::Builder::new().name("failover manager".into());
+        let thread = thread.spawn(move || watch(&watched.0, &watched.1, &watched.2))?;
+        Ok(Manager {
+            cluster,
+            failovers,
+            stop,
+            thread: Some(thread),
+        })
+    }
+
+    /// The cluster; the manager waits while somebody has it.
+    pub fn cluster(&self) -> MutexGuard<'_, PostgresCluster> {
+        lock(&self.cluster)
+    }
+
+    /// How often it has promoted a standby.
+    pub fn failovers(&self) -> u32 {
+        self.failovers.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            // It has said why if it panicked.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn lock(cluster: &Mutex<PostgresCluster>) -> MutexGuard<'_, PostgresCluster> {
+    cluster.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn watch(cluster: &Mutex<PostgresCluster>, failovers: &AtomicU32, stop: &AtomicBool) {
+    let mut missed = 0;
+    while !stop.load(Ordering::SeqCst) {
+        let port = {
+            let mut cluster = lock(cluster);
+            let primary = cluster.primary();
+            cluster.server(primary).port()
+        };
+        // Not under the lock: whoever kills and freezes servers goes on.
+        missed = match answers(port) {
+            true => 0,
+            false => missed + 1,
+        };
+        if missed >= MISSES {
+            // With a single survivor this is refused, and tried again.
+            if lock(cluster).promote_by_rule().is_ok() {
+                failovers.fetch_add(1, Ordering::SeqCst);
+                missed = 0;
+            }
+        } else if missed == 0 {
+            repair(&mut lock(cluster));
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+/// Whether a server says anything at all. A dead one refuses; a frozen one accepts
+/// and stays silent.
+fn answers(port: u16) -> bool {
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let asked = || -> std::io::Result<()> {
+        let mut stream = TcpStream::connect_timeout(&address, PROBE)?;
+        stream.set_read_timeout(Some(PROBE))?;
+        stream.write_all(&QUESTION)?;
+        stream.read_exact(&mut [0])
+    };
+    asked().is_ok()
+}
+
+/// Brings dead servers back, and those that believe they are the primary.
+fn repair(cluster: &mut PostgresCluster) {
+    for index in cluster.standbys() {
+        let server = cluster.server(index);
+        let is_standby = match server.is_running() {
+            true if !answers(server.port()) => continue,
+            true => server.sql("select pg_is_in_recovery()").ok() == Some("t".to_owned()),
+            false => false,
+        };
+        // What fails now is tried again with the next look.
+        if !is_standby && cluster.rebuild(index).is_err() {
+            return;
+        }
+    }
+}

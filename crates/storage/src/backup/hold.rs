@@ -1,0 +1,149 @@
+//! A database that a command has for itself.
+//!
+//! It takes all partitions under a lease of its own and gives them up when it is
+//! done. A database that a node uses is refused; had anybody taken a partition
+//! meanwhile, giving it up is refused, and what was read is worth nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use steadfast_core::id::{Epoch, Owner, Partition};
+use tokio::task::JoinHandle;
+
+use crate::engine::Engine;
+use crate::error::{Error, Kind, Result};
+use crate::ledger::Ledger;
+use crate::postgres::{Options as DatabaseOptions, Postgres, has_schema};
+use crate::store::{Options, Store};
+
+/// The number under which a command takes partitions; no node has it.
+const COMMAND: u32 = u32::MAX;
+
+/// How long a command that was killed keeps its partitions.
+const LEASE: Duration = Duration::from_secs(30);
+const RENEW_EVERY: Duration = Duration::from_secs(5);
+
+/// A database and the partitions of it that are held.
+pub struct Hold {
+    pub(super) engine: Arc<Postgres>,
+    pub(super) store: Store,
+    held: Vec<(Partition, Epoch)>,
+    lease: Lease,
+}
+
+impl Hold {
+    /// Opens a database that no node uses.
+    pub async fn begin(options: &DatabaseOptions) -> Result<Self> {
+        if !has_schema(options).await? {
+            let what = format!("it has no schema {}", options.schema);
+            return Err(Error::new(Kind::BadAddress { what }));
+        }
+        let engine = Arc::new(Postgres::open(options.clone()).await?);
+        expect_unused(&engine, None).await?;
+        let lease = Lease::begin(&engine).await?;
+        let mut settings = Options::new(lease.owner);
+        // Nothing is written, so nothing need be flushed, and the tables stand still.
+        settings.log_target = u64::MAX;
+        Ok(Self {
+            store: Store::start(Arc::clone(&engine) as _, settings),
+            engine,
+            held: Vec::new(),
+            lease,
+        })
+    }
+
+    /// The partitions that the database has.
+    pub async fn partitions(&self) -> Result<Vec<Partition>> {
+        self.engine.partitions().await
+    }
+
+    /// Takes a partition.
+    pub async fn acquire(&mut self, partition: Partition) -> Result<Ledger> {
+        let ledger = self.store.acquire(partition).await?;
+        self.held.push((partition, ledger.epoch()));
+        Ok(ledger)
+    }
+
+    /// Gives everything up; an error says that somebody else was there meanwhile.
+    pub async fn end(self) -> Result<()> {
+        self.store.close().await;
+        let released = release(&self.engine, &self.held).await;
+        let unused = match released {
+            Ok(()) => expect_unused(&self.engine, Some(COMMAND)).await,
+            Err(error) => Err(error),
+        };
+        self.lease.end().await?;
+        unused
+    }
+}
+
+/// Refuses a database that somebody uses.
+async fn expect_unused(engine: &Postgres, but: Option<u32>) -> Result<()> {
+    let nodes = engine.nodes().await?;
+    match nodes.into_iter().find(|node| Some(*node) != but) {
+        Some(node) => Err(Error::new(Kind::DatabaseInUse { node })),
+        None => Ok(()),
+    }
+}
+
+/// Gives all partitions up, also after one was refused.
+async fn release(engine: &Postgres, held: &[(Partition, Epoch)]) -> Result<()> {
+    let mut done = Ok(());
+    for (partition, epoch) in held {
+        done = done.and(engine.release(*partition, *epoch).await);
+    }
+    done
+}
+
+/// A lease that is kept while a command works.
+struct Lease {
+    engine: Arc<Postgres>,
+    owner: Owner,
+    renewing: JoinHandle<()>,
+}
+
+impl Lease {
+    async fn begin(engine: &Arc<Postgres>) -> Result<Self> {
+        let owner = owner();
+        engine.renew(owner, LEASE).await?;
+        let renewed = Arc::clone(engine);
+        let renewing = tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(RENEW_EVERY).await;
+                // A lease that ends does no harm: giving the partitions up shows it.
+                if let Err(error) = renewed.renew(owner, LEASE).await {
+                    tracing::warn!(
+                        event = "backup.lease_not_renewed",
+                        %error,
+                        "a lease was not renewed",
+                    );
+                }
+            }
+        });
+        Ok(Self {
+            engine: Arc::clone(engine),
+            owner,
+            renewing,
+        })
+    }
+
+    /// Ends it now, so that nobody waits for it.
+    async fn end(self) -> Result<()> {
+        self.renewing.abort();
+        self.engine.renew(self.owner, Duration::ZERO).await
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.renewing.abort();
+    }
+}
+
+/// A life that no owner had before.
+pub(super) fn owner() -> Owner {
+    Owner {
+        node: COMMAND,
+        incarnation: fastrand::u128(..),
+    }
+}
