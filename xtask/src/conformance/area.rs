@@ -44,6 +44,7 @@ const AREAS: &[Area] = &[
         packages: &[
             "steadfast-durable",
             "steadfast-protocols",
+            "steadfast",
             "steadfast-server",
         ],
     },
