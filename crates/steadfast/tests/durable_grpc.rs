@@ -600,6 +600,71 @@ async fn task_hubs_are_made_and_wiped() {
     assert!(hub.get("b").await.is_none());
 }
 
+#[tokio::test]
+async fn only_declared_task_hubs_are_there_if_that_is_wanted() {
+    let file = r#"
+[durable]
+unknown_hubs = false
+
+[[task_hub]]
+name = "blue"
+
+[[key]]
+name = "all"
+primary = "all secret 01234567"
+rights = ["manage durable"]
+"#;
+    let node = task_hub::node_with_file(file).await;
+    let hub = |name: &str| {
+        let hub = Caller::new(&node, "durable").with("taskhub", name);
+        hub.with("authorization", "Bearer all secret 01234567")
+    };
+    hub("blue").start("f", "a").await.unwrap();
+    for unknown in ["bleu", "default"] {
+        let refused = hub(unknown).start("f", "a").await.unwrap_err();
+        assert_eq!(refused.code(), Code::NotFound, "{refused}");
+        assert!(refused.message().starts_with("STF-5108"), "{refused}");
+    }
+}
+
+/// A worker that cannot take so long a message goes away; the next one would, too.
+#[tokio::test]
+async fn an_instance_whose_history_no_worker_takes_fails() {
+    let node = node().await;
+    let hub = Caller::new(&node, "durable");
+    hub.start("f", "long").await.unwrap();
+    for number in 0..5 {
+        let request = wire::RaiseEventRequest {
+            instance_id: "long".into(),
+            name: format!("event {number}"),
+            input: Some("x".repeat(900_000)),
+        };
+        hub.tell("RaiseEvent", request).await.unwrap();
+        let mut worker = hub.worker().await;
+        let (_, token) = worker.turn().await;
+        hub.tell("CompleteOrchestratorTask", done("long", &token, Vec::new()))
+            .await
+            .unwrap();
+    }
+    let request = wire::RaiseEventRequest {
+        instance_id: "long".into(),
+        name: "last".into(),
+        input: None,
+    };
+    hub.tell("RaiseEvent", request).await.unwrap();
+    for _ in 0..3 {
+        let mut worker = hub.worker().await;
+        let (turn, _) = worker.turn().await;
+        assert!(turn.past_events.len() > 10);
+    }
+    let ended = hub.ended("long").await;
+    assert_eq!(
+        ended.orchestration_status(),
+        wire::OrchestrationStatus::Failed
+    );
+    assert_eq!(ended.failure_details.unwrap().error_type, "HistoryTooLarge");
+}
+
 /// Keys, one with each right.
 const KEYS: &str = r#"
 [[key]]

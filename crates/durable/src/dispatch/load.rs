@@ -178,11 +178,7 @@ impl Desk {
     }
 
     /// An instance whose work never comes back fails.
-    pub(super) fn fail(&self, key: &Key, from: Address, wish: &Wish) {
-        let failure = Failure::lasting(
-            "PoisonedWorkItem",
-            "no worker has brought a result back; look at the logs of the workers",
-        );
+    pub(super) fn fail(&self, key: &Key, from: Address, wish: &Wish, failure: Failure) {
         let (Some(door), wish) = (self.router.door(key.0), wish.clone()) else {
             return;
         };

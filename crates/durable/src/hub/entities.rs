@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::task_hub::{TaskHub, check_payload, unreadable};
 use crate::command::{Ask, Client, Request, Say};
+use crate::dispatch::Settled;
 use crate::entity::{Entity, Outcome};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Operation;
@@ -30,8 +31,10 @@ impl TaskHub {
             is_repeatable: !operation.request.is_empty(),
             is_call: false,
         };
-        let request = request(operation, client)?;
-        self.enter(request).await.map(drop)
+        match self.settle(request(operation, client)?).await? {
+            Settled::Run(_) => Ok(()),
+            Settled::Queue(request) => self.enter(request).await.map(drop),
+        }
     }
 
     /// Has an entity run an operation, and waits for what comes of it: one turn, no
@@ -45,7 +48,10 @@ impl TaskHub {
             is_repeatable: !operation.request.is_empty(),
             is_call: true,
         };
-        let request = request(operation, client)?;
+        let request = match self.settle(request(operation, client)?).await? {
+            Settled::Run(outcome) => return Ok(Outcome::into_result(outcome)),
+            Settled::Queue(request) => request,
+        };
         let (entity, id) = {
             let operation = &request.requested.operation;
             (operation.target.clone(), operation.request.clone())

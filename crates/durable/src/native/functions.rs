@@ -18,7 +18,8 @@ type Orchestrator =
     Arc<dyn Fn(Context, Option<String>) -> BoxFuture<'static, Outcome> + Send + Sync>;
 type Activity =
     Arc<dyn Fn(ActivityContext, Option<String>) -> BoxFuture<'static, Outcome> + Send + Sync>;
-type Entity = Arc<dyn for<'a> Fn(&'a mut EntityContext) -> BoxFuture<'a, Outcome> + Send + Sync>;
+pub(super) type Entity =
+    Arc<dyn for<'a> Fn(&'a mut EntityContext) -> BoxFuture<'a, Outcome> + Send + Sync>;
 
 /// Named functions. Only work for these names is taken.
 #[derive(Clone, Default)]

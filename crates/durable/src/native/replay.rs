@@ -105,7 +105,7 @@ impl Replay {
         let resolve = |tag, outcome| self.shared.lock().resolve(tag, outcome);
         match &event.what {
             What::TurnStarted => {
-                self.shared.lock().now = event.at;
+                self.shared.lock().begin_turn(event.at);
                 self.turn = event.at;
                 return Ok(());
             }

@@ -43,7 +43,7 @@ pub(crate) struct Hall {
 pub(crate) struct Node {
     pub(crate) hubs: TaskHubs,
     pub(crate) hub: TaskHub,
-    _runtime: Runtime,
+    runtime: Runtime,
     _store: Arc<Store>,
 }
 
@@ -90,7 +90,7 @@ impl Hall {
         Node {
             hub: hubs.hub("default").unwrap(),
             hubs,
-            _runtime: runtime,
+            runtime: runtime,
             _store: store,
         }
     }
@@ -113,6 +113,13 @@ impl Hall {
 }
 
 impl Node {
+    /// How many commands all partitions have handled.
+    pub(crate) fn commands(&self) -> u64 {
+        let doors = self.runtime.router().doors();
+        let counts = doors.iter().map(|door| door.metrics().counts());
+        counts.map(|counts| counts.commands).sum()
+    }
+
     /// Starts an orchestration.
     pub(crate) async fn begin(&self, name: &str, instance: &str, input: &str) -> String {
         let new = NewInstance {

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::hall::{Hall, count, task};
+use crate::hall::{Hall, count, entity, task, with_accounts};
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use steadfast_durable::native::{Context, Functions, Retry};
 use steadfast_durable::{ErrorKind, Failure, InstanceQuery, NewInstance, PurgeQuery, Status, What};
 
@@ -595,6 +596,42 @@ async fn durable_27_28_rewind_runs_only_what_failed_again() {
     );
     let nobody = node.hub.rewind("nobody", None).await.unwrap_err();
     assert_eq!(nobody.kind(), ErrorKind::NoInstance);
+}
+
+/// What an entity answered before the failure is not asked for again.
+#[tokio::test(start_paused = true)]
+async fn a_rewind_keeps_answers_of_entities_and_ids() {
+    let hall = Hall::new();
+    let (tries, ids) = (
+        Arc::new(AtomicU32::new(0)),
+        Arc::new(Mutex::new(Vec::new())),
+    );
+    let (failing, seen) = (Arc::clone(&tries), Arc::clone(&ids));
+    let functions = with_accounts(Functions::new())
+        .activity("second_time", move |_, id: String| {
+            seen.lock().push(id);
+            let number = failing.fetch_add(1, Ordering::SeqCst);
+            async move {
+                match number {
+                    0 => Err(Failure::new("Bad", "not yet")),
+                    _ => Ok(()),
+                }
+            }
+        })
+        .orchestration("f", |cx: Context, _: i64| async move {
+            let balance: i64 = cx.call(&entity("account", "a"), "add", &5).await?;
+            cx.activity::<_, ()>("second_time", &cx.guid()).await?;
+            Ok(balance)
+        });
+    let (node, _host) = hall.run(functions).await;
+    let end = node.run("f", "i", "0").await;
+    assert_eq!(end.status, Status::Failed);
+    node.hub.rewind("i", None).await.unwrap();
+    let end = node.hub.ended("i", true).await.unwrap();
+    assert_eq!(end.output.as_deref(), Some("5"), "{:?}", end.failure);
+    assert_eq!(node.state("@account@a").await.as_deref(), Some("5"));
+    let ids = ids.lock();
+    assert_eq!((ids.len(), &ids[0]), (2, &ids[1]));
 }
 
 #[tokio::test(start_paused = true)]
