@@ -17,4 +17,4 @@ pub(crate) use direct::direct;
 pub(crate) use lock::{lock, release, unlock};
 pub use outcome::Outcome;
 pub(crate) use queue::{due, empty, erase, forget, request};
-pub(crate) use record::{Entity, FRONT, MAIN, Queued, lane};
+pub(crate) use record::{Entity, FRONT, MAIN, Queued};

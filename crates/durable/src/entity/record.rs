@@ -89,7 +89,7 @@ impl Entity {
 }
 
 /// The keys of a lane.
-pub(crate) fn lane(key: &[u8], lane: u8, number: u64) -> Vec<u8> {
+fn lane(key: &[u8], lane: u8, number: u64) -> Vec<u8> {
     numbered(&marked(key, lane), number)
 }
 

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use steadfast_partition::Snapshot;
-use uuid::Uuid;
 
 use super::task_hub::{TaskHub, check_payload, unreadable};
 use crate::command::{Ask, Client, Request, Say};
@@ -12,7 +11,7 @@ use crate::entity::{Entity, Outcome};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Operation;
 use crate::failure::Failure;
-use crate::id::EntityId;
+use crate::id::{EntityId, fresh_guid};
 use crate::moment::Moment;
 use crate::rows::{self, ENTITIES, STATES};
 use crate::view::EntityView;
@@ -115,7 +114,7 @@ fn request(operation: Operation, client: Client) -> Result<Request> {
         return Err(Error::new(ErrorKind::Invalid, message));
     }
     let request = match operation.request.is_empty() {
-        true => Uuid::new_v4().to_string(),
+        true => fresh_guid(),
         false => operation.request,
     };
     if request.len() > 128 || request.chars().any(char::is_control) {

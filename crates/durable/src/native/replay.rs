@@ -112,6 +112,7 @@ impl Replay {
             What::Started(start) => {
                 let mut shared = self.shared.lock();
                 shared.name.clone_from(&start.task.name);
+                shared.version.clone_from(&start.task.version);
                 shared.parent = start.parent.as_ref().map(|parent| parent.instance.clone());
                 drop(shared);
                 self.begin(&start.task.name, start.task.input.clone(), functions);

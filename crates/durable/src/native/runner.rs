@@ -24,6 +24,10 @@ use crate::work::{
 /// Instances that are kept in memory between their turns.
 const WARM: usize = 4096;
 
+/// Operations of an entity's type that are remembered because they wait; if there are
+/// more, all of them count as such.
+const SLOW: usize = 256;
+
 /// Runs work with the functions of this process, for a task hub of this node or of
 /// another one. Clones are the same one.
 #[derive(Clone)]
@@ -181,7 +185,9 @@ async fn operate(
 impl Operator for Runner {
     fn is_quick(&self, entity: &str, operation: &str) -> bool {
         let slow = self.slow.read();
-        let is_slow = slow.get(entity).is_some_and(|all| all.contains(operation));
+        let is_slow = slow
+            .get(entity)
+            .is_some_and(|all| all.len() >= SLOW || all.contains(operation));
         !is_slow && self.functions.entities.contains_key(entity)
     }
 
@@ -204,11 +210,11 @@ impl Operator for Runner {
         if let std::task::Poll::Ready(ran) = run.as_mut().poll(&mut poller) {
             return Some(ran);
         }
-        let operation = asked.operation.name.clone();
         let mut slow = self.slow.write();
-        slow.entry(entity.name().to_owned())
-            .or_default()
-            .insert(operation);
+        let names = slow.entry(entity.name().to_owned()).or_default();
+        if names.len() < SLOW {
+            names.insert(asked.operation.name.clone());
+        }
         drop(slow);
         let begun = Begun {
             request: asked.operation.request.clone(),
