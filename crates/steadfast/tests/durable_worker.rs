@@ -334,6 +334,48 @@ rights = ["manage durable/blue"]
 }
 
 #[tokio::test]
+async fn the_way_may_be_encrypted() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = ["127.0.0.1".to_owned(), "localhost".to_owned()];
+    let made = rcgen::generate_simple_self_signed(names).unwrap();
+    let (pem, key) = (folder.path().join("tls.pem"), folder.path().join("tls.key"));
+    std::fs::write(&pem, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let file = format!(
+        r#"
+[tls]
+certificate = {pem:?}
+key = {key:?}
+
+[[key]]
+name = "own"
+primary = "a-secret-of-some-length-0123456789"
+rights = ["manage durable"]
+"#
+    );
+    let node = node_with_file(&file).await;
+    let endpoint = url(&node, "durable");
+    assert!(endpoint.starts_with("https://"), "{endpoint}");
+    let secret = "AccessKey=a-secret-of-some-length-0123456789";
+    let known = format!(
+        "Endpoint={endpoint};{secret};Certificates={}",
+        pem.display()
+    );
+    let client = Client::connect(&known).unwrap();
+    assert_eq!(client.get("none", false).await.unwrap(), None);
+    // Nobody else believes this certificate, and nothing is sent in the clear.
+    let plain = endpoint.replace("https://", "http://");
+    for connection in [
+        format!("Endpoint={endpoint};{secret}"),
+        format!("Endpoint={plain};{secret}"),
+    ] {
+        let client = Client::connect(&connection).unwrap();
+        let refused = client.hello().await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unreachable, "{refused}");
+    }
+}
+
+#[tokio::test]
 async fn code_that_has_changed_suspends_its_instance() {
     let node = node().await;
     let client = Client::connect(&connection(&node, "default")).unwrap();

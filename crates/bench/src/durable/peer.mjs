@@ -73,6 +73,7 @@ async function main() {
     },
   });
   process.on("exit", () => server.kill("SIGKILL"));
+  for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => process.exit(1));
   await until(() => post(admin, "/deployments", JSON.stringify({ uri: `http://127.0.0.1:${own}` })));
   await until(() => post(ingress, "/counter/0/add", "1"));
   const begin = process.hrtime.bigint();

@@ -1,6 +1,6 @@
 //! Restate's server with the same counter, where it is installed.
 //!
-//! Node, `@restatedev/restate-server` and `@restatedev/restate-sdk` are looked for as
+//! Node 22, `@restatedev/restate-server` and `@restatedev/restate-sdk` are looked for as
 //! Node does it from `NODE_PATH`. Its clients are in one process of Node with the
 //! counter, which is how its users would write it.
 
@@ -31,13 +31,15 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
             .args([KEYS.to_string(), CLIENTS.min(settings.clients).to_string()])
             .arg(settings.duration.as_secs_f64().to_string())
             .current_dir(&packages)
+            .env("RESTATE_LOGGING", "ERROR")
             .stdin(Stdio::null())
             .output()
             .context("run node")?;
         let said = String::from_utf8_lossy(&run.stdout);
         let error = String::from_utf8_lossy(&run.stderr);
         ensure!(run.status.success(), "Restate ended early: {error}");
-        let rate: f64 = said.trim().parse().context("Restate said no number")?;
+        let last = said.lines().last().unwrap_or_default();
+        let rate: f64 = last.parse().context("Restate said no number")?;
         report.figures.record(FIGURE, rate);
     }
     Ok(())
@@ -63,8 +65,9 @@ fn packages() -> Option<std::path::PathBuf> {
         let own = folder.join("@restatedev");
         own.join("restate-server").is_dir() && own.join("restate-sdk").is_dir()
     });
+    // Its SDK needs Node 22.
     let has_node = Command::new("node")
-        .arg("--version")
+        .args(["-e", "Promise.withResolvers()"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
