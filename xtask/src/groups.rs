@@ -123,6 +123,7 @@ fn harness(workspace: &Workspace) -> Result<()> {
 }
 
 fn server(workspace: &Workspace) -> Result<()> {
+    tools::install_systemd()?;
     chosen(workspace, "steadfast-server", |test| {
         !needs_postgres(test) && !interop::TESTS.contains(&test)
     })

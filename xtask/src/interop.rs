@@ -25,8 +25,8 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     process::run(&mut cargo)
 }
 
-/// Client libraries of Event Hubs, Durable Task and SignalR, for Python, for Node and
-/// for a browser.
+/// Client libraries of Event Hubs, Durable Task and SignalR, for Python, for Node, for
+/// Rust and for a browser.
 pub(crate) fn install(workspace: &Workspace) -> Result<()> {
     let sources = workspace.root.join("interop");
     tools::install_python(
@@ -46,5 +46,8 @@ pub(crate) fn install(workspace: &Workspace) -> Result<()> {
     tools::install_python(workspace, "signalr", &requirements)?;
     tools::install_packages(workspace, "signalr", &sources.join("signalr-node"))?;
     tools::install_browser(workspace)?;
+    for program in ["rust/clients", "rust/processor"] {
+        tools::build_program(workspace, &sources.join(program))?;
+    }
     Ok(())
 }

@@ -219,6 +219,11 @@ pub const AMQP_REQUESTS: u32 = 100;
 /// Largest request, such as a token.
 pub const AMQP_REQUEST_BYTES: usize = 64 * 1024;
 
+/// How long a request to `$cbs` or `$management` waits for its answer at least.
+/// Clients in Rust (fe2o3-amqp up to 0.16) note what they have sent after it was sent,
+/// and wait for ever if the answer was faster.
+pub const AMQP_REPLY_PAUSE: Duration = Duration::from_millis(2);
+
 /// Replies that wait for credit of one link.
 pub const AMQP_REPLIES: usize = 100;
 

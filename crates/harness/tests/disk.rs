@@ -589,3 +589,20 @@ fn lsm_seeds() -> u64 {
     let seeds = std::env::var("STEADFAST_SEEDS");
     seeds.map_or(50, |seeds| seeds.parse().unwrap())
 }
+
+#[test]
+fn a_sync_waits_while_syncs_are_held() {
+    let disk = FakeDisk::mount().unwrap();
+    let file = durable_file(&disk);
+    disk.hold_syncs(true);
+    let syncs = disk.syncs();
+    let waiting = std::thread::spawn(move || file.sync_all());
+    while disk.held_syncs() == 0 {
+        std::thread::yield_now();
+    }
+    assert!(!waiting.is_finished());
+    assert_eq!(disk.syncs(), syncs);
+    disk.hold_syncs(false);
+    waiting.join().unwrap().unwrap();
+    assert_eq!(disk.syncs(), syncs + 1);
+}

@@ -65,20 +65,43 @@ impl Timers {
         self.near.first_key_value().map(|(key, _)| due_of(key))
     }
 
-    /// Takes timers that are due at `now`. Each fires until [`Timers::fired`].
+    /// Takes timers that are due at `now`, oldest first. Each fires until
+    /// [`Timers::fired`].
+    ///
+    /// When more are due than may be taken, the last one taken is the one that is
+    /// due since just now, so that a burst does not delay whatever comes after it.
+    /// The timers of one address keep their order.
     pub(crate) fn take_due(&mut self, now: Timestamp, limit: usize) -> Vec<Timer> {
         let mut due = Vec::new();
         while due.len() < limit {
-            match self.near.first_entry() {
-                Some(first) if due_of(first.key()) <= now => {
-                    let (key, body) = first.remove_entry();
-                    self.firing.insert(key.clone());
-                    due.push(Timer { key, body });
-                }
-                _ => break,
-            }
+            let is_last = limit > 1 && due.len() == limit - 1;
+            let fresh = if is_last { self.freshest(now) } else { None };
+            let Some(key) = fresh.or_else(|| self.oldest(now)) else {
+                break;
+            };
+            let Some((key, body)) = self.near.remove_entry(&key) else {
+                break;
+            };
+            self.firing.insert(key.clone());
+            due.push(Timer { key, body });
         }
         due
+    }
+
+    fn oldest(&self, now: Timestamp) -> Option<Bytes> {
+        let (key, _) = self.near.first_key_value()?;
+        (due_of(key) <= now).then(|| key.clone())
+    }
+
+    /// The timer that is due since just now, if its address has no older one.
+    fn freshest(&self, now: Timestamp) -> Option<Bytes> {
+        let end = now.0.max(0).saturating_add(1) as u64;
+        let mut due = self
+            .near
+            .range(..Bytes::copy_from_slice(&end.to_be_bytes()));
+        let (key, _) = due.next_back()?;
+        let address = address_of(key);
+        (!due.any(|(older, _)| address_of(older) == address)).then(|| key.clone())
     }
 
     /// Whether a timer that was handed out is still wanted.
@@ -149,6 +172,11 @@ pub(crate) fn due_of(key: &[u8]) -> Timestamp {
     Timestamp(i64::try_from(u64::from_be_bytes(due)).unwrap_or(i64::MAX))
 }
 
+/// The address in a timer's key, as bytes.
+fn address_of(key: &[u8]) -> &[u8] {
+    key.get(8..key.len().saturating_sub(8)).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,7 +185,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn timer(due: i64, tag: u64) -> Timer {
-        let to = Address::new(Kind(1), "n", "k");
+        timer_of("k", due, tag)
+    }
+
+    fn timer_of(address: &str, due: i64, tag: u64) -> Timer {
+        let to = Address::new(Kind(1), "n", address.to_string());
         let key = timer_key(Timestamp(due), &to, tag);
         let body = Bytes::from(format!("{due}/{tag}"));
         Timer { key, body }
@@ -177,6 +209,34 @@ mod tests {
         });
         let page: Vec<_> = page.collect();
         (page, found.next().map(|(key, _)| key.clone()))
+    }
+
+    /// When what is taken was due.
+    fn taken(timers: &mut Timers, now: i64, limit: usize) -> Vec<i64> {
+        let taken = timers.take_due(Timestamp(now), limit);
+        taken.iter().map(|timer| due_of(&timer.key).0).collect()
+    }
+
+    #[test]
+    fn a_burst_does_not_delay_what_comes_after_it() {
+        let mut timers = Timers::default();
+        for number in 0..100 {
+            timers.schedule(timer_of(&format!("b{number}"), number, 0));
+        }
+        timers.schedule(timer_of("canary", 500, 0));
+        timers.schedule(timer_of("later", 501, 0));
+        assert_eq!(taken(&mut timers, 500, 4), [0, 1, 2, 500]);
+    }
+
+    #[test]
+    fn the_timers_of_one_address_keep_their_order() {
+        let mut timers = Timers::default();
+        for number in 0..100 {
+            timers.schedule(timer_of(&format!("b{number}"), number, 0));
+        }
+        timers.schedule(timer_of("canary", 50, 1));
+        timers.schedule(timer_of("canary", 500, 0));
+        assert_eq!(taken(&mut timers, 500, 4), [0, 1, 2, 3]);
     }
 
     #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! Unmodified clients of Event Hubs, scenario by scenario.
 //!
-//! The scenarios stand in `interop/python` and `interop/node`. What they need is
-//! installed by `cargo xtask test --only interop`, which also says where.
+//! The scenarios stand in `interop/python`, `interop/node` and `interop/rust`. What
+//! they need is installed by `cargo xtask test --only interop`, which also says where.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::path::{Path, PathBuf};
@@ -30,9 +30,11 @@ enum Client {
     Python,
     /// @azure/event-hubs 6.0.4, on Node 22.
     Node,
+    /// azure_messaging_eventhubs 0.16.0.
+    Rust,
 }
 
-use Client::{Node, Python};
+use Client::{Node, Python, Rust};
 
 impl Client {
     fn command(&self) -> Command {
@@ -52,6 +54,7 @@ impl Client {
                 command.arg(tools.join("packages/event-hubs/run.mjs"));
                 command
             }
+            Rust => Command::new(tools.join("rust/debug/event-hub-clients")),
         }
     }
 }
@@ -97,24 +100,25 @@ macro_rules! scenarios {
 
 scenarios! {
     events_01_a_thousand_connections_of_python_succeed: (Python, "many_connections");
-    events_03_python_and_node_put_tokens: (Python, "properties"), (Node, "properties");
-    events_04_a_wrong_key_is_named_as_such: (Python, "bad_key"), (Node, "badKey"), (Python, "errors");
-    events_09_properties_are_the_same_for_all: (Python, "properties"), (Node, "properties");
-    events_10_an_unknown_event_hub_is_named_as_such: (Python, "unknown_event_hub"), (Node, "unknownEventHub");
+    events_03_clients_put_tokens: (Python, "properties"), (Node, "properties"), (Rust, "properties");
+    events_04_a_wrong_key_is_named_as_such: (Python, "bad_key"), (Node, "badKey"), (Rust, "bad_key"), (Python, "errors");
+    events_09_properties_are_the_same_for_all: (Python, "properties"), (Node, "properties"), (Rust, "properties");
+    events_10_an_unknown_event_hub_is_named_as_such: (Python, "unknown_event_hub"), (Node, "unknownEventHub"), (Rust, "unknown_event_hub");
     events_11_a_batch_lands_in_order: (Python, "batch_of_500");
     events_12_single_and_batch_of_one_look_the_same: (Python, "single_and_batch_of_one");
-    events_13_keys_go_where_the_vectors_say: (Python, "keyed_sends"), (Node, "keyedSends");
+    events_13_keys_go_where_the_vectors_say: (Python, "keyed_sends"), (Node, "keyedSends"), (Rust, "keyed_sends");
     events_15_keyless_sends_spread_evenly: (Python, "keyless_sends_spread_evenly");
-    events_16_what_is_too_large_is_refused: (Python, "too_large"), (Node, "tooLarge");
-    events_17_typed_properties_survive: (Python, "typed_properties"), (Node, "typedProperties");
+    events_16_what_is_too_large_is_refused: (Python, "too_large"), (Node, "tooLarge"), (Rust, "too_large");
+    events_17_typed_properties_survive: (Python, "typed_properties"), (Node, "typedProperties"), (Rust, "typed_properties");
     events_18_python_sends_return_at_once: (Python, "sends_return_at_once");
     events_21_positions_of_python: (Python, "every_kind_of_position");
     events_21_positions_of_node: (Node, "everyKindOfPosition");
+    events_21_positions_of_rust: (Rust, "every_kind_of_position");
     events_22_latest_sees_what_comes: (Python, "latest_sees_what_comes");
     events_23_beyond_the_end_is_refused: (Python, "beyond_the_end"), (Node, "beyondTheEnd");
     events_24_parallel_senders_keep_order: (Python, "parallel_senders_keep_order");
-    events_27_offsets_are_strings: (Python, "batch_of_500"), (Node, "batchOf500");
-    events_28_readers_are_stolen_by_owner_level: (Python, "stolen_by_owner_level"), (Node, "stolenByOwnerLevel");
+    events_27_offsets_are_strings: (Python, "batch_of_500"), (Node, "batchOf500"), (Rust, "batch_of_500");
+    events_28_readers_are_stolen_by_owner_level: (Python, "stolen_by_owner_level"), (Node, "stolenByOwnerLevel"), (Rust, "stolen_by_owner_level");
     blobs_of_python: (Python, "blobs_with_bodies"), (Python, "lists_and_conditions"), (Python, "a_bad_account_key");
     signatures_of_blobs_of_python: (Python, "signatures");
     blobs_of_node: (Node, "blobsWithBodies");

@@ -37,6 +37,9 @@ enum Kind {
     Asyncio,
     /// @azure/event-hubs 6.0.4 with @azure/eventhubs-checkpointstore-blob 2.0.0.
     Node,
+    /// azure_messaging_eventhubs 0.15.0 with azure_messaging_eventhubs_checkpointstore_blob
+    /// 0.9.0.
+    Rust,
 }
 
 /// What the processors of one test have told.
@@ -97,6 +100,7 @@ impl Scene {
                 command.arg(tools.join("packages/event-hubs/processor.mjs"));
                 command
             }
+            Kind::Rust => Command::new(tools.join("rust/debug/event-hub-processor")),
             Kind::Sync | Kind::Asyncio => {
                 let mut command = Command::new(tools.join("python/eventhub/bin/python"));
                 command.arg("-B").arg(sources.join("python/processor.py"));
@@ -334,5 +338,39 @@ async fn events_41_another_continues_where_a_killed_processor_was() {
     // What was checkpointed is not seen again: at most what was in hand, per partition.
     let twice = times.values().filter(|times| **times > 1).count();
     assert!(twice <= 2 * PARTITIONS as usize, "{times:?}");
+    scene.end().await;
+}
+
+/// Processors of Rust keep the case of names in their blobs, so they share a group
+/// with one another only.
+#[tokio::test(flavor = "multi_thread")]
+async fn events_41_42_processors_of_rust_share_fairly_and_continue() {
+    let mut scene = Scene::start().await;
+    scene.join(Kind::Rust);
+    scene.shared(&[8]).await;
+    scene.send("one", 3).await;
+    scene.all_kept().await;
+    scene.join(Kind::Rust);
+    scene.shared(&[4, 4]).await;
+    scene.send("two", 3).await;
+    scene.all_kept().await;
+    scene.kill(0).await;
+    scene.send("after", 3).await;
+    scene.all_kept().await;
+    scene.shared(&[8]).await;
+    scene.check();
+    let lines = scene.told.lines.lock().clone();
+    let is_old = |line: &Value| {
+        let text = line["got"].as_str().unwrap_or_default();
+        text.starts_with("one")
+    };
+    let again = lines
+        .iter()
+        .filter(|(from, line)| *from == 1 && is_old(line));
+    assert_eq!(
+        again.count(),
+        0,
+        "it goes on behind the checkpoints: {lines:?}"
+    );
     scene.end().await;
 }

@@ -7,9 +7,10 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use reqwest::StatusCode;
-use running::{KNOWN, Server, Start, said};
+use running::{KNOWN, Server, Start, said, until};
 use rustix::process::Signal;
 use serde_json::json;
+use steadfast_harness::FakeDisk;
 
 /// A request whose body is not complete yet, so that it is under way.
 fn begin_request(server: &Server) -> TcpStream {
@@ -154,4 +155,28 @@ fn sigint_drains_too() {
     let (code, printed) = server.ended();
     assert_eq!(code, 0, "{printed}");
     assert!(printed.contains("moved      64"), "{printed}");
+}
+
+#[test]
+fn a_drain_that_is_cut_off_says_so() {
+    let disk = FakeDisk::mount().unwrap();
+    let mut start = Start::new("dev");
+    start.command.arg("--data").arg(disk.path().join("data"));
+    let mut server = start.ready();
+    disk.hold_syncs(true);
+    let mut request = begin_request(&server);
+    let body = br#"{"name": "late", "rights": ["manage events"]}"#;
+    request.write_all(body).unwrap();
+    until("the disk is asked", || {
+        (disk.held_syncs() > 0).then_some(())
+    });
+    let (code, printed, error) = said(&server.run(&["drain", "--limit", "1"]));
+    assert_eq!(code, 4, "{printed}{error}");
+    assert!(printed.contains("lost       0"), "{printed}");
+    assert!(
+        error.contains("were cut off; nothing acknowledged is lost"),
+        "{error}"
+    );
+    disk.hold_syncs(false);
+    server.ended();
 }

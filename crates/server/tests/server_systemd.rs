@@ -4,6 +4,8 @@
 mod running;
 
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::Command;
 
 use running::{PATIENCE, Start};
 use rustix::process::Signal;
@@ -42,4 +44,31 @@ fn systemd_learns_of_ready_reloading_and_stopping() {
     server.process.terminate().unwrap();
     assert_eq!(next().trim(), "STOPPING=1");
     assert_eq!(server.ended().0, 0);
+}
+
+/// The unit file, with this binary in the place of the installed one.
+#[test]
+fn systemd_takes_the_unit_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/steadfast.service");
+    let unit = std::fs::read_to_string(unit).unwrap();
+    let verify = |text: &str| {
+        let path = folder.path().join("steadfast.service");
+        std::fs::write(&path, text).unwrap();
+        let mut command = Command::new("systemd-analyze");
+        let output = command.arg("verify").arg(&path).output();
+        let output = output.expect("`cargo xtask test --only server` installs systemd");
+        (
+            output.status.success(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let text = unit.replace("/usr/bin/steadfast", env!("CARGO_BIN_EXE_steadfast"));
+    let (is_good, said) = verify(&text);
+    assert!(is_good && !said.contains("steadfast.service"), "{said}");
+    let (_, said) = verify(&text.replace("KillSignal=SIGTERM", "KillSignal=SIGNONE"));
+    assert!(
+        said.contains("steadfast.service"),
+        "it finds nothing: {said}"
+    );
 }

@@ -17,6 +17,14 @@ pub(crate) fn install(package: &str) -> Result<()> {
     process::run(install.arg(package)).with_context(missing)
 }
 
+/// `systemd-analyze`, which reads unit files as systemd does. Nothing is started.
+pub(crate) fn install_systemd() -> Result<()> {
+    match process::on_path("systemd-analyze") {
+        Some(_) => Ok(()),
+        None => install("systemd"),
+    }
+}
+
 fn apt(arguments: &[&str]) -> Command {
     let mut command = Command::new("apt-get");
     command

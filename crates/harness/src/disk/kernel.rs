@@ -40,6 +40,11 @@ struct Listings {
 
 type Listed = (Inode, FileType, OsString);
 
+/// Syncs a file and answers whoever asked for it.
+pub(super) fn sync_file(volume: &mut Volume, inode: Inode, reply: ReplyEmpty) {
+    answer(volume.sync_file(inode), reply);
+}
+
 impl Server {
     pub(super) fn new(volume: Arc<Mutex<Volume>>) -> Server {
         Server {
@@ -232,7 +237,11 @@ impl Filesystem for Server {
     }
 
     fn fsync(&self, _: &Request, inode: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        answer(self.lock().sync_file(inode.0), reply);
+        let mut volume = self.lock();
+        match &mut volume.faults.held_syncs {
+            Some(held) => held.push((inode.0, reply)),
+            None => sync_file(&mut volume, inode.0, reply),
+        }
     }
 
     fn fsyncdir(&self, _: &Request, inode: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {

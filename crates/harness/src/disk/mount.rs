@@ -9,7 +9,7 @@ use anyhow::{Context, anyhow};
 use fuser::{BackgroundSession, Config, MountOption};
 use rustix::mount::UnmountFlags;
 
-use super::kernel::Server;
+use super::kernel::{self, Server};
 use super::volume::Volume;
 
 const PREFIX: &str = "steadfast-disk";
@@ -104,6 +104,24 @@ impl FakeDisk {
     /// Lets syncs of files and folders fail whose path, relative to the disk, contains the text.
     pub fn fail_sync(&self, path_part: Option<&str>) {
         self.lock().faults.failing_sync = path_part.map(str::to_owned);
+    }
+
+    /// Lets syncs of files wait, or go on.
+    pub fn hold_syncs(&self, hold: bool) {
+        let mut volume = self.lock();
+        let held = volume.faults.held_syncs.take().unwrap_or_default();
+        if hold {
+            volume.faults.held_syncs = Some(held);
+            return;
+        }
+        for (inode, reply) in held {
+            kernel::sync_file(&mut volume, inode, reply);
+        }
+    }
+
+    /// How many syncs wait.
+    pub fn held_syncs(&self) -> usize {
+        self.lock().faults.held_syncs.as_ref().map_or(0, Vec::len)
     }
 
     /// Bounds the bytes that all files take up; more fail with ENOSPC.

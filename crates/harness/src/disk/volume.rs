@@ -3,7 +3,7 @@
 //! Every operation that changes something passes `change`, which refuses it after a cut, counts
 //! it, and cuts the power once the armed number is reached.
 
-use fuser::Errno;
+use fuser::{Errno, ReplyEmpty};
 
 use super::content::Content;
 use super::cut::power_cut;
@@ -39,6 +39,8 @@ pub(super) struct Faults {
     pub(super) failing_sync: Option<String>,
     /// Whether each sync makes all entries durable, as the journal of ext4 does.
     pub(super) entries_follow_sync: bool,
+    /// Syncs of files that wait for their answer, while they have to.
+    pub(super) held_syncs: Option<Vec<(Inode, ReplyEmpty)>>,
 }
 
 #[derive(Default)]

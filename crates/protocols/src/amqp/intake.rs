@@ -121,9 +121,7 @@ impl Connection {
             }
             Kind::Requests(desk, _) => {
                 let desk = *desk;
-                self.on_request(id, desk, bytes);
-                // The reply says what came of it.
-                self.settle(id, partial.delivery, partial.settled);
+                self.on_request(id, desk, partial, bytes);
             }
             _ => {}
         }
@@ -235,7 +233,7 @@ impl Connection {
     }
 
     /// Accepts a delivery; it is told with its neighbours.
-    fn settle(&mut self, id: u64, delivery: u32, settled: bool) {
+    pub(super) fn settle(&mut self, id: u64, delivery: u32, settled: bool) {
         let Some(link) = self.links.get(&id).filter(|_| !settled) else {
             return;
         };

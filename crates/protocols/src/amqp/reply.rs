@@ -11,6 +11,9 @@ use super::work::Asked;
 
 impl Connection {
     pub(super) fn on_answer(&mut self, asked: &Asked, message: Vec<u8>) {
+        // First: a client may look for the reply only when its request was accepted.
+        self.settle(asked.link, asked.delivery, asked.settled);
+        self.tell();
         let Some(id) = self.way_back(asked) else {
             tracing::debug!(event = "amqp.no_reply_link", reply_to = asked.reply_to);
             return;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use steadfast_core::clock::Timestamp;
+use steadfast_core::limits;
 use steadfast_wire::amqp::condition;
 use steadfast_wire::amqp::management::{self, Hub, Partition};
 use steadfast_wire::amqp::request::{self, Request, Status};
@@ -12,13 +13,13 @@ use steadfast_wire::amqp::write;
 use super::connection::Connection;
 use super::context::Context;
 use super::fault::Fault;
-use super::link::Desk;
+use super::link::{Desk, Partial};
 use super::permit::{self, Permit};
 use super::work::{Asked, Done};
 use crate::access::Denied;
 
 impl Connection {
-    pub(super) fn on_request(&mut self, link: u64, desk: Desk, message: &[u8]) {
+    pub(super) fn on_request(&mut self, link: u64, desk: Desk, from: &Partial, message: &[u8]) {
         let Some(channel) = self.links.get(&link).map(|link| link.channel) else {
             return;
         };
@@ -28,6 +29,9 @@ impl Connection {
             Err(error) => return self.cut(link, &error.into()),
         };
         let asked = Asked {
+            link,
+            delivery: from.delivery,
+            settled: from.settled,
             desk,
             channel,
             reply_to: request.reply_to.map(str::to_owned),
@@ -51,6 +55,7 @@ impl Connection {
         let kind = request.kind.unwrap_or("").to_owned();
         let (audience, token) = (audience.to_owned(), token.to_owned());
         self.work.push(Box::pin(async move {
+            tokio::time::sleep(limits::AMQP_REPLY_PAUSE).await;
             let result = permit::verify(&context, &kind, &token, &audience).await;
             Done::Token {
                 request: asked,
@@ -99,6 +104,7 @@ impl Connection {
         };
         let context = Arc::clone(&self.context);
         self.work.push(Box::pin(async move {
+            tokio::time::sleep(limits::AMQP_REPLY_PAUSE).await;
             let told = match wanted {
                 Ok(None) => tell_hub(&context, &asked, &hub).await,
                 Ok(Some(partition)) => tell_partition(&context, &asked, &hub, &partition).await,

@@ -82,6 +82,10 @@ impl Receipt {
 /// Where an answer goes.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
+    /// The link of the request, its delivery there, and whether it is settled.
+    pub(super) link: u64,
+    pub(super) delivery: u32,
+    pub(super) settled: bool,
     pub(super) desk: super::link::Desk,
     pub(super) channel: u16,
     pub(super) reply_to: Option<String>,

@@ -1,0 +1,28 @@
+//! A client of Event Hubs in Rust, against a running server.
+//!
+//! `event-hub-clients <what the server said> <scenario>` runs a scenario.
+
+use std::process::ExitCode;
+
+use server::Server;
+
+mod scenarios;
+mod server;
+
+type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let outcome = match &arguments[..] {
+        [said, scenario] => scenarios::run(&Server::of(said), scenario).await,
+        _ => Err("usage: event-hub-clients <what the server said> <scenario>".into()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:?}");
+            ExitCode::FAILURE
+        }
+    }
+}
