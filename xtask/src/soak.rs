@@ -113,6 +113,13 @@ const SOAKS: &[Soak] = &[
         amount: ("STEADFAST_ROUNDS", 100),
     },
     Soak {
+        name: "bank",
+        package: "steadfast-server",
+        test: "durable_bank",
+        filter: "durable_40_60",
+        amount: ("STEADFAST_ROUNDS", 100),
+    },
+    Soak {
         name: "drain",
         package: "steadfast-protocols",
         test: "realtime_drain",

@@ -395,6 +395,10 @@ pub const ACTIVITY_GRACE: Duration = Duration::from_secs(5);
 /// Lost deliveries after which an item is poison.
 pub const LOST_LEASES: u32 = 20;
 
+/// Workers that go away in a row when they are sent a history that is longer than
+/// most can take; then the instance fails.
+pub const LOST_LONG_TURNS: u32 = 3;
+
 /// How often poison is tried.
 pub const POISON_PAUSE: Duration = Duration::from_secs(30);
 

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use steadfast_collections::schema::Record;
+use steadfast_core::clock::Timestamp;
 
 use crate::action::Action;
 use crate::entity::Outcome;
@@ -112,6 +113,21 @@ pub enum Ask {
     /// Be gone, whatever happens.
     #[n(21)]
     Erase,
+    /// To an entity: requests that were run before they were written down.
+    #[n(22)]
+    Direct(Direct),
+    /// To an entity, by a timer: the time of a request has come.
+    #[n(23)]
+    Due {
+        #[n(0)]
+        request: Request,
+        /// When it was sent.
+        #[n(1)]
+        since: Timestamp,
+    },
+    /// To a partition: whatever waits there for its time in this task hub is void.
+    #[n(24)]
+    Empty,
 }
 
 /// A new execution.
@@ -251,6 +267,43 @@ pub struct BatchDone {
     pub is_changed: bool,
     #[n(6)]
     pub state: Option<String>,
+}
+
+/// Requests of clients that were run on the state of an idle entity.
+#[derive(Record, Clone, Debug, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub struct Direct {
+    /// The generation that the entity had.
+    #[n(0)]
+    pub version: u64,
+    /// Those that may come again.
+    #[n(1)]
+    pub noted: Vec<Noted>,
+    #[n(2)]
+    pub actions: Vec<EntityAction>,
+    /// Whether `state` is another one than before.
+    #[n(3)]
+    pub is_changed: bool,
+    #[n(4)]
+    pub state: Option<String>,
+}
+
+impl Direct {
+    /// Whether it leaves a trace; otherwise somebody only looked.
+    pub(crate) fn is_written(&self) -> bool {
+        self.is_changed || !self.actions.is_empty() || !self.noted.is_empty()
+    }
+}
+
+/// A request that may come again, and what it is answered with then.
+#[derive(Record, Clone, Debug, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub struct Noted {
+    #[n(0)]
+    pub request: String,
+    /// Of a call.
+    #[n(1)]
+    pub outcome: Option<Outcome>,
 }
 
 /// A request and what came of it.

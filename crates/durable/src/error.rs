@@ -37,17 +37,23 @@ pub enum ErrorKind {
     Crowded,
     /// A payload is too large.
     TooLarge,
+    /// A server could not be reached, or does not let us in.
+    Unreachable,
+    /// There is no such task hub, and none comes to be by itself.
+    NoHub,
     /// The way to the instance failed.
     Partition,
 }
 
-const CODES: [(ErrorKind, &str); 6] = [
+const CODES: [(ErrorKind, &str); 8] = [
     (ErrorKind::Invalid, "STF-5101"),
     (ErrorKind::Exists, "STF-5102"),
     (ErrorKind::NoInstance, "STF-5103"),
     (ErrorKind::State, "STF-5104"),
     (ErrorKind::Crowded, "STF-5105"),
     (ErrorKind::TooLarge, "STF-5106"),
+    (ErrorKind::Unreachable, "STF-5107"),
+    (ErrorKind::NoHub, "STF-5108"),
 ];
 
 impl Error {
@@ -65,6 +71,18 @@ impl Error {
             ErrorKind::NoInstance,
             format!("there is no instance {instance:?}"),
         )
+    }
+
+    /// What a server has told: `code: message`. What has none of the codes here is
+    /// a failure of the way there.
+    pub fn told(text: &str) -> Self {
+        let known = |(code, message)| {
+            let mut kinds = CODES.iter().filter(|(_, known)| *known == code);
+            let kind = kinds.next().map(|(kind, _)| *kind);
+            kind.map(|kind| Self::new(kind, message))
+        };
+        let told = text.split_once(": ").and_then(known);
+        told.unwrap_or_else(|| Self::new(ErrorKind::Unreachable, text))
     }
 
     /// What kind of failure this is.

@@ -5,9 +5,12 @@
 //! touched.
 
 use std::fmt;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use steadfast_core::limits;
 use steadfast_partition::{Address, Kind};
+use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -80,6 +83,19 @@ pub(crate) fn guid(seed: &str) -> String {
     format!("{a}-{b}-{c}-{}-{}", &hex[16..20], &hex[20..])
 }
 
+/// A GUID that nobody has had. The kernel is asked for randomness once per process,
+/// not once per request.
+pub(crate) fn fresh_guid() -> String {
+    static SEED: LazyLock<Uuid> = LazyLock::new(Uuid::new_v4);
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let mut seed = [0; 24];
+    seed[..16].copy_from_slice(SEED.as_bytes());
+    seed[16..].copy_from_slice(&NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes());
+    let bytes = xxh3_128(&seed).to_be_bytes();
+    let id = uuid::Builder::from_random_bytes(bytes).into_uuid();
+    id.to_string()
+}
+
 fn invalid(what: &str) -> Error {
     let message = format!("{what} is no entity: write @name@key, with a name that is not empty");
     Error::new(ErrorKind::Invalid, message)
@@ -142,6 +158,15 @@ mod tests {
             let error = EntityId::parse(bad).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid, "{bad:?}");
         }
+    }
+
+    #[test]
+    fn fresh_ids_are_guids_and_differ() {
+        let mut ids: Vec<_> = (0..1000).map(|_| fresh_guid()).collect();
+        assert!(ids.iter().all(|id| Uuid::parse_str(id).is_ok()));
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), 1000);
     }
 
     #[test]

@@ -34,6 +34,9 @@ pub(crate) const QUEUE: Table = service_table(KIND, 9);
 /// Entity and request of a client to what came of it.
 pub(crate) const SEEN: Table = service_table(KIND, 10);
 
+/// Task hub to the time when it was emptied last.
+pub(crate) const EMPTIED: Table = service_table(KIND, 11);
+
 /// In front of everything that belongs to an instance.
 pub(crate) fn key(hub: &[u8], instance: &[u8]) -> Vec<u8> {
     let mut key = Vec::with_capacity(hub.len() + instance.len() + 16);

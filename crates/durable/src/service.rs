@@ -51,6 +51,9 @@ impl Service for Instances {
                 position,
             } => entity::release(turn, to, section, set, *position)?,
             Ask::BatchDone(done) => entity::batch_done(turn, to, done)?,
+            Ask::Direct(direct) => entity::direct(turn, to, direct)?,
+            Ask::Due { request, since } => entity::due(turn, to, request, *since)?,
+            Ask::Empty => entity::empty(turn, to),
             Ask::Forget(request) => entity::forget(turn, to, request),
             Ask::Erase => match to.key.starts_with(b"@") {
                 true => entity::erase(turn, to)?,

@@ -33,9 +33,10 @@ pub(crate) enum Area {
     Runtime(Measure),
     /// Entities, locked transfers, activities and restart of task hubs
     ///
-    /// Measures with workers in the same process, everything durable. A goal that is
-    /// not met is shown as MISSED. Takes minutes and a few gigabytes of disk, which
-    /// are given back.
+    /// Measures with workers in the same process and over gRPC, everything durable,
+    /// and, where Restate is installed (NODE_PATH), its server with the same counter.
+    /// A goal that is not met is shown as MISSED. Takes minutes and a few gigabytes of
+    /// disk, which are given back.
     Durable(Measure),
     /// Events in and out by AMQP, idle consumers, restart
     ///
@@ -74,6 +75,13 @@ pub(crate) enum Area {
     /// Serves the task hubs of a folder, says READY and waits to be killed
     #[command(hide = true)]
     DurableChild {
+        /// The folder to serve
+        folder: PathBuf,
+    },
+    /// Serves the task hubs of a folder by gRPC, says READY and a port, waits to be
+    /// killed
+    #[command(hide = true)]
+    DurableServer {
         /// The folder to serve
         folder: PathBuf,
     },
@@ -143,6 +151,9 @@ pub(crate) fn run(area: &Area, output: Output) -> Result<()> {
         Area::Durable(arguments) => run_durable(arguments, output),
         Area::DurableChild { folder } => {
             durable::serve(folder, std::io::stdin(), std::io::stdout())
+        }
+        Area::DurableServer { folder } => {
+            durable::serve_grpc(folder, std::io::stdin(), std::io::stdout())
         }
         Area::Events(arguments) => run_events(arguments, output),
         Area::EventsChild { folder } => events::serve(folder, std::io::stdin(), std::io::stdout()),

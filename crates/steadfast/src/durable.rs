@@ -56,7 +56,11 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! The same functions run in a process of their own, as a [`Worker`] of a server
+//! elsewhere; a [`Client`] does there what a [`TaskHub`] does here.
 
 pub use steadfast_durable::native::*;
 pub use steadfast_durable::*;
 pub use steadfast_macros::entity;
+pub use steadfast_protocols::durabletask::remote::{Client, Worker, WorkerBuilder};

@@ -541,6 +541,96 @@ async fn refusals_have_their_status_and_change_nothing() {
     );
 }
 
+/// A field that no request has in this form.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Nonsense {
+    #[prost(fixed64, tag = "1")]
+    number: u64,
+}
+
+/// A message that is longer than any may be.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Endless {
+    #[prost(bytes, tag = "99")]
+    bytes: Vec<u8>,
+}
+
+#[tokio::test]
+async fn no_method_takes_what_is_malformed_or_too_long() {
+    let node = node().await;
+    let hub = Caller::new(&node, "durable");
+    hub.start("f", "x").await.unwrap();
+    let read = [
+        "GetWorkItems",
+        "CompleteOrchestratorTask",
+        "CompleteActivityTask",
+        "CompleteEntityTask",
+        "AbandonTaskOrchestratorWorkItem",
+        "AbandonTaskActivityWorkItem",
+        "AbandonTaskEntityWorkItem",
+        "StreamInstanceHistory",
+        "StartInstance",
+        "GetInstance",
+        "WaitForInstanceStart",
+        "WaitForInstanceCompletion",
+        "RaiseEvent",
+        "TerminateInstance",
+        "SuspendInstance",
+        "ResumeInstance",
+        "RewindInstance",
+        "RestartInstance",
+        "QueryInstances",
+        "ListInstanceIds",
+        "PurgeInstances",
+        "SkipGracefulOrchestrationTerminations",
+        "CreateTaskHub",
+        "SignalEntity",
+        "CallEntity",
+        "GetEntity",
+        "QueryEntities",
+        "CleanEntityStorage",
+    ];
+    // These have no fields, so everything in them is skipped.
+    let skipped = ["Hello", "DeleteTaskHub"];
+    let code = |answer: Result<(), tonic::Status>| answer.unwrap_err().code();
+    for method in read {
+        let malformed = hub.tell(method, Nonsense { number: 7 }).await;
+        assert_eq!(code(malformed), Code::InvalidArgument, "{method}");
+    }
+    let bytes = vec![0; (64 << 20) + 1];
+    for method in read.iter().chain(&skipped) {
+        let bytes = bytes.clone();
+        let endless = hub.tell(method, Endless { bytes }).await;
+        assert_eq!(code(endless), Code::ResourceExhausted, "{method}");
+    }
+    let call = |entity: &str, name: &str, input| wire::SignalEntityRequest {
+        instance_id: entity.into(),
+        name: name.into(),
+        input,
+        ..wire::SignalEntityRequest::default()
+    };
+    for bad in [
+        call("counter", "add", None),
+        call("@counter@a", "", None),
+        call(&format!("@counter@{}", "x".repeat(100)), "add", None),
+        call("@counter@a", "add", Some("x".repeat((16 << 20) + 1))),
+    ] {
+        for method in ["SignalEntity", "CallEntity"] {
+            let refused = hub.tell(method, bad.clone()).await;
+            assert_eq!(code(refused), Code::InvalidArgument, "{method}");
+        }
+    }
+    // Nothing has changed.
+    let state = hub.get("x").await.unwrap();
+    assert_eq!(
+        state.orchestration_status(),
+        wire::OrchestrationStatus::Pending
+    );
+    let task_hub = node.task_hubs().hub("default").unwrap();
+    let page = task_hub.entities(&Default::default()).await.unwrap();
+    assert_eq!(page.items, []);
+}
+
 #[tokio::test]
 async fn waits_end_with_the_patience_of_their_client() {
     let node = node().await;
@@ -598,6 +688,71 @@ async fn task_hubs_are_made_and_wiped() {
     hub.start("f", "b").await.unwrap();
     hub.tell("DeleteTaskHub", wire::Empty {}).await.unwrap();
     assert!(hub.get("b").await.is_none());
+}
+
+#[tokio::test]
+async fn only_declared_task_hubs_are_there_if_that_is_wanted() {
+    let file = r#"
+[durable]
+unknown_hubs = false
+
+[[task_hub]]
+name = "blue"
+
+[[key]]
+name = "all"
+primary = "all secret 01234567"
+rights = ["manage durable"]
+"#;
+    let node = task_hub::node_with_file(file).await;
+    let hub = |name: &str| {
+        let hub = Caller::new(&node, "durable").with("taskhub", name);
+        hub.with("authorization", "Bearer all secret 01234567")
+    };
+    hub("blue").start("f", "a").await.unwrap();
+    for unknown in ["bleu", "default"] {
+        let refused = hub(unknown).start("f", "a").await.unwrap_err();
+        assert_eq!(refused.code(), Code::NotFound, "{refused}");
+        assert!(refused.message().starts_with("STF-5108"), "{refused}");
+    }
+}
+
+/// A worker that cannot take so long a message goes away; the next one would, too.
+#[tokio::test]
+async fn an_instance_whose_history_no_worker_takes_fails() {
+    let node = node().await;
+    let hub = Caller::new(&node, "durable");
+    hub.start("f", "long").await.unwrap();
+    for number in 0..5 {
+        let request = wire::RaiseEventRequest {
+            instance_id: "long".into(),
+            name: format!("event {number}"),
+            input: Some("x".repeat(900_000)),
+        };
+        hub.tell("RaiseEvent", request).await.unwrap();
+        let mut worker = hub.worker().await;
+        let (_, token) = worker.turn().await;
+        hub.tell("CompleteOrchestratorTask", done("long", &token, Vec::new()))
+            .await
+            .unwrap();
+    }
+    let request = wire::RaiseEventRequest {
+        instance_id: "long".into(),
+        name: "last".into(),
+        input: None,
+    };
+    hub.tell("RaiseEvent", request).await.unwrap();
+    for _ in 0..3 {
+        let mut worker = hub.worker().await;
+        let (turn, _) = worker.turn().await;
+        assert!(turn.past_events.len() > 10);
+    }
+    let ended = hub.ended("long").await;
+    assert_eq!(
+        ended.orchestration_status(),
+        wire::OrchestrationStatus::Failed
+    );
+    assert_eq!(ended.failure_details.unwrap().error_type, "HistoryTooLarge");
 }
 
 /// Keys, one with each right.

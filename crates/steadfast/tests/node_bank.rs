@@ -5,71 +5,23 @@
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
+mod bank;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use bank::{ACCOUNTS, Account, MONEY, TRANSFERS, operation, the_transfers, transfer};
 use serde::{Deserialize, Serialize};
-use steadfast::durable::{
-    Context, EntityId, ErrorKind, Failure, NewInstance, Operation, Status, Task, TaskHub, entity,
-};
+use steadfast::durable::{ErrorKind, Status, TaskHub, entity};
 use steadfast::{Builder, Node};
 use steadfast_harness::Process;
 
 const FOLDER: &str = "STEADFAST_BANK_FOLDER";
 const PATIENCE: Duration = Duration::from_secs(240);
-const ACCOUNTS: u64 = 100;
-const TRANSFERS: u64 = 1000;
-const MONEY: i64 = 1000;
 const SENDERS: u64 = 10;
 const SIGNALS: u64 = 10_000;
-
-#[derive(Default, Serialize, Deserialize)]
-struct Account {
-    balance: i64,
-    /// The transfer that has locked it.
-    inside: Option<String>,
-    touched: u64,
-    violations: u64,
-}
-
-#[entity(crate = "steadfast::durable")]
-impl Account {
-    fn fund(&mut self, money: i64) {
-        self.balance = money;
-    }
-
-    fn enter(&mut self, transfer: String) -> i64 {
-        self.violations += u64::from(self.inside.is_some());
-        self.inside = Some(transfer);
-        self.balance
-    }
-
-    fn leave(&mut self, amount: i64) {
-        self.balance += amount;
-        self.inside = None;
-    }
-
-    /// By somebody who has no lock: never between `enter` and `leave`.
-    fn touch(&mut self) {
-        self.violations += u64::from(self.inside.is_some());
-        self.touched += 1;
-    }
-}
-
-async fn transfer(cx: Context, (from, to, amount): (String, String, i64)) -> Result<bool, Failure> {
-    let (from, to) = (Account::at(&from)?, Account::at(&to)?);
-    let section = cx.lock([from.id(), to.id()]).await?;
-    let me = cx.instance();
-    let balance = from.enter(&cx, me.clone()).await?;
-    to.enter(&cx, me).await?;
-    let amount = amount.min(balance);
-    from.leave(&cx, -amount).await?;
-    to.leave(&cx, amount).await?;
-    drop(section);
-    Ok(amount > 0)
-}
 
 /// Counts what each sender sends.
 #[derive(Default, Serialize, Deserialize)]
@@ -146,7 +98,7 @@ fn run<F: Future<Output = ()>>(work: impl FnOnce(TaskHub) -> F) -> bool {
 
 #[test]
 fn durable_40_60_money_is_conserved_and_no_lock_is_left_under_kills() {
-    if run(bank) {
+    if run(run_bank) {
         return;
     }
     let test = "durable_40_60_money_is_conserved_and_no_lock_is_left_under_kills";
@@ -159,29 +111,16 @@ fn durable_40_60_money_is_conserved_and_no_lock_is_left_under_kills() {
 }
 
 /// What the process does that is killed.
-async fn bank(hub: TaskHub) {
+async fn run_bank(hub: TaskHub) {
     for key in 0..ACCOUNTS {
         let fund = operation(&format!("@account@{key}"), "fund", &MONEY.to_string(), key);
         hub.call(fund).await.unwrap().unwrap();
     }
-    let mut random = fastrand::Rng::with_seed(11);
-    for number in 0..TRANSFERS {
-        let from = random.u64(..ACCOUNTS);
-        let to = (from + random.u64(1..ACCOUNTS)) % ACCOUNTS;
-        let task = Task::new(
-            "transfer",
-            &(from.to_string(), to.to_string(), random.i64(1..300)),
-        );
-        let new = NewInstance {
-            instance: format!("t{number}"),
-            task: task.unwrap(),
-            ..NewInstance::default()
-        };
+    for (number, (new, touch)) in the_transfers().into_iter().enumerate() {
         match hub.start(new).await {
             Ok(_) => {}
             Err(error) => assert_eq!(error.kind(), ErrorKind::Exists, "{error}"),
         }
-        let touch = operation(&format!("@account@{from}"), "touch", "null", 1000 + number);
         hub.signal(touch).await.unwrap();
         if number % 100 == 99 {
             println!("step: started");
@@ -219,17 +158,6 @@ async fn accounts(hub: &TaskHub) -> (i64, u64, u64) {
             return (sum, touched, violations);
         }
         tokio::task::yield_now().await;
-    }
-}
-
-/// A request with an id that stays the same when it is sent again.
-fn operation(entity: &str, name: &str, input: &str, number: u64) -> Operation {
-    Operation {
-        request: format!("00000000-0000-4000-8000-{number:012x}"),
-        name: name.into(),
-        input: Some(input.into()),
-        target: EntityId::parse(entity).unwrap().to_string(),
-        ..Operation::default()
     }
 }
 

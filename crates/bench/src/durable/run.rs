@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::settings::Settings;
-use super::{entities, idle, orchestrations};
+use super::{entities, idle, orchestrations, peer, remote};
 use crate::disk::LogFile;
 use crate::machine::Machine;
 use crate::report::Report;
@@ -19,6 +19,9 @@ pub fn run(settings: &Settings) -> Result<Report> {
     let sync_us = limit(settings, &mut report).context("limits")?;
     entities::measure(settings, &mut report, sync_us).context("entities")?;
     orchestrations::measure(settings, &mut report).context("orchestrations")?;
+    remote::measure(settings, &mut report).context("over gRPC")?;
+    peer::measure(settings, &mut report).context("peer")?;
+    peer::compare(&mut report);
     idle::measure(settings, &mut report).context("idle entities")?;
     Ok(report)
 }

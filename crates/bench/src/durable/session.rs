@@ -21,8 +21,9 @@ const PARTITIONS: u16 = 64;
 /// A running node. Fields are dropped in this order: tasks have to end before the
 /// engine does, because they hold it.
 pub(super) struct Session {
-    _host: Host,
+    _host: Option<Host>,
     pub(super) hub: TaskHub,
+    pub(super) hubs: TaskHubs,
     _node: Runtime,
     store: Arc<Store>,
     pub(super) tasks: tokio::runtime::Runtime,
@@ -31,15 +32,25 @@ pub(super) struct Session {
 impl Session {
     /// Opens a folder, serves all partitions and runs the functions.
     pub(super) fn open(folder: &Path) -> Result<Self> {
-        let tasks = tokio::runtime::Runtime::new()?;
-        let engine = Arc::new(Local::open(folder, &local::Options::default())?);
-        let (node, store, hub) = tasks.block_on(start(&engine))?;
-        let entered = tasks.enter();
-        let host = Host::start(hub.clone(), functions());
+        let session = Self::bare(folder)?;
+        let entered = session.tasks.enter();
+        let host = Host::start(session.hub.clone(), functions());
         drop(entered);
         Ok(Self {
-            _host: host,
-            hub,
+            _host: Some(host),
+            ..session
+        })
+    }
+
+    /// The same without functions.
+    pub(super) fn bare(folder: &Path) -> Result<Self> {
+        let tasks = tokio::runtime::Runtime::new()?;
+        let engine = Arc::new(Local::open(folder, &local::Options::default())?);
+        let (node, store, hubs) = tasks.block_on(start(&engine))?;
+        Ok(Self {
+            _host: None,
+            hub: hubs.hub("default")?,
+            hubs,
             _node: node,
             store,
             tasks,
@@ -52,7 +63,7 @@ impl Session {
     }
 }
 
-async fn start(engine: &Arc<Local>) -> Result<(Runtime, Arc<Store>, TaskHub)> {
+async fn start(engine: &Arc<Local>) -> Result<(Runtime, Arc<Store>, TaskHubs)> {
     let incarnation = u128::from(fastrand::u64(..));
     let owner = Owner {
         node: 1,
@@ -80,6 +91,6 @@ async fn start(engine: &Arc<Local>) -> Result<(Runtime, Arc<Store>, TaskHub)> {
     };
     let node = Runtime::new(Arc::clone(&store), space, options);
     node.serve_all().await?;
-    let hub = TaskHubs::new(&node, dispatcher, BTreeMap::new()).hub("default")?;
-    Ok((node, store, hub))
+    let hubs = TaskHubs::new(&node, dispatcher, BTreeMap::new());
+    Ok((node, store, hubs))
 }

@@ -13,9 +13,11 @@ use super::delivery::Delivery;
 use super::entry::{Entry, Given, Group, Key, Place, Sort};
 use super::histories::Histories;
 use super::lease::Leases;
+use super::local::Locals;
 use super::seat::Seat;
 use super::token::Token;
 use crate::command::Wish;
+use crate::failure::Failure;
 use crate::work::TurnResult;
 
 pub(crate) struct Desk {
@@ -24,6 +26,8 @@ pub(crate) struct Desk {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) delivery: Delivery,
     pub(super) histories: Histories,
+    /// Requests that are run in this process at once.
+    pub(crate) locals: Locals,
     pub(super) state: Mutex<State>,
     /// How much is out with workers.
     out: watch::Sender<usize>,
@@ -67,6 +71,7 @@ impl Desk {
             clock,
             delivery,
             histories: Histories::default(),
+            locals: Locals::default(),
             state: Mutex::default(),
             out: watch::channel(0).0,
         })
@@ -74,6 +79,9 @@ impl Desk {
 
     /// Something is wanted; it replaces what was wanted under the same key.
     pub(super) fn want(&self, key: &Key, from: Address, instance: String, wish: Wish) {
+        if matches!(wish, Wish::Batch { .. }) {
+            self.locals.forget(&instance);
+        }
         let mut state = self.state.lock();
         self.forget(&mut state, key);
         state.next += 1;
@@ -156,6 +164,18 @@ impl Desk {
         };
         entry.lost += 1;
         let (number, lost) = (entry.number, entry.lost);
+        if entry.is_long && lost >= steadfast_core::limits::LOST_LONG_TURNS {
+            let (from, wish, instance) = (entry.from.clone(), entry.wish.clone(), &entry.instance);
+            tracing::error!(
+                event = "durable.history_too_large",
+                instance,
+                lost,
+                "an orchestration fails: its workers go away whenever they are sent its history",
+            );
+            self.fail(key, from, &wish, too_large());
+            self.rest(state, key, number, steadfast_core::limits::POISON_PAUSE);
+            return;
+        }
         if lost < steadfast_core::limits::LOST_LEASES {
             self.ready(state, key);
             return;
@@ -169,7 +189,7 @@ impl Desk {
         );
         if self.delivery.is_poison_failed {
             let (from, wish) = (entry.from.clone(), entry.wish.clone());
-            self.fail(key, from, &wish);
+            self.fail(key, from, &wish, poisoned());
         }
         self.rest(state, key, number, steadfast_core::limits::POISON_PAUSE);
     }
@@ -335,6 +355,18 @@ impl Desk {
         true
     }
 
+    /// An item was sent with a history that may be too long for its worker.
+    pub(super) fn sent_long(&self, token: &str) {
+        let Some(token) = Token::parse(token) else {
+            return;
+        };
+        let mut state = self.state.lock();
+        let mut entries = state.entries.values_mut();
+        if let Some(entry) = entries.find(|entry| entry.token() == token) {
+            entry.is_long = true;
+        }
+    }
+
     /// The worker gives an item back.
     pub(crate) fn abandon(&self, token: &Token) -> bool {
         let mut state = self.state.lock();
@@ -396,6 +428,7 @@ impl Desk {
 
     /// Gives out nothing more.
     pub(super) fn stop(&self) {
+        self.locals.set_operator(None);
         self.state.lock().is_stopped = true;
     }
 
@@ -411,6 +444,21 @@ impl Desk {
         state.is_stopped = true;
         state.seats.clear();
     }
+}
+
+fn poisoned() -> Failure {
+    Failure::lasting(
+        "PoisonedWorkItem",
+        "no worker has brought a result back; look at the logs of the workers",
+    )
+}
+
+fn too_large() -> Failure {
+    Failure::lasting(
+        "HistoryTooLarge",
+        "workers break off when they are sent this history; continue as new more often, or use \
+         a worker that streams histories",
+    )
 }
 
 impl State {

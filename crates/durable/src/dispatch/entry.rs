@@ -52,6 +52,8 @@ pub(crate) struct Entry {
     pub(crate) given: Option<Given>,
     /// The worker wants the history with the item.
     pub(crate) is_whole: bool,
+    /// It was sent with a history that may be too long for its worker.
+    pub(crate) is_long: bool,
 }
 
 /// Where an entry is.
@@ -102,6 +104,7 @@ impl Entry {
             chunks: BTreeMap::new(),
             given: None,
             is_whole: false,
+            is_long: false,
         }
     }
 

@@ -17,13 +17,13 @@ use super::desk::Desk;
 use super::entry::{Given, Key};
 use super::histories::History;
 use crate::command::{Ask, Order, Request, TaskDone, Wish};
-use crate::entity::{Entity, FRONT, MAIN, Queued, lane};
+use crate::entity::{Entity, FRONT, MAIN, Queued};
 use crate::event::{Event, What};
 use crate::failure::Failure;
 use crate::instance::{Instance, Stored};
 use crate::moment::Moment;
 use crate::rows::{
-    self, ENTITIES, HISTORY, INBOX, INSTANCES, QUEUE, STATES, TASKS, key_of, numbered,
+    self, ENTITIES, HISTORY, INBOX, INSTANCES, QUEUE, STATES, TASKS, key_of, marked, numbered,
 };
 use crate::work::{ActivityWork, BatchWork, Item, TurnWork, Work};
 
@@ -119,13 +119,12 @@ impl Desk {
 
     async fn turn(&self, door: &Door, from: &Address, instance: String, generation: u64) -> Found {
         let key = key_of(from);
-        let snapshot = door.ledger().snapshot()?;
-        let row: Option<Instance> = read(&snapshot, INSTANCES, &key).await?;
+        let row: Option<Instance> = read(door, INSTANCES, &key).await?;
         let Some(row) = row.filter(|row| row.generation == generation && row.is_open) else {
             return Ok(None);
         };
-        let taken = inbox(&snapshot, &key, &row).await?;
-        let history = self.history(&snapshot, &key, &row).await?;
+        let taken = inbox(door, &key, &row).await?;
+        let history = self.history(door, &key, &row).await?;
         let now = self.clock.now().max(Timestamp(row.clock.0 + 1));
         let at = Moment::from(now);
         let mut new = Vec::with_capacity(taken.len() + 1);
@@ -151,7 +150,7 @@ impl Desk {
 
     async fn history(
         &self,
-        snapshot: &Snapshot,
+        door: &Door,
         key: &[u8],
         row: &Instance,
     ) -> Result<Arc<History>, Unread> {
@@ -167,10 +166,13 @@ impl Desk {
         let mut history = known.map(|known| (*known).clone()).unwrap_or_default();
         history.execution.clone_from(&row.execution);
         history.rewrites = row.rewrites;
-        let from = numbered(key, history.turns.len() as u64);
-        for found in scan(snapshot, HISTORY, from, numbered(key, row.turns)).await? {
-            history.bytes += found.value.len() as u64;
-            history.turns.push(Arc::new(rows::decode(&found.value)?));
+        let first = history.turns.len() as u64;
+        for (_, found) in run(door, HISTORY, key, first, row.turns).await? {
+            history.bytes += found.len() as u64;
+            history.turns.push(Arc::new(rows::decode(&found)?));
+        }
+        if history.turns.len() as u64 != row.turns {
+            return Err(Unread);
         }
         let history = Arc::new(history);
         self.histories.keep(key, &history);
@@ -178,11 +180,7 @@ impl Desk {
     }
 
     /// An instance whose work never comes back fails.
-    pub(super) fn fail(&self, key: &Key, from: Address, wish: &Wish) {
-        let failure = Failure::lasting(
-            "PoisonedWorkItem",
-            "no worker has brought a result back; look at the logs of the workers",
-        );
+    pub(super) fn fail(&self, key: &Key, from: Address, wish: &Wish, failure: Failure) {
         let (Some(door), wish) = (self.router.door(key.0), wish.clone()) else {
             return;
         };
@@ -212,17 +210,19 @@ impl Desk {
 }
 
 /// What a turn is about: the front of the inbox.
-async fn inbox(snapshot: &Snapshot, key: &[u8], row: &Instance) -> Result<Vec<Event>, Unread> {
+async fn inbox(door: &Door, key: &[u8], row: &Instance) -> Result<Vec<Event>, Unread> {
     let end = row.inbox_end.min(row.inbox + limits::TURN_EVENTS as u64);
-    let from = numbered(key, row.inbox);
-    let found = scan(snapshot, INBOX, from, numbered(key, end)).await?;
+    let found = run(door, INBOX, key, row.inbox, end).await?;
+    if found.len() as u64 != end - row.inbox {
+        return Err(Unread);
+    }
     let (mut events, mut bytes) = (Vec::with_capacity(found.len()), 0);
-    for row in found {
-        bytes += row.value.len();
+    for (_, found) in found {
+        bytes += found.len();
         if bytes > limits::WORK_BYTES && !events.is_empty() {
             break;
         }
-        let stored: Stored = rows::decode(&row.value)?;
+        let stored: Stored = rows::decode(&found)?;
         events.push(stored.event);
     }
     Ok(events)
@@ -244,17 +244,16 @@ async fn activity(door: &Door, from: &Address, instance: String, order: &Order) 
 
 async fn batch(door: &Door, from: &Address, entity: String, generation: u64) -> Found {
     let key = key_of(from);
-    let snapshot = door.ledger().snapshot()?;
-    let row: Option<Entity> = read(&snapshot, ENTITIES, &key).await?;
+    let row: Option<Entity> = read(door, ENTITIES, &key).await?;
     let Some(row) = row.filter(|row| row.generation == generation && row.is_open) else {
         return Ok(None);
     };
-    let requests = requests(&snapshot, &key, &row).await?;
+    let requests = requests(door, &key, &row).await?;
     if requests.is_empty() {
         return Err(Unread);
     }
     let state = match row.exists {
-        true => snapshot.get(STATES, &key).await?,
+        true => door.row(STATES, &key).await?,
         false => None,
     };
     let state = state.map(|state| String::from_utf8_lossy(&state).into_owned());
@@ -276,17 +275,17 @@ async fn batch(door: &Door, from: &Address, entity: String, generation: u64) -> 
 
 /// The requests that may run now, and where the lanes begin behind each.
 async fn requests(
-    snapshot: &Snapshot,
+    door: &Door,
     key: &[u8],
     row: &Entity,
 ) -> Result<Vec<(Request, u64, u64)>, Unread> {
     let (mut front, mut main) = (row.front, row.main);
-    let mut queued = lane_rows(snapshot, key, FRONT, row.front, row.front_end).await?;
+    let mut queued = lane_rows(door, key, FRONT, row.front, row.front_end).await?;
     let fronts = queued.len();
     if row.held.is_none() {
         let rest = limits::BATCH_OPERATIONS.saturating_sub(fronts) as u64;
         let end = row.main_end.min(row.main + rest);
-        queued.extend(lane_rows(snapshot, key, MAIN, row.main, end).await?);
+        queued.extend(lane_rows(door, key, MAIN, row.main, end).await?);
     }
     let (mut requests, mut bytes) = (Vec::with_capacity(queued.len()), 0);
     for (place, (number, queued, size)) in queued.into_iter().enumerate() {
@@ -307,37 +306,62 @@ async fn requests(
     Ok(requests)
 }
 
+/// What waits in a lane; numbers that were taken back are missing.
 async fn lane_rows(
-    snapshot: &Snapshot,
+    door: &Door,
     key: &[u8],
     which: u8,
     first: u64,
     end: u64,
 ) -> Result<Vec<(u64, Queued, usize)>, Unread> {
-    if first >= end {
-        return Ok(Vec::new());
-    }
-    let found = scan(
-        snapshot,
-        QUEUE,
-        lane(key, which, first),
-        lane(key, which, end),
-    );
-    let mut queued = Vec::new();
-    for row in found.await? {
-        let number = row.key.last_chunk::<8>().copied().ok_or(Unread)?;
-        let entry = rows::decode(&row.value)?;
-        queued.push((u64::from_be_bytes(number), entry, row.value.len()));
+    let found = run(door, QUEUE, &marked(key, which), first, end).await?;
+    let mut queued = Vec::with_capacity(found.len());
+    for (number, found) in found {
+        queued.push((number, rows::decode(&found)?, found.len()));
     }
     Ok(queued)
 }
 
+/// Rows that are numbered behind a key, those that are there. Few are looked up one by
+/// one: that is much cheaper than a snapshot and a scan. They are not of one moment,
+/// but nobody removes what an open turn or batch is about; if an instance ends
+/// meanwhile, its result comes to nothing.
+async fn run(
+    door: &Door,
+    table: Table,
+    key: &[u8],
+    first: u64,
+    end: u64,
+) -> Result<Vec<(u64, Bytes)>, Unread> {
+    let mut found = Vec::new();
+    if first >= end {
+        return Ok(found);
+    }
+    if end - first <= FEW {
+        for number in first..end {
+            let row = door.row(table, &numbered(key, number)).await?;
+            found.extend(row.map(|row| (number, row)));
+        }
+        return Ok(found);
+    }
+    let snapshot = door.ledger().snapshot()?;
+    let rows = scan(&snapshot, table, numbered(key, first), numbered(key, end));
+    for row in rows.await? {
+        let number = row.key.last_chunk::<8>().copied().ok_or(Unread)?;
+        found.push((u64::from_be_bytes(number), row.value));
+    }
+    Ok(found)
+}
+
+/// Rows that are looked up one by one.
+const FEW: u64 = 32;
+
 async fn read<R: steadfast_collections::schema::Record>(
-    snapshot: &Snapshot,
+    door: &Door,
     table: Table,
     key: &[u8],
 ) -> Result<Option<R>, Unread> {
-    match snapshot.get(table, key).await? {
+    match door.row(table, key).await? {
         Some(row) => Ok(Some(rows::decode(&row)?)),
         None => Ok(None),
     }

@@ -27,6 +27,12 @@ impl Worker {
     pub async fn next(&mut self) -> Option<Item> {
         self.items.recv().await
     }
+
+    /// What was sent last has a history that may be too long for whoever gets it.
+    /// If the worker goes away on it again and again, the instance fails.
+    pub fn sent_long(&self, token: &str) {
+        self.desk.sent_long(token);
+    }
 }
 
 impl Drop for Worker {

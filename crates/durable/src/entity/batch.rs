@@ -51,7 +51,7 @@ impl Present<'_, '_> {
         self.advance(self.row.main.max(main));
     }
 
-    fn set_state(&mut self, state: Option<&str>) {
+    pub(super) fn set_state(&mut self, state: Option<&str>) {
         self.row.exists = state.is_some();
         self.row.modified = self.turn.time();
         match state {
@@ -96,7 +96,7 @@ impl Present<'_, '_> {
         Ok(())
     }
 
-    fn act(&mut self, action: &EntityAction, place: usize) {
+    pub(super) fn act(&mut self, action: &EntityAction, place: usize) {
         let seed = format!("{} {} {place}", self.id(), self.row.generation);
         let seed = format!("{seed} {}", self.turn.time().0);
         match action {

@@ -6,13 +6,15 @@
 //! effect when it comes to its head.
 
 mod batch;
+mod direct;
 mod lock;
 mod outcome;
 mod queue;
 mod record;
 
 pub(crate) use batch::batch_done;
+pub(crate) use direct::direct;
 pub(crate) use lock::{lock, release, unlock};
 pub use outcome::Outcome;
-pub(crate) use queue::{erase, forget, request};
-pub(crate) use record::{Entity, FRONT, MAIN, Queued, lane};
+pub(crate) use queue::{due, empty, erase, forget, request};
+pub(crate) use record::{Entity, FRONT, MAIN, Queued};

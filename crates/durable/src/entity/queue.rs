@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use steadfast_collections::schema::Record;
+use steadfast_core::clock::Timestamp;
 use steadfast_core::limits;
 use steadfast_partition::{Address, Halt, Turn};
 use xxhash_rust::xxh3::xxh3_64;
@@ -12,7 +13,7 @@ use super::record::{Entity, FRONT, MAIN, Present, Queued};
 use crate::command::{Ask, Request, Say};
 use crate::error::{ErrorKind, refuse};
 use crate::event::Operation;
-use crate::rows::{self, SEEN, key_of};
+use crate::rows::{self, EMPTIED, SEEN, key_of};
 use crate::work::Requested;
 
 /// A request that is less early than this is not early.
@@ -36,16 +37,22 @@ pub(crate) fn request(turn: &mut Turn<'_>, to: &Address, request: &Request) -> R
     let now = entity.turn.time();
     let due = operation.scheduled.map(|due| due.due());
     if let Some(due) = due.filter(|due| *due > now.plus(EARLY)) {
-        let later = Ask::Request(Request {
-            requested: Requested {
-                operation: Operation {
-                    scheduled: None,
-                    ..operation.clone()
+        let emptied: Option<Emptied> = rows::read(entity.turn, EMPTIED, &to.name)?;
+        // Whoever is emptied and filled again within a moment is told apart.
+        let since = emptied.map_or(now, |emptied| now.max(Timestamp(emptied.at.0 + 1)));
+        let later = Ask::Due {
+            request: Request {
+                requested: Requested {
+                    operation: Operation {
+                        scheduled: None,
+                        ..operation.clone()
+                    },
+                    ..request.requested.clone()
                 },
-                ..request.requested.clone()
+                client: None,
             },
-            client: None,
-        });
+            since,
+        };
         let tag = xxh3_64(operation.request.as_bytes());
         entity.turn.schedule(due, tag, rows::encode(&later));
         return Ok(Say::Done);
@@ -72,6 +79,36 @@ pub(crate) fn request(turn: &mut Turn<'_>, to: &Address, request: &Request) -> R
     Ok(Say::Done)
 }
 
+/// The time of a request has come. It is void if its task hub was emptied
+/// meanwhile: its entity must not come to be again.
+pub(crate) fn due(
+    turn: &mut Turn<'_>,
+    to: &Address,
+    asked: &Request,
+    since: Timestamp,
+) -> Result<Say, Halt> {
+    let emptied: Option<Emptied> = rows::read(turn, EMPTIED, &to.name)?;
+    match emptied.is_some_and(|emptied| since <= emptied.at) {
+        true => Ok(Say::Ignored),
+        false => request(turn, to, asked),
+    }
+}
+
+/// When a task hub was emptied.
+#[derive(Record, Clone, Debug)]
+#[record(crate = "steadfast_collections", closed)]
+struct Emptied {
+    #[n(0)]
+    at: Timestamp,
+}
+
+/// Whatever waits for its time in this task hub is void.
+pub(crate) fn empty(turn: &mut Turn<'_>, to: &Address) -> Say {
+    let at = turn.time();
+    turn.put(EMPTIED, &to.name, rows::encode(&Emptied { at }));
+    Say::Done
+}
+
 /// Whether a client sends a request again, and what to answer then. The first time
 /// it is written down for a while.
 fn seen_before(turn: &mut Turn<'_>, to: &Address, request: &Request) -> Result<Option<Say>, Halt> {
@@ -86,11 +123,17 @@ fn seen_before(turn: &mut Turn<'_>, to: &Address, request: &Request) -> Result<O
             None => Say::Ignored,
         }));
     }
-    turn.put(SEEN, &key, rows::encode(&Seen { outcome: None }));
+    note(turn, to, id, None);
+    Ok(None)
+}
+
+/// Writes a client's request down for a while.
+pub(super) fn note(turn: &mut Turn<'_>, to: &Address, id: &str, outcome: Option<Outcome>) {
+    let seen = rows::encode(&Seen { outcome });
+    turn.put(SEEN, &seen_key(to, id), seen);
     let due = turn.time().plus(limits::REQUEST_AGE);
     let tag = xxh3_64(id.as_bytes()) ^ FORGET;
-    turn.schedule(due, tag, rows::encode(&Ask::Forget(id.clone())));
-    Ok(None)
+    turn.schedule(due, tag, rows::encode(&Ask::Forget(id.to_owned())));
 }
 
 /// Keeps tags of two sorts of timers apart that are made of one id.

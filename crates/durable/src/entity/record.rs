@@ -78,13 +78,18 @@ impl Entity {
         waiting - self.gaps.len() as u64
     }
 
+    /// Whether nothing waits for it, nobody has it and nobody holds it.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.backlog() == 0 && !self.is_open && self.held.is_none()
+    }
+
     fn is_idle(&self) -> bool {
         self.backlog() == 0 && self.held.is_none() && !self.exists
     }
 }
 
 /// The keys of a lane.
-pub(crate) fn lane(key: &[u8], lane: u8, number: u64) -> Vec<u8> {
+fn lane(key: &[u8], lane: u8, number: u64) -> Vec<u8> {
     numbered(&marked(key, lane), number)
 }
 

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use steadfast_partition::Snapshot;
-use uuid::Uuid;
 
 use super::task_hub::{TaskHub, check_payload, unreadable};
 use crate::command::{Ask, Client, Request, Say};
+use crate::dispatch::Settled;
 use crate::entity::{Entity, Outcome};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Operation;
 use crate::failure::Failure;
-use crate::id::EntityId;
+use crate::id::{EntityId, fresh_guid};
 use crate::moment::Moment;
 use crate::rows::{self, ENTITIES, STATES};
 use crate::view::EntityView;
@@ -30,8 +30,10 @@ impl TaskHub {
             is_repeatable: !operation.request.is_empty(),
             is_call: false,
         };
-        let request = request(operation, client)?;
-        self.enter(request).await.map(drop)
+        match self.settle(request(operation, client)?).await? {
+            Settled::Run(_) => Ok(()),
+            Settled::Queue(request) => self.enter(request).await.map(drop),
+        }
     }
 
     /// Has an entity run an operation, and waits for what comes of it: one turn, no
@@ -45,7 +47,10 @@ impl TaskHub {
             is_repeatable: !operation.request.is_empty(),
             is_call: true,
         };
-        let request = request(operation, client)?;
+        let request = match self.settle(request(operation, client)?).await? {
+            Settled::Run(outcome) => return Ok(Outcome::into_result(outcome)),
+            Settled::Queue(request) => request,
+        };
         let (entity, id) = {
             let operation = &request.requested.operation;
             (operation.target.clone(), operation.request.clone())
@@ -109,7 +114,7 @@ fn request(operation: Operation, client: Client) -> Result<Request> {
         return Err(Error::new(ErrorKind::Invalid, message));
     }
     let request = match operation.request.is_empty() {
-        true => Uuid::new_v4().to_string(),
+        true => fresh_guid(),
         false => operation.request,
     };
     if request.len() > 128 || request.chars().any(char::is_control) {

@@ -107,6 +107,9 @@ impl TaskHub {
         for instance in found {
             self.ask(&instance, Ask::Erase).await?;
         }
+        for partition in self.inner.space.all() {
+            self.ask_in(partition, Ask::Empty).await?;
+        }
         Ok(())
     }
 

@@ -235,7 +235,7 @@ fn batch_done(claim: &Claim, result: BatchResult) -> Option<Ask> {
 }
 
 /// A failed signal has nobody to hear of it but the operator.
-fn log_failure(request: &Request, outcome: &Outcome) {
+pub(super) fn log_failure(request: &Request, outcome: &Outcome) {
     if let (true, Outcome::Failure(failure)) = (request.requested.is_signal, outcome) {
         tracing::warn!(
             event = "durable.signal_failed",

@@ -1,9 +1,10 @@
 //! Task hubs and the ways to their instances.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use steadfast_core::id::Partition;
 use steadfast_core::limits;
 use steadfast_partition::{
     Address, Door, Error as PartitionError, ErrorKind as PartitionKind, Handle, Router, Runtime,
@@ -11,7 +12,7 @@ use steadfast_partition::{
 };
 
 use crate::command::{Ask, Say};
-use crate::dispatch::{Desk, Dispatcher, Worker};
+use crate::dispatch::{Desk, Dispatcher, Operator, Worker};
 use crate::error::{Error, ErrorKind, Result};
 use crate::id;
 use crate::service::Instances;
@@ -21,6 +22,8 @@ use crate::work::Terms;
 #[derive(Clone)]
 pub struct TaskHubs {
     inner: Arc<Inner>,
+    /// The only ones there are; `None`: they come to be when they are used.
+    known: Option<Arc<BTreeSet<String>>>,
 }
 
 pub(super) struct Inner {
@@ -57,12 +60,27 @@ impl TaskHubs {
         };
         Self {
             inner: Arc::new(inner),
+            known: None,
         }
+    }
+
+    /// The same, but no others than these.
+    #[must_use]
+    pub fn only(self, known: BTreeSet<String>) -> Self {
+        let known = Some(Arc::new(known));
+        Self { known, ..self }
     }
 
     /// A task hub by name.
     pub fn hub(&self, name: &str) -> Result<TaskHub> {
         id::check_hub(name)?;
+        let known = self.known.as_ref();
+        if known.is_some_and(|known| !known.contains(name)) {
+            return Err(Error::new(
+                ErrorKind::NoHub,
+                format!("there is no task hub {name:?}; declare it, or allow durable.unknown_hubs"),
+            ));
+        }
         Ok(TaskHub {
             inner: Arc::clone(&self.inner),
             name: name.into(),
@@ -92,6 +110,11 @@ impl TaskHub {
         Worker::new(Arc::clone(&self.desk), terms)
     }
 
+    /// Operations on idle entities are run by this one at once, in this process.
+    pub(crate) fn set_operator(&self, operator: Option<Arc<dyn Operator>>) {
+        self.desk.locals.set_operator(operator);
+    }
+
     pub(super) fn address(&self, instance: &str) -> Address {
         id::address(&self.name, instance)
     }
@@ -101,8 +124,14 @@ impl TaskHub {
         Ok(self.inner.handle.call(to, ask).await?)
     }
 
+    /// Asks a partition for something that concerns the whole task hub.
+    pub(super) async fn ask_in(&self, partition: Partition, ask: Ask) -> Result<Say> {
+        let to = self.address("@");
+        Ok(self.inner.handle.call_in(partition, to, ask).await?)
+    }
+
     /// The way to the partition of an instance.
-    fn door(&self, instance: &str) -> Result<Door> {
+    pub(super) fn door(&self, instance: &str) -> Result<Door> {
         let partition = self.inner.space.partition(&self.address(instance));
         let not_here = || PartitionError::new(PartitionKind::NotOwner { partition });
         Ok(self.inner.router.door(partition).ok_or_else(not_here)?)

@@ -38,6 +38,12 @@ impl Context {
         self.shared.lock().name.clone()
     }
 
+    /// The version that it was started with. Code that has changed may ask for it and
+    /// do what the older one did.
+    pub fn version(&self) -> Option<String> {
+        self.shared.lock().version.clone()
+    }
+
     /// The time of this turn, the same in every replay.
     pub fn now(&self) -> Moment {
         self.shared.lock().now

@@ -18,7 +18,8 @@ type Orchestrator =
     Arc<dyn Fn(Context, Option<String>) -> BoxFuture<'static, Outcome> + Send + Sync>;
 type Activity =
     Arc<dyn Fn(ActivityContext, Option<String>) -> BoxFuture<'static, Outcome> + Send + Sync>;
-type Entity = Arc<dyn for<'a> Fn(&'a mut EntityContext) -> BoxFuture<'a, Outcome> + Send + Sync>;
+pub(super) type Entity =
+    Arc<dyn for<'a> Fn(&'a mut EntityContext) -> BoxFuture<'a, Outcome> + Send + Sync>;
 
 /// Named functions. Only work for these names is taken.
 #[derive(Clone, Default)]
@@ -26,6 +27,8 @@ pub struct Functions {
     pub(super) orchestrations: HashMap<String, Orchestrator>,
     pub(super) activities: HashMap<String, Activity>,
     pub(super) entities: HashMap<String, Entity>,
+    /// Versions of orchestrations that the code fits; none: all.
+    versions: Vec<String>,
 }
 
 impl Functions {
@@ -85,19 +88,32 @@ impl Functions {
         self
     }
 
+    /// Takes orchestrations of these versions only: the code fits no others. So a new
+    /// version may run beside an old one until the last instance of that has ended.
+    /// Orchestrations that were started without a version have the empty one.
+    #[must_use]
+    pub fn versions<V: Into<String>>(mut self, versions: impl IntoIterator<Item = V>) -> Self {
+        self.versions = versions.into_iter().map(Into::into).collect();
+        self
+    }
+
     /// Whether there is nothing.
     pub fn is_empty(&self) -> bool {
         self.orchestrations.is_empty() && self.activities.is_empty() && self.entities.is_empty()
     }
 
     pub(super) fn filters(&self) -> Filters {
-        let filter = |name: &String| Filter {
+        let filter = |name: &String, versions: &[String]| Filter {
             name: name.clone(),
-            versions: Vec::new(),
+            versions: versions.to_vec(),
         };
+        let orchestrations = self.orchestrations.keys();
+        let activities = self.activities.keys();
         Filters {
-            orchestrations: self.orchestrations.keys().map(filter).collect(),
-            activities: self.activities.keys().map(filter).collect(),
+            orchestrations: orchestrations
+                .map(|name| filter(name, &self.versions))
+                .collect(),
+            activities: activities.map(|name| filter(name, &[])).collect(),
             entities: self.entities.keys().cloned().collect(),
         }
     }

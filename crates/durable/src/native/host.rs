@@ -1,61 +1,49 @@
 //! A worker in this process.
 
-use std::collections::HashMap;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use futures_util::FutureExt;
-use parking_lot::Mutex;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::activity::ActivityContext;
-use super::entity::EntityContext;
 use super::functions::Functions;
-use super::payload::panicked;
-use super::replay::{Mismatch, Replay};
-use crate::failure::Failure;
+use super::runner::{Ran, Runner};
+use crate::error::Result;
 use crate::hub::TaskHub;
-use crate::id::EntityId;
-use crate::work::{
-    ActivityResult, ActivityWork, BatchResult, BatchWork, Item, Requested, Terms, TurnWork, Work,
-};
+use crate::work::{Item, Terms, Work};
 
 /// Runs functions for a task hub until it is dropped. What is under way then is run
 /// again by somebody else, or when the process comes back.
 pub struct Host {
+    hub: TaskHub,
     task: AbortHandle,
 }
 
 impl Drop for Host {
     fn drop(&mut self) {
+        self.hub.set_operator(None);
         self.task.abort();
     }
 }
 
-/// Instances that are kept in memory between their turns.
-const WARM: usize = 4096;
-
 #[derive(Clone)]
 struct Bench {
     hub: TaskHub,
-    functions: Arc<Functions>,
-    /// Instances as their last turn left them.
-    warm: Arc<Mutex<HashMap<String, Replay>>>,
+    runner: Runner,
 }
 
 impl Host {
     /// Starts to take work.
     pub fn start(hub: TaskHub, functions: Functions) -> Self {
+        let runner = Runner::new(functions);
         let terms = Terms {
             name: "this process".into(),
-            filters: Some(functions.filters()),
+            filters: Some(runner.filters()),
             ..Terms::default()
         };
         let mut worker = hub.worker(terms);
+        hub.set_operator(Some(Arc::new(runner.clone())));
         let bench = Bench {
-            hub,
-            functions: Arc::new(functions),
-            warm: Arc::default(),
+            hub: hub.clone(),
+            runner,
         };
         let task = tokio::spawn(async move {
             let mut running = JoinSet::new();
@@ -66,6 +54,7 @@ impl Host {
             }
         });
         Self {
+            hub,
             task: task.abort_handle(),
         }
     }
@@ -73,23 +62,7 @@ impl Host {
 
 impl Bench {
     async fn run(self, item: Item) {
-        let Item { token, work } = item;
-        let done = match work {
-            Work::Turn(work) => self.turn(&token, &work).await,
-            Work::Activity(work) => {
-                let (instance, id) = (work.instance.clone(), work.id);
-                let result = self.activity(*work).await;
-                self.hub
-                    .complete_activity(&token, &instance, id, result)
-                    .await
-            }
-            Work::Batch(work) => {
-                let entity = work.entity.clone();
-                let result = self.batch(*work).await;
-                self.hub.complete_batch(&token, &entity, result).await
-            }
-        };
-        if let Err(error) = done {
+        if let Err(error) = self.done(item).await {
             // The desk gives it out again.
             tracing::warn!(
                 event = "durable.result_not_in",
@@ -99,107 +72,34 @@ impl Bench {
         }
     }
 
-    async fn turn(&self, token: &str, work: &TurnWork) -> crate::error::Result<bool> {
-        let warm = self.warm.lock().remove(&work.instance);
-        let warm = warm.filter(|replay| replay.fits(work));
-        let mut replay = warm.unwrap_or_else(|| Replay::new(work));
-        match replay.turn(work, &self.functions) {
-            Ok(result) => {
-                let is_over = result.actions.last().is_some_and(|action| action.id == -1);
-                if !is_over {
-                    self.keep(work.instance.clone(), replay);
-                }
-                self.hub.complete_turn(token, &work.instance, result).await
+    /// Does the work and brings its result in.
+    async fn done(&self, Item { token, work }: Item) -> Result<bool> {
+        let (instance, id) = match &work {
+            Work::Turn(work) => (work.instance.clone(), 0),
+            Work::Activity(work) => (work.instance.clone(), work.id),
+            Work::Batch(work) => (work.entity.clone(), 0),
+        };
+        match self.runner.run(work).await {
+            Ran::Turn(result) => self.hub.complete_turn(&token, &instance, result).await,
+            Ran::Activity(result) => {
+                let done = self.hub.complete_activity(&token, &instance, id, result);
+                done.await
             }
-            Err(mismatch) => self.suspend(token, work, &mismatch).await,
+            Ran::Batch(result) => self.hub.complete_batch(&token, &instance, result).await,
+            Ran::CodeChanged(mismatch) => self.suspend(&token, &instance, mismatch).await,
         }
-    }
-
-    fn keep(&self, instance: String, replay: Replay) {
-        let mut warm = self.warm.lock();
-        if warm.len() >= WARM {
-            // They can all be replayed.
-            warm.clear();
-        }
-        warm.insert(instance, replay);
     }
 
     /// Code that does not fit the history is no failure of the instance: it waits
     /// for the code that does.
-    async fn suspend(
-        &self,
-        token: &str,
-        work: &TurnWork,
-        mismatch: &Mismatch,
-    ) -> crate::error::Result<bool> {
-        let instance = &work.instance;
+    async fn suspend(&self, token: &str, instance: &str, mismatch: String) -> Result<bool> {
         tracing::error!(
             event = "durable.code_changed",
             instance,
-            %mismatch,
+            mismatch,
             "an orchestration is suspended because its code has changed",
         );
-        let reason = Some(mismatch.to_string());
-        self.hub.suspend(instance, reason).await?;
+        self.hub.suspend(instance, Some(mismatch)).await?;
         self.hub.abandon(token).await
-    }
-
-    async fn activity(&self, work: ActivityWork) -> ActivityResult {
-        let Some(function) = self.functions.activities.get(&work.task.name) else {
-            let message = format!("there is no activity {:?} in this process", work.task.name);
-            return Err(Failure::lasting("UnknownActivity", message));
-        };
-        let context = ActivityContext {
-            instance: work.instance,
-            execution: work.execution,
-            id: work.id,
-        };
-        let input = work.task.input;
-        let run = AssertUnwindSafe(async move { function(context, input).await });
-        run.catch_unwind()
-            .await
-            .unwrap_or_else(|panic| Err(panicked(&*panic)))
-    }
-
-    async fn batch(&self, work: BatchWork) -> BatchResult {
-        let mut result = BatchResult {
-            state: work.state,
-            ..BatchResult::default()
-        };
-        let Ok(entity) = EntityId::parse(&work.entity) else {
-            result.failure = Some(Failure::lasting("InvalidEntityId", work.entity));
-            return result;
-        };
-        for requested in work.operations {
-            self.operation(&entity, requested, &mut result).await;
-        }
-        result
-    }
-
-    /// Runs one operation; if it fails, everything is as it was before.
-    async fn operation(&self, entity: &EntityId, requested: Requested, result: &mut BatchResult) {
-        let Some(function) = self.functions.entities.get(entity.name()) else {
-            let message = format!("there is no entity {:?} in this process", entity.name());
-            let failure = Failure::lasting("UnknownEntity", message);
-            result.results.push(Err(failure));
-            return;
-        };
-        let operation = requested.operation;
-        let mut context = EntityContext {
-            entity: entity.clone(),
-            operation: operation.name,
-            input: operation.input,
-            is_signal: requested.is_signal,
-            state: result.state.clone(),
-            actions: Vec::new(),
-            is_settled: false,
-        };
-        let run = AssertUnwindSafe(function(&mut context)).catch_unwind();
-        let outcome = run.await.unwrap_or_else(|panic| Err(panicked(&*panic)));
-        if outcome.is_ok() {
-            result.state = context.state;
-            result.actions.append(&mut context.actions);
-        }
-        result.results.push(outcome);
     }
 }

@@ -14,6 +14,7 @@ mod host;
 mod lock;
 mod payload;
 mod replay;
+mod runner;
 mod section;
 mod shared;
 mod typed;
@@ -26,6 +27,7 @@ pub use functions::Functions;
 pub use host::Host;
 pub use lock::Section;
 pub use payload::BoxFuture;
+pub use runner::{Ran, Runner};
 pub use section::CriticalSection;
 pub use typed::{Caller, EntityType};
 #[doc(hidden)]

@@ -105,13 +105,14 @@ impl Replay {
         let resolve = |tag, outcome| self.shared.lock().resolve(tag, outcome);
         match &event.what {
             What::TurnStarted => {
-                self.shared.lock().now = event.at;
+                self.shared.lock().begin_turn(event.at);
                 self.turn = event.at;
                 return Ok(());
             }
             What::Started(start) => {
                 let mut shared = self.shared.lock();
                 shared.name.clone_from(&start.task.name);
+                shared.version.clone_from(&start.task.version);
                 shared.parent = start.parent.as_ref().map(|parent| parent.instance.clone());
                 drop(shared);
                 self.begin(&start.task.name, start.task.input.clone(), functions);

@@ -32,8 +32,12 @@ pub(super) struct Shared {
     pub(super) instance: String,
     pub(super) execution: String,
     pub(super) name: String,
+    pub(super) version: Option<String>,
     pub(super) parent: Option<String>,
     pub(super) now: Moment,
+    /// The time of its first turn. No other execution of the instance has the same,
+    /// and a rewind keeps it.
+    seed: Option<Moment>,
     pub(super) is_replaying: bool,
     next: i32,
     ids: u64,
@@ -64,8 +68,10 @@ impl Shared {
             instance: instance.to_owned(),
             execution: execution.to_owned(),
             name: String::new(),
+            version: None,
             parent: None,
             now: Moment::default(),
+            seed: None,
             is_replaying: true,
             next: 0,
             ids: 0,
@@ -93,10 +99,14 @@ impl Shared {
     /// An id that is the same in every replay, and nowhere else.
     pub(super) fn guid(&mut self) -> String {
         self.ids += 1;
-        guid(&format!(
-            "{} {} {}",
-            self.instance, self.execution, self.ids
-        ))
+        let Moment { seconds, nanos } = self.seed.unwrap_or_default();
+        guid(&format!("{} {seconds} {nanos} {}", self.instance, self.ids))
+    }
+
+    /// A turn begins.
+    pub(super) fn begin_turn(&mut self, at: Moment) {
+        self.now = at;
+        self.seed.get_or_insert(at);
     }
 
     /// Something has come.

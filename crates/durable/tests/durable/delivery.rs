@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::hall::{Hall, Node, count, operation, task};
-use steadfast_durable::native::{Context, Functions, Host};
+use steadfast_durable::native::{Context, Functions, Host, Ran, Runner};
 use steadfast_durable::{
     Action, BatchResult, Deed, Failure, Filter, Filters, Item, NewInstance, Status, Tags, Task,
     Terms, Trace, TurnResult, What, Why, Work, Worker,
@@ -22,6 +22,83 @@ fn completed(result: &str) -> Deed {
         status: Status::Completed,
         result: Some(result.into()),
         failure: None,
+    }
+}
+
+/// A worker without filters may be given what it has no code for.
+#[tokio::test(start_paused = true)]
+async fn unknown_functions_fail_by_their_name() {
+    let hall = Hall::new();
+    let node = hall.start().await;
+    let mut worker = node.hub.worker(Terms::default());
+    let runner = Runner::new(Functions::new());
+    node.begin("nobody_has", "i", "1").await;
+    let item = worker.next().await.unwrap();
+    let Ran::Turn(result) = runner.run(item.work).await else {
+        panic!("no turn");
+    };
+    let done = node.hub.complete_turn(&item.token, "i", result).await;
+    assert!(done.unwrap());
+    let end = node.hub.ended("i", true).await.unwrap();
+    assert_eq!(end.failure.unwrap().kind, "UnknownOrchestration");
+
+    let item = with_activity(&node, &mut worker, "j").await;
+    let Ran::Activity(Err(failure)) = runner.run(item.work).await else {
+        panic!("no failure");
+    };
+    assert_eq!(failure.kind, "UnknownActivity");
+    assert!(failure.message.contains("\"a\""), "{failure}");
+
+    let call = tokio::spawn({
+        let hub = node.hub.clone();
+        async move { hub.call(operation("@nobody@k", "op", "1")).await }
+    });
+    let item = worker.next().await.unwrap();
+    let Ran::Batch(result) = runner.run(item.work).await else {
+        panic!("no batch");
+    };
+    let done = node.hub.complete_batch(&item.token, "@nobody@k", result);
+    assert!(done.await.unwrap());
+    let failure = call.await.unwrap().unwrap().unwrap_err();
+    assert_eq!(failure.kind, "UnknownEntity");
+    assert_eq!(node.hub.entity("@nobody@k", true).await.unwrap(), None);
+}
+
+/// Times of turns rise whatever the wall clock does, and nothing comes early.
+#[tokio::test(start_paused = true)]
+async fn durable_41_a_clock_that_goes_backwards_changes_no_order() {
+    let hall = Hall::new();
+    let functions = Functions::new()
+        .activity("a", |_, n: u64| async move { Ok(n) })
+        .orchestration("steps", |cx: Context, count: u64| async move {
+            for n in 0..count {
+                cx.activity::<_, u64>("a", &n).await?;
+                cx.event::<()>("go").await?;
+            }
+            let before = cx.now();
+            cx.sleep(Duration::from_secs(2)).await;
+            let slept = cx.now().due().0 - before.due().0;
+            Ok(slept)
+        });
+    let (node, _host) = hall.run(functions).await;
+    node.begin("steps", "i", "6").await;
+    for _ in 0..6 {
+        hall.clock.set_by(-700);
+        node.hub.raise("i", "go", None).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let began = tokio::time::Instant::now();
+    let end = node.hub.ended("i", true).await.unwrap();
+    assert_eq!(end.status, Status::Completed, "{:?}", end.failure);
+    let slept: i64 = end.output.unwrap().parse().unwrap();
+    assert!(slept >= 2000, "{slept}");
+    assert!(began.elapsed() >= Duration::from_secs(2), "not early");
+    let mut last = None;
+    for event in node.history("i").await {
+        if event.what == What::TurnStarted {
+            assert!(last < Some(event.at), "{last:?} {event:?}");
+            last = Some(event.at);
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use steadfast_core::clock::{Clock, Timestamp};
@@ -19,11 +20,21 @@ use tokio::time::Instant;
 /// Follows the paused time of the runtime.
 pub(crate) struct Paused {
     began: Instant,
+    /// How far the wall clock was set, in milliseconds.
+    set: AtomicI64,
+}
+
+impl Paused {
+    /// Sets the wall clock.
+    pub(crate) fn set_by(&self, ms: i64) {
+        self.set.fetch_add(ms, Ordering::Relaxed);
+    }
 }
 
 impl Clock for Paused {
     fn now(&self) -> Timestamp {
-        Timestamp(1_700_000_000_000 + self.began.elapsed().as_millis() as i64)
+        let elapsed = self.began.elapsed().as_millis() as i64;
+        Timestamp(1_700_000_000_000 + elapsed + self.set.load(Ordering::Relaxed))
     }
 
     fn monotonic(&self) -> Duration {
@@ -43,7 +54,7 @@ pub(crate) struct Hall {
 pub(crate) struct Node {
     pub(crate) hubs: TaskHubs,
     pub(crate) hub: TaskHub,
-    _runtime: Runtime,
+    runtime: Runtime,
     _store: Arc<Store>,
 }
 
@@ -53,6 +64,7 @@ impl Hall {
             engine: Arc::new(Memory::new()),
             clock: Arc::new(Paused {
                 began: Instant::now(),
+                set: AtomicI64::new(0),
             }),
             delivery: Delivery::default(),
             kept: BTreeMap::new(),
@@ -90,7 +102,7 @@ impl Hall {
         Node {
             hub: hubs.hub("default").unwrap(),
             hubs,
-            _runtime: runtime,
+            runtime: runtime,
             _store: store,
         }
     }
@@ -113,6 +125,13 @@ impl Hall {
 }
 
 impl Node {
+    /// How many commands all partitions have handled.
+    pub(crate) fn commands(&self) -> u64 {
+        let doors = self.runtime.router().doors();
+        let counts = doors.iter().map(|door| door.metrics().counts());
+        counts.map(|counts| counts.commands).sum()
+    }
+
     /// Starts an orchestration.
     pub(crate) async fn begin(&self, name: &str, instance: &str, input: &str) -> String {
         let new = NewInstance {

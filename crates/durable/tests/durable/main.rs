@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod delivery;
+mod direct;
 mod entities;
 mod hall;
 mod orchestrations;

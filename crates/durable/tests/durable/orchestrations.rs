@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::hall::{Hall, count, task};
+use crate::hall::{Hall, count, entity, task, with_accounts};
 use futures_util::future::join_all;
-use steadfast_durable::native::{Context, Functions, Retry};
+use parking_lot::Mutex;
+use steadfast_durable::native::{Context, Functions, Host, Retry};
 use steadfast_durable::{ErrorKind, Failure, InstanceQuery, NewInstance, PurgeQuery, Status, What};
 
 fn twice() -> Functions {
@@ -595,6 +596,81 @@ async fn durable_27_28_rewind_runs_only_what_failed_again() {
     );
     let nobody = node.hub.rewind("nobody", None).await.unwrap_err();
     assert_eq!(nobody.kind(), ErrorKind::NoInstance);
+}
+
+/// Old code finishes what it began, new code begins what is new; and code that is both
+/// asks for the version.
+#[tokio::test(start_paused = true)]
+async fn versions_of_code_run_beside_each_other() {
+    let hall = Hall::new();
+    let node = hall.start().await;
+    let code = |what: &'static str| {
+        Functions::new().orchestration("f", move |cx: Context, _: i64| async move {
+            cx.event::<()>("go").await?;
+            Ok(format!("{what} ran {:?}", cx.version()))
+        })
+    };
+    let start = async |instance: &str, version: Option<&str>| {
+        let new = NewInstance {
+            instance: instance.into(),
+            task: steadfast_durable::Task {
+                version: version.map(Into::into),
+                ..task("f", "0")
+            },
+            ..NewInstance::default()
+        };
+        node.hub.start(new).await.unwrap();
+    };
+    start("plain", None).await;
+    start("one", Some("1")).await;
+    start("two", Some("2")).await;
+    let _old = Host::start(node.hub.clone(), code("old").versions(["", "1"]));
+    let _new = Host::start(node.hub.clone(), code("new").versions(["2"]));
+    for (instance, expected) in [
+        ("plain", "\"old ran None\""),
+        ("one", "\"old ran Some(\\\"1\\\")\""),
+        ("two", "\"new ran Some(\\\"2\\\")\""),
+    ] {
+        node.hub.raise(instance, "go", None).await.unwrap();
+        let end = node.hub.ended(instance, true).await.unwrap();
+        assert_eq!(end.output.as_deref(), Some(expected));
+    }
+}
+
+/// What an entity answered before the failure is not asked for again.
+#[tokio::test(start_paused = true)]
+async fn a_rewind_keeps_answers_of_entities_and_ids() {
+    let hall = Hall::new();
+    let (tries, ids) = (
+        Arc::new(AtomicU32::new(0)),
+        Arc::new(Mutex::new(Vec::new())),
+    );
+    let (failing, seen) = (Arc::clone(&tries), Arc::clone(&ids));
+    let functions = with_accounts(Functions::new())
+        .activity("second_time", move |_, id: String| {
+            seen.lock().push(id);
+            let number = failing.fetch_add(1, Ordering::SeqCst);
+            async move {
+                match number {
+                    0 => Err(Failure::new("Bad", "not yet")),
+                    _ => Ok(()),
+                }
+            }
+        })
+        .orchestration("f", |cx: Context, _: i64| async move {
+            let balance: i64 = cx.call(&entity("account", "a"), "add", &5).await?;
+            cx.activity::<_, ()>("second_time", &cx.guid()).await?;
+            Ok(balance)
+        });
+    let (node, _host) = hall.run(functions).await;
+    let end = node.run("f", "i", "0").await;
+    assert_eq!(end.status, Status::Failed);
+    node.hub.rewind("i", None).await.unwrap();
+    let end = node.hub.ended("i", true).await.unwrap();
+    assert_eq!(end.output.as_deref(), Some("5"), "{:?}", end.failure);
+    assert_eq!(node.state("@account@a").await.as_deref(), Some("5"));
+    let ids = ids.lock();
+    assert_eq!((ids.len(), &ids[0]), (2, &ids[1]));
 }
 
 #[tokio::test(start_paused = true)]

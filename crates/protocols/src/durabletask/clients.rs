@@ -98,7 +98,7 @@ async fn wait(
 }
 
 /// Ends a little before the client gives up, so that it still hears the answer.
-async fn patience(patience: Option<Duration>) {
+pub(super) async fn patience(patience: Option<Duration>) {
     let Some(patience) = patience else {
         return std::future::pending().await;
     };

@@ -4,10 +4,10 @@ use steadfast_durable::{EntityQuery, Error, Operation};
 use steadfast_wire::durabletask as wire;
 use tonic::Status;
 
-use super::clients::{limit, shorter};
+use super::clients::{limit, patience, shorter};
 use super::context::Caller;
-use super::convert::{entity_shown, moment, payload};
-use super::refused::refused;
+use super::convert::{entity_shown, failure_sent, moment, payload};
+use super::refused::{late, leaving, refused};
 
 type Answer<T> = Result<T, Status>;
 
@@ -20,16 +20,41 @@ pub(super) async fn signal(
     caller: &Caller,
     request: wire::SignalEntityRequest,
 ) -> Answer<wire::Empty> {
-    let signal = Operation {
+    caller.hub.signal(operation(request)?).await.map_err(no)?;
+    Ok(wire::Empty {})
+}
+
+/// A call by a client, who waits for the answer as long as it likes and the node
+/// stays.
+pub(super) async fn call(
+    caller: &Caller,
+    request: wire::SignalEntityRequest,
+) -> Answer<wire::CallEntityResponse> {
+    let called = caller.hub.call(operation(request)?);
+    let answer = tokio::select! {
+        answer = called => answer.map_err(no)?,
+        () = caller.context.leaving.cancelled() => return Err(leaving()),
+        () = patience(caller.patience) => return Err(late()),
+    };
+    let (output, failure) = match answer {
+        Ok(output) => (output, None),
+        Err(failure) => (None, Some(failure_sent(&failure))),
+    };
+    Ok(wire::CallEntityResponse {
+        output,
+        failure_details: failure,
+    })
+}
+
+fn operation(request: wire::SignalEntityRequest) -> Answer<Operation> {
+    Ok(Operation {
         request: request.request_id,
         name: request.name,
         input: payload("the input", request.input)?,
         scheduled: request.scheduled_time.map(moment).transpose()?,
         target: request.instance_id,
         ..Operation::default()
-    };
-    caller.hub.signal(signal).await.map_err(no)?;
-    Ok(wire::Empty {})
+    })
 }
 
 pub(super) async fn get(

@@ -94,20 +94,23 @@ pub(super) fn refuse(status: Status) -> Response {
 
 fn finish(response: axum::http::Response<tonic::body::Body>) -> Response {
     let mut response = response.map(Body::new);
-    // The library calls a message that is too long out of range; others say that
-    // something is exhausted.
     let status = response.headers().get(STATUS);
-    let is_too_long = status.is_some_and(|status| status == number(Code::OutOfRange));
-    if is_too_long {
-        let exhausted = HeaderValue::from_static(number(Code::ResourceExhausted));
-        response.headers_mut().insert(STATUS, exhausted);
+    let told = OWN_WORDS.iter().find(|(theirs, _)| {
+        let theirs = i32::from(*theirs).to_string();
+        status.is_some_and(|status| *status == theirs)
+    });
+    if let Some((_, ours)) = told {
+        let ours = HeaderValue::from(i32::from(*ours));
+        response.headers_mut().insert(STATUS, ours);
     }
     response
 }
 
-fn number(code: Code) -> &'static str {
-    match code {
-        Code::OutOfRange => "11",
-        _ => "8",
-    }
-}
+/// What the library says of a message that it cannot take, and what we say. It calls
+/// one that is too long out of range, where others say that something is exhausted;
+/// and it calls one that cannot be read our own fault, which workers take as a reason
+/// to send it again. We use neither of the two words ourselves.
+const OWN_WORDS: [(Code, Code); 2] = [
+    (Code::OutOfRange, Code::ResourceExhausted),
+    (Code::Internal, Code::InvalidArgument),
+];

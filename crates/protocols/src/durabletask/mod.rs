@@ -11,6 +11,7 @@ mod entities;
 mod grpc;
 mod history;
 mod refused;
+pub mod remote;
 pub mod rest;
 mod routes;
 mod stream;

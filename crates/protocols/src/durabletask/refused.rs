@@ -35,7 +35,7 @@ pub(super) fn refused(error: &Error) -> Status {
     let code = match error.kind() {
         ErrorKind::Invalid | ErrorKind::TooLarge => Code::InvalidArgument,
         ErrorKind::Exists => Code::AlreadyExists,
-        ErrorKind::NoInstance => Code::NotFound,
+        ErrorKind::NoInstance | ErrorKind::NoHub => Code::NotFound,
         ErrorKind::State => Code::FailedPrecondition,
         ErrorKind::Crowded => Code::ResourceExhausted,
         _ => Code::Unavailable,

@@ -62,7 +62,7 @@ fn right(method: &str) -> Option<Right> {
         | "AbandonTaskOrchestratorWorkItem"
         | "AbandonTaskActivityWorkItem"
         | "AbandonTaskEntityWorkItem" => Right::Listen,
-        "StartInstance" | "RaiseEvent" | "SignalEntity" => Right::Send,
+        "StartInstance" | "RaiseEvent" | "SignalEntity" | "CallEntity" => Right::Send,
         "TerminateInstance"
         | "SuspendInstance"
         | "ResumeInstance"
@@ -117,6 +117,7 @@ fn answer(method: &str, caller: Arc<Caller>, request: Request) -> Answered {
         "CreateTaskHub" => by!(one, caller, request, clients::create_hub),
         "DeleteTaskHub" => by!(one, caller, request, clients::delete_hub),
         "SignalEntity" => by!(one, caller, request, entities::signal),
+        "CallEntity" => by!(one, caller, request, entities::call),
         "GetEntity" => by!(one, caller, request, entities::get),
         "QueryEntities" => by!(one, caller, request, entities::query),
         "CleanEntityStorage" => by!(one, caller, request, entities::clean),

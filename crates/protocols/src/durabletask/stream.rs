@@ -81,6 +81,7 @@ impl Open {
             if !is_past_left_out && turn.past_bytes > limits::LONG_HISTORY_BYTES {
                 let (instance, bytes) = (&turn.instance, turn.past_bytes);
                 tracing::warn!(event = "durable.long_history", instance, bytes);
+                self.worker.sent_long(&item.token);
             }
         }
         item_sent(item, self.context.clock.now(), is_past_left_out)

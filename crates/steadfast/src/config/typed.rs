@@ -98,6 +98,8 @@ pub struct Config {
     pub jobs_token_authority: Option<String>,
     /// Accounts and namespaces that jobs find elsewhere, and where.
     pub jobs_endpoints: Vec<(String, String)>,
+    /// Whether task hubs come to be when they are used.
+    pub unknown_task_hubs: bool,
     /// Whether plans bound collections of jobs.
     pub jobs_quotas: bool,
     /// Whether jobs may run every second.
@@ -168,6 +170,7 @@ impl Config {
             blob_port: number(layers, "events.blob_port") as u16,
             events_partitions: number(layers, "events.partitions") as u32,
             durable_port: number(layers, "durable.port") as u16,
+            unknown_task_hubs: flag(layers, "durable.unknown_hubs"),
             jobs_secret_key: text(layers, "jobs.secret_key").map(PathBuf::from),
             jobs_allow: texts("jobs.allow"),
             jobs_proxy: text(layers, "jobs.proxy"),

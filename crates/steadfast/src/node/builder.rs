@@ -448,7 +448,8 @@ impl Builder {
         let prepared = own::prepare(&config, &clock, &mut makers)?;
         let services = own::services(self.services);
         let (store, runtime) = runtime(&config, engine, &clock, services, makers).await?;
-        let own = own::open(prepared, &config, &runtime, &clock);
+        let own_hubs = self.functions.keys().cloned().collect();
+        let own = own::open(prepared, &config, &runtime, &clock, own_hubs);
         own::declare(&config, &own).await?;
         let mut hosts = Vec::new();
         for (hub, functions) in self.functions {

@@ -107,12 +107,14 @@ fn dispatcher(
     dispatcher
 }
 
-/// Opens the ways, once the runtime serves.
+/// Opens the ways, once the runtime serves. Task hubs whose functions this process
+/// hosts are known without a declaration.
 pub(super) fn open(
     prepared: Prepared,
     config: &Config,
     runtime: &Runtime,
     clock: &Arc<dyn Clock>,
+    hosted: Vec<String>,
 ) -> Own {
     let hubs = EventHubs::new(runtime);
     let runner = prepared.runner.get().cloned();
@@ -123,6 +125,15 @@ pub(super) fn open(
         let retention = crate::config::duration(declared.retention.as_deref()?)?;
         Some((declared.name.clone(), retention))
     });
+    let task_hubs = TaskHubs::new(runtime, dispatcher, kept.collect());
+    let known = config
+        .task_hubs
+        .iter()
+        .map(|declared| declared.name.clone());
+    let task_hubs = match config.unknown_task_hubs {
+        true => task_hubs,
+        false => task_hubs.only(known.chain(hosted).collect()),
+    };
     let options = steadfast_collections::Options {
         clock: Arc::clone(clock),
         ..steadfast_collections::Options::default()
@@ -130,7 +141,7 @@ pub(super) fn open(
     Own {
         blobs: Blobs::new(runtime, hubs.clone()),
         work: Arc::default(),
-        task_hubs: TaskHubs::new(runtime, dispatcher, kept.collect()),
+        task_hubs,
         jobs: Jobs::new(runtime, runner),
         replicas: Arc::new(Replicas::new(Arc::clone(runtime.router()), options)),
         secret: prepared.secret,

@@ -158,6 +158,15 @@ pub struct SignalEntityRequest {
     pub request_time: Option<Timestamp>,
 }
 
+/// What came of a call by a client. The method is ours: SDKs do not know it.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct CallEntityResponse {
+    #[prost(message, optional, tag = "1")]
+    pub output: Option<String>,
+    #[prost(message, optional, tag = "2")]
+    pub failure_details: Option<TaskFailureDetails>,
+}
+
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct GetEntityRequest {
     #[prost(string, tag = "1")]

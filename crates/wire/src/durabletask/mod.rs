@@ -20,11 +20,11 @@ pub use action::{
     SendEventAction, TerminateOrchestrationAction, action_type, entity_message_type,
 };
 pub use entity::{
-    CleanEntityStorageRequest, CleanEntityStorageResponse, EntityBatchResult, EntityMetadata,
-    EntityQuery, EntityRequest, GetEntityRequest, GetEntityResponse, OperationAction,
-    OperationInfo, OperationResult, OperationResultFailure, OperationResultSuccess,
-    QueryEntitiesRequest, QueryEntitiesResponse, SendSignalAction, SignalEntityRequest,
-    StartNewOrchestrationAction, operation_action_type, operation_result_type,
+    CallEntityResponse, CleanEntityStorageRequest, CleanEntityStorageResponse, EntityBatchResult,
+    EntityMetadata, EntityQuery, EntityRequest, GetEntityRequest, GetEntityResponse,
+    OperationAction, OperationInfo, OperationResult, OperationResultFailure,
+    OperationResultSuccess, QueryEntitiesRequest, QueryEntitiesResponse, SendSignalAction,
+    SignalEntityRequest, StartNewOrchestrationAction, operation_action_type, operation_result_type,
 };
 pub use event::{
     EntityLockGrantedEvent, EntityLockRequestedEvent, EntityOperationCalledEvent,

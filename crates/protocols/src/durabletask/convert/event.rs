@@ -1,6 +1,6 @@
 //! Events of a history as the protocol writes them.
 
-use steadfast_durable::{Event, Operation, Parent, Start, Trace, What};
+use steadfast_durable::{Event, LockRequest, Operation, Parent, Start, Trace, Unlock, What};
 use steadfast_wire::durabletask as wire;
 use steadfast_wire::durabletask::event_type::EventType;
 
@@ -146,14 +146,7 @@ fn entity_sent(what: &What) -> EventType {
             let first = lock.set.first().map_or("", String::as_str);
             legacy::sent(first, lock.legacy.as_ref())
         }
-        What::LockRequested(lock) => {
-            EventType::EntityLockRequested(wire::EntityLockRequestedEvent {
-                critical_section_id: lock.section.clone(),
-                lock_set: lock.set.clone(),
-                position: lock.position,
-                parent_instance_id: lock.parent.clone(),
-            })
-        }
+        What::LockRequested(lock) => EventType::EntityLockRequested(locked(lock)),
         What::LockGranted {
             section,
             is_legacy: true,
@@ -166,11 +159,7 @@ fn entity_sent(what: &What) -> EventType {
         What::UnlockSent(unlock) if unlock.legacy.is_some() => {
             legacy::sent(&unlock.target, unlock.legacy.as_ref())
         }
-        What::UnlockSent(unlock) => EventType::EntityUnlockSent(wire::EntityUnlockSentEvent {
-            critical_section_id: unlock.section.clone(),
-            parent_instance_id: unlock.parent.clone(),
-            target_instance_id: Some(unlock.target.clone()),
-        }),
+        What::UnlockSent(unlock) => EventType::EntityUnlockSent(unlocked(unlock)),
         _ => unreachable!("the caller has sorted out what has to do with entities"),
     }
 }
@@ -212,11 +201,30 @@ fn parent_sent(parent: &Parent) -> wire::ParentInstanceInfo {
 }
 
 /// A place in a trace as the protocol writes it.
-pub(super) fn trace_sent(trace: &Trace) -> wire::TraceContext {
+pub(crate) fn trace_sent(trace: &Trace) -> wire::TraceContext {
     wire::TraceContext {
         trace_parent: trace.parent.clone(),
         span_id: trace.span.clone(),
         trace_state: trace.state.clone(),
+    }
+}
+
+/// A wish for locks as it stands in a history.
+pub(super) fn locked(lock: &LockRequest) -> wire::EntityLockRequestedEvent {
+    wire::EntityLockRequestedEvent {
+        critical_section_id: lock.section.clone(),
+        lock_set: lock.set.clone(),
+        position: lock.position,
+        parent_instance_id: lock.parent.clone(),
+    }
+}
+
+/// A lock that is given back, as it stands in a history.
+pub(super) fn unlocked(unlock: &Unlock) -> wire::EntityUnlockSentEvent {
+    wire::EntityUnlockSentEvent {
+        critical_section_id: unlock.section.clone(),
+        parent_instance_id: unlock.parent.clone(),
+        target_instance_id: Some(unlock.target.clone()),
     }
 }
 

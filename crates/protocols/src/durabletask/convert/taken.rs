@@ -37,7 +37,7 @@ pub(super) fn trace_taken(trace: wire::TraceContext) -> Trace {
 }
 
 /// Events that a worker hands on.
-pub(super) fn events_taken(events: Vec<wire::HistoryEvent>) -> Result<Vec<Event>, Malformed> {
+pub(crate) fn events_taken(events: Vec<wire::HistoryEvent>) -> Result<Vec<Event>, Malformed> {
     events.into_iter().map(event_taken).collect()
 }
 

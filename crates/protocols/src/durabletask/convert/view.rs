@@ -9,7 +9,7 @@ use super::malformed::Malformed;
 use super::time::timestamp;
 
 /// A state as the protocol writes it.
-pub(super) fn status(status: Status) -> OrchestrationStatus {
+pub(crate) fn status(status: Status) -> OrchestrationStatus {
     match status {
         Status::Pending => OrchestrationStatus::Pending,
         Status::Running => OrchestrationStatus::Running,

@@ -82,7 +82,7 @@ impl From<Error> for Fault {
         let status = match error.kind() {
             ErrorKind::Invalid => StatusCode::BAD_REQUEST,
             ErrorKind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            ErrorKind::NoInstance => StatusCode::NOT_FOUND,
+            ErrorKind::NoInstance | ErrorKind::NoHub => StatusCode::NOT_FOUND,
             ErrorKind::Exists | ErrorKind::State => StatusCode::CONFLICT,
             ErrorKind::Crowded => StatusCode::TOO_MANY_REQUESTS,
             _ => StatusCode::SERVICE_UNAVAILABLE,

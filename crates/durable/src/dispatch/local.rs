@@ -1,0 +1,207 @@
+//! Entities whose operations run in this process at once.
+//!
+//! A client's request to an idle entity need not wait in a row: it is run where it
+//! came in, on the state that was committed last, and what came of it is one commit.
+//! Whether the entity was still idle, and the state still that one, is decided by
+//! the partition: if not, the run counts for nothing, and the request goes into the
+//! queue as any other.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+use quick_cache::Weighter;
+use quick_cache::unsync::Cache;
+use steadfast_core::id::Epoch;
+use steadfast_core::limits;
+use tokio::sync::oneshot;
+
+use crate::command::Request;
+use crate::entity::Outcome;
+use crate::error::Result;
+use crate::id::EntityId;
+use crate::work::{EntityAction, Requested};
+
+/// Who runs operations in this process.
+pub(crate) trait Operator: Send + Sync {
+    /// Whether operations of this name on entities of this name usually end without
+    /// waiting for anything. What is not known counts as such.
+    fn is_quick(&self, entity: &str, operation: &str) -> bool;
+
+    /// Runs an operation as far as it gets without waiting; `None` if it has to
+    /// wait. It goes on meanwhile, for whoever runs the same operation on the same
+    /// state later.
+    fn operate(
+        &self,
+        entity: &EntityId,
+        asked: &Requested,
+        state: Option<&str>,
+    ) -> Option<Operated>;
+}
+
+/// An operation that was run.
+pub(crate) struct Operated {
+    pub(crate) outcome: Outcome,
+    /// As the operation has left it.
+    pub(crate) state: Option<String>,
+    pub(crate) actions: Vec<EntityAction>,
+}
+
+/// What became of a request.
+pub(crate) enum Settled {
+    /// It was run, and that is durable.
+    Run(Outcome),
+    /// It has to go into the queue.
+    Queue(Request),
+}
+
+/// A request and who waits for it.
+pub(crate) struct Asked {
+    pub(crate) request: Request,
+    pub(crate) answer: oneshot::Sender<Result<Settled>>,
+}
+
+/// A state that was committed here.
+#[derive(Clone)]
+pub(crate) struct Warm {
+    pub(crate) epoch: Epoch,
+    /// The generation that the entity has with this state.
+    pub(crate) version: u64,
+    pub(crate) state: Option<Arc<str>>,
+}
+
+/// Requests that are run here, by entity.
+pub(crate) struct Locals {
+    operator: RwLock<Option<Arc<dyn Operator>>>,
+    shards: [Mutex<Shard>; SHARDS],
+    hasher: RandomState,
+}
+
+const SHARDS: usize = 16;
+/// What all states in memory may come to.
+const WARM_BYTES: u64 = 16 * 1024 * 1024;
+
+struct Shard {
+    slots: HashMap<String, Slot>,
+    warm: Cache<String, Warm, Weight>,
+}
+
+/// An entity whose requests are being run.
+#[derive(Default)]
+struct Slot {
+    waiting: VecDeque<Asked>,
+    /// A worker was asked for meanwhile: what we know will not last.
+    is_disturbed: bool,
+}
+
+#[derive(Clone)]
+struct Weight;
+
+impl Weighter<String, Warm> for Weight {
+    fn weight(&self, entity: &String, warm: &Warm) -> u64 {
+        let state = warm.state.as_ref().map_or(0, |state| state.len());
+        (entity.len() + state + 96) as u64
+    }
+}
+
+impl Default for Locals {
+    fn default() -> Self {
+        let bytes = WARM_BYTES / SHARDS as u64;
+        let shard = |_| Shard {
+            slots: HashMap::new(),
+            warm: Cache::with_weighter(1024, bytes, Weight),
+        };
+        Self {
+            operator: RwLock::default(),
+            shards: std::array::from_fn(|place| Mutex::new(shard(place))),
+            hasher: RandomState::new(),
+        }
+    }
+}
+
+impl Locals {
+    /// Operations are run by this one from now on, or by nobody.
+    pub(crate) fn set_operator(&self, operator: Option<Arc<dyn Operator>>) {
+        *self.operator.write() = operator;
+    }
+
+    /// Who would run this operation here.
+    pub(crate) fn operator(&self, entity: &str, operation: &str) -> Option<Arc<dyn Operator>> {
+        let operator = self.operator.read();
+        let operator = operator.as_ref()?;
+        let name = entity.strip_prefix('@')?.split('@').next()?;
+        operator
+            .is_quick(name, operation)
+            .then(|| Arc::clone(operator))
+    }
+
+    fn shard(&self, entity: &str) -> &Mutex<Shard> {
+        &self.shards[self.hasher.hash_one(entity) as usize % SHARDS]
+    }
+
+    /// Lets a request wait for its turn. Answers whether somebody has to begin, or
+    /// gives it back if too many wait.
+    pub(crate) fn join(&self, entity: &str, asked: Asked) -> std::result::Result<bool, Box<Asked>> {
+        let mut shard = self.shard(entity).lock();
+        if let Some(slot) = shard.slots.get_mut(entity) {
+            if slot.waiting.len() as u64 >= limits::ENTITY_QUEUE {
+                return Err(Box::new(asked));
+            }
+            slot.waiting.push_back(asked);
+            return Ok(false);
+        }
+        let slot = Slot {
+            waiting: VecDeque::from([asked]),
+            is_disturbed: false,
+        };
+        shard.slots.insert(entity.to_owned(), slot);
+        Ok(true)
+    }
+
+    /// The requests that are next, with the state if it is known. None: nobody waits
+    /// any more, and whoever comes next has to begin.
+    pub(crate) fn next(&self, entity: &str) -> Option<(Vec<Asked>, Option<Warm>)> {
+        let mut shard = self.shard(entity).lock();
+        let slot = shard.slots.get_mut(entity)?;
+        slot.is_disturbed = false;
+        let (mut batch, mut bytes, mut ids) = (Vec::new(), 0, HashSet::new());
+        while let Some(asked) = slot.waiting.front() {
+            let operation = &asked.request.requested.operation;
+            bytes += operation.size();
+            let is_repeatable = asked.request.client.is_some_and(|c| c.is_repeatable);
+            // The same request twice counts once: the second one finds the first.
+            let is_fresh = !is_repeatable || ids.insert(operation.request.clone());
+            let is_full = batch.len() >= limits::BATCH_OPERATIONS || bytes > limits::WORK_BYTES;
+            if !batch.is_empty() && (is_full || !is_fresh) {
+                break;
+            }
+            batch.extend(slot.waiting.pop_front());
+        }
+        if batch.is_empty() {
+            shard.slots.remove(entity);
+            return None;
+        }
+        let warm = shard.warm.get(entity).cloned();
+        Some((batch, warm))
+    }
+
+    /// Remembers what was committed, unless somebody else has the entity now.
+    pub(crate) fn keep(&self, entity: &str, warm: Warm) {
+        let mut shard = self.shard(entity).lock();
+        let is_ours = |slot: &Slot| !slot.is_disturbed;
+        match shard.slots.get(entity).is_some_and(is_ours) {
+            true => shard.warm.insert(entity.to_owned(), warm),
+            false => drop(shard.warm.remove(entity)),
+        }
+    }
+
+    /// What is known of an entity does not hold any more.
+    pub(crate) fn forget(&self, entity: &str) {
+        let mut shard = self.shard(entity).lock();
+        shard.warm.remove(entity);
+        if let Some(slot) = shard.slots.get_mut(entity) {
+            slot.is_disturbed = true;
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Runs work, wherever it comes from.
+
+use std::collections::{HashMap, HashSet};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use parking_lot::{Mutex, RwLock};
+use tokio::task::JoinHandle;
+
+use super::activity::ActivityContext;
+use super::entity::EntityContext;
+use super::functions::{Entity, Functions};
+use super::payload::panicked;
+use super::replay::Replay;
+use crate::dispatch::{Operated, Operator};
+use crate::failure::Failure;
+use crate::id::EntityId;
+use crate::work::{
+    ActivityResult, ActivityWork, BatchResult, BatchWork, Filters, Requested, TurnResult, TurnWork,
+    Work,
+};
+
+/// Instances that are kept in memory between their turns.
+const WARM: usize = 4096;
+
+/// Operations of an entity's type that are remembered because they wait; if there are
+/// more, all of them count as such.
+const SLOW: usize = 256;
+
+/// Runs work with the functions of this process, for a task hub of this node or of
+/// another one. Clones are the same one.
+#[derive(Clone)]
+pub struct Runner {
+    functions: Arc<Functions>,
+    /// Instances as their last turn left them.
+    warm: Arc<Mutex<HashMap<String, Replay>>>,
+    /// Operations that wait for something, by the name of their entity.
+    slow: Arc<RwLock<HashMap<String, HashSet<String>>>>,
+    /// By entity.
+    begun: Arc<Mutex<HashMap<String, Begun>>>,
+}
+
+/// What came of work.
+#[derive(Debug)]
+pub enum Ran {
+    Turn(TurnResult),
+    /// The code does something else than it did: what the history says, and what
+    /// the code. That is no failure of the instance, which waits for the code that
+    /// fits.
+    CodeChanged(String),
+    Activity(ActivityResult),
+    Batch(BatchResult),
+}
+
+impl Runner {
+    /// A runner of these functions.
+    pub fn new(functions: Functions) -> Self {
+        Self {
+            functions: Arc::new(functions),
+            warm: Arc::default(),
+            slow: Arc::default(),
+            begun: Arc::default(),
+        }
+    }
+
+    /// The work that it can do.
+    pub fn filters(&self) -> Filters {
+        self.functions.filters()
+    }
+
+    /// Does it.
+    pub async fn run(&self, work: Work) -> Ran {
+        match work {
+            Work::Turn(work) => self.turn(&work),
+            Work::Activity(work) => Ran::Activity(self.activity(*work).await),
+            Work::Batch(work) => Ran::Batch(self.batch(*work).await),
+        }
+    }
+
+    fn turn(&self, work: &TurnWork) -> Ran {
+        let warm = self.warm.lock().remove(&work.instance);
+        let warm = warm.filter(|replay| replay.fits(work));
+        let mut replay = warm.unwrap_or_else(|| Replay::new(work));
+        match replay.turn(work, &self.functions) {
+            Ok(result) => {
+                let is_over = result.actions.last().is_some_and(|action| action.id == -1);
+                if !is_over {
+                    self.keep(work.instance.clone(), replay);
+                }
+                Ran::Turn(result)
+            }
+            Err(mismatch) => Ran::CodeChanged(mismatch.to_string()),
+        }
+    }
+
+    fn keep(&self, instance: String, replay: Replay) {
+        let mut warm = self.warm.lock();
+        if warm.len() >= WARM {
+            // They can all be replayed.
+            warm.clear();
+        }
+        warm.insert(instance, replay);
+    }
+
+    async fn activity(&self, work: ActivityWork) -> ActivityResult {
+        let Some(function) = self.functions.activities.get(&work.task.name) else {
+            let message = format!("there is no activity {:?} in this process", work.task.name);
+            return Err(Failure::lasting("UnknownActivity", message));
+        };
+        let context = ActivityContext {
+            instance: work.instance,
+            execution: work.execution,
+            id: work.id,
+        };
+        let input = work.task.input;
+        let run = AssertUnwindSafe(async move { function(context, input).await });
+        run.catch_unwind()
+            .await
+            .unwrap_or_else(|panic| Err(panicked(&*panic)))
+    }
+
+    async fn batch(&self, work: BatchWork) -> BatchResult {
+        let mut result = BatchResult {
+            state: work.state,
+            ..BatchResult::default()
+        };
+        let Ok(entity) = EntityId::parse(&work.entity) else {
+            result.failure = Some(Failure::lasting("InvalidEntityId", work.entity));
+            return result;
+        };
+        let Some(function) = self.functions.entities.get(entity.name()) else {
+            let message = format!("there is no entity {:?} in this process", entity.name());
+            let failure = Failure::lasting("UnknownEntity", message);
+            let failed = work.operations.iter().map(|_| Err(failure.clone()));
+            result.results = failed.collect();
+            return result;
+        };
+        let mut begun = self.begun.lock().remove(&work.entity);
+        for asked in work.operations {
+            let state = result.state.take();
+            let fits = begun.take_if(|begun| begun.fits(&asked, state.as_deref()));
+            let mut ran = match fits {
+                Some(begun) => begun.end(function, &entity, asked, state).await,
+                None => operate(Arc::clone(function), entity.clone(), asked, state).await,
+            };
+            result.state = ran.state;
+            result.actions.append(&mut ran.actions);
+            result.results.push(ran.outcome.into_result());
+        }
+        result
+    }
+}
+
+/// Runs one operation; if it fails, everything is as it was before.
+async fn operate(
+    function: Entity,
+    entity: EntityId,
+    asked: Requested,
+    state: Option<String>,
+) -> Operated {
+    let before = state.clone();
+    let mut context = EntityContext {
+        entity,
+        operation: asked.operation.name,
+        input: asked.operation.input,
+        is_signal: asked.is_signal,
+        state,
+        actions: Vec::new(),
+        is_settled: false,
+    };
+    let run = AssertUnwindSafe(function(&mut context)).catch_unwind();
+    let outcome = run.await.unwrap_or_else(|panic| Err(panicked(&*panic)));
+    let (state, actions) = match outcome.is_ok() {
+        true => (context.state, context.actions),
+        false => (before, Vec::new()),
+    };
+    Operated {
+        outcome: outcome.into(),
+        state,
+        actions,
+    }
+}
+
+impl Operator for Runner {
+    fn is_quick(&self, entity: &str, operation: &str) -> bool {
+        let slow = self.slow.read();
+        let is_slow = slow
+            .get(entity)
+            .is_some_and(|all| all.len() >= SLOW || all.contains(operation));
+        !is_slow && self.functions.entities.contains_key(entity)
+    }
+
+    fn operate(
+        &self,
+        entity: &EntityId,
+        asked: &Requested,
+        state: Option<&str>,
+    ) -> Option<Operated> {
+        let function = self.functions.entities.get(entity.name())?;
+        let state = state.map(str::to_owned);
+        let run = operate(
+            Arc::clone(function),
+            entity.clone(),
+            asked.clone(),
+            state.clone(),
+        );
+        let mut run = Box::pin(run);
+        let mut poller = std::task::Context::from_waker(std::task::Waker::noop());
+        if let std::task::Poll::Ready(ran) = run.as_mut().poll(&mut poller) {
+            return Some(ran);
+        }
+        let mut slow = self.slow.write();
+        let names = slow.entry(entity.name().to_owned()).or_default();
+        if names.len() < SLOW {
+            names.insert(asked.operation.name.clone());
+        }
+        drop(slow);
+        let begun = Begun {
+            request: asked.operation.request.clone(),
+            state,
+            task: tokio::spawn(run),
+        };
+        let mut all = self.begun.lock();
+        if all.len() >= WARM {
+            // They can all be begun again.
+            all.clear();
+        }
+        all.insert(entity.to_string(), begun);
+        None
+    }
+}
+
+/// An operation that was begun before it was written down.
+struct Begun {
+    request: String,
+    state: Option<String>,
+    task: JoinHandle<Operated>,
+}
+
+impl Begun {
+    fn fits(&self, asked: &Requested, state: Option<&str>) -> bool {
+        self.request == asked.operation.request && self.state.as_deref() == state
+    }
+
+    /// Waits for it; if it was broken off, it is run again.
+    async fn end(
+        mut self,
+        function: &Entity,
+        entity: &EntityId,
+        asked: Requested,
+        state: Option<String>,
+    ) -> Operated {
+        match (&mut self.task).await {
+            Ok(ran) => ran,
+            Err(_) => operate(Arc::clone(function), entity.clone(), asked, state).await,
+        }
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

@@ -1,0 +1,304 @@
+//! What a worker of ours gives back, as the protocol writes it.
+
+use steadfast_durable::{Action, BatchResult, Deed, EntityAction, Failure, Task};
+use steadfast_wire::durabletask as wire;
+use steadfast_wire::durabletask::OrchestrationStatus;
+use steadfast_wire::durabletask::action_type::ActionType;
+use steadfast_wire::durabletask::entity_message_type::EntityMessageType;
+use steadfast_wire::durabletask::operation_action_type::OperationActionType;
+use steadfast_wire::durabletask::operation_result_type::ResultType;
+
+use super::event::{called, event_sent, locked, signaled, trace_sent, unlocked};
+use super::failure::failure_sent;
+use super::time::timestamp;
+use super::view::status;
+
+/// What an orchestration asks for.
+pub(crate) fn actions_sent(actions: &[Action]) -> Vec<wire::OrchestratorAction> {
+    let sent = |action: &Action| wire::OrchestratorAction {
+        id: action.id,
+        action_type: Some(deed_sent(&action.deed)),
+    };
+    actions.iter().map(sent).collect()
+}
+
+fn deed_sent(deed: &Deed) -> ActionType {
+    match deed {
+        Deed::Schedule(task) => ActionType::ScheduleTask(wire::ScheduleTaskAction {
+            name: task.name.clone(),
+            version: task.version.clone(),
+            input: task.input.clone(),
+            tags: task.tags.clone(),
+            parent_trace_context: task.trace.as_ref().map(trace_sent),
+        }),
+        Deed::Child { instance, task } => child_sent(instance, task),
+        Deed::Timer(moment) => ActionType::CreateTimer(wire::CreateTimerAction {
+            fire_at: Some(timestamp(*moment)),
+        }),
+        Deed::Send {
+            instance,
+            name,
+            input,
+        } => ActionType::SendEvent(wire::SendEventAction {
+            instance: Some(wire::OrchestrationInstance {
+                instance_id: instance.clone(),
+                execution_id: None,
+            }),
+            name: name.clone(),
+            data: input.clone(),
+        }),
+        Deed::Signal(operation) => message(EntityMessageType::EntityOperationSignaled(signaled(
+            operation,
+        ))),
+        Deed::Call(operation) => {
+            message(EntityMessageType::EntityOperationCalled(called(operation)))
+        }
+        Deed::Lock(lock) => message(EntityMessageType::EntityLockRequested(locked(lock))),
+        Deed::Unlock(unlock) => message(EntityMessageType::EntityUnlockSent(unlocked(unlock))),
+        Deed::Terminate {
+            instance,
+            reason,
+            is_recursive,
+        } => ActionType::TerminateOrchestration(wire::TerminateOrchestrationAction {
+            instance_id: instance.clone(),
+            reason: reason.clone(),
+            recurse: *is_recursive,
+        }),
+        Deed::Complete { .. } | Deed::ContinueAsNew { .. } => {
+            ActionType::CompleteOrchestration(end_sent(deed))
+        }
+        Deed::Rewind(history) => ActionType::RewindOrchestration(wire::RewindOrchestrationAction {
+            new_history: history.iter().map(event_sent).collect(),
+        }),
+    }
+}
+
+fn child_sent(instance: &str, task: &Task) -> ActionType {
+    ActionType::CreateSubOrchestration(wire::CreateSubOrchestrationAction {
+        instance_id: instance.to_owned(),
+        name: task.name.clone(),
+        version: task.version.clone(),
+        input: task.input.clone(),
+        parent_trace_context: task.trace.as_ref().map(trace_sent),
+        tags: task.tags.clone(),
+    })
+}
+
+fn message(kind: EntityMessageType) -> ActionType {
+    ActionType::SendEntityMessage(wire::SendEntityMessageAction {
+        entity_message_type: Some(kind),
+    })
+}
+
+/// The end of an execution, or that it begins anew.
+fn end_sent(deed: &Deed) -> wire::CompleteOrchestrationAction {
+    let end = wire::CompleteOrchestrationAction::default();
+    match deed {
+        Deed::Complete {
+            status: ended,
+            result,
+            failure,
+        } => wire::CompleteOrchestrationAction {
+            orchestration_status: status(*ended).into(),
+            result: result.clone(),
+            failure_details: failure.as_ref().map(failure_sent),
+            ..end
+        },
+        Deed::ContinueAsNew {
+            input,
+            version,
+            carry,
+            tags,
+        } => wire::CompleteOrchestrationAction {
+            orchestration_status: OrchestrationStatus::ContinuedAsNew.into(),
+            result: input.clone(),
+            new_version: version.clone(),
+            carryover_events: carry.iter().map(event_sent).collect(),
+            tags: tags.clone().unwrap_or_default(),
+            ..end
+        },
+        _ => end,
+    }
+}
+
+/// What came of a batch.
+pub(crate) fn batch_result_sent(token: String, result: BatchResult) -> wire::EntityBatchResult {
+    let actions = result.actions.into_iter().enumerate();
+    wire::EntityBatchResult {
+        results: result.results.into_iter().map(result_sent).collect(),
+        actions: actions
+            .map(|(id, action)| wire::OperationAction {
+                id: i32::try_from(id).unwrap_or(i32::MAX),
+                operation_action_type: Some(action_sent(action)),
+            })
+            .collect(),
+        entity_state: result.state,
+        failure_details: result.failure.as_ref().map(failure_sent),
+        completion_token: token,
+        operation_infos: Vec::new(),
+        requires_state: result.needs_state,
+    }
+}
+
+fn result_sent(result: Result<Option<String>, Failure>) -> wire::OperationResult {
+    let kind = match result {
+        Ok(result) => ResultType::Success(wire::OperationResultSuccess {
+            result,
+            ..wire::OperationResultSuccess::default()
+        }),
+        Err(failure) => ResultType::Failure(wire::OperationResultFailure {
+            failure_details: Some(failure_sent(&failure)),
+            ..wire::OperationResultFailure::default()
+        }),
+    };
+    wire::OperationResult {
+        result_type: Some(kind),
+    }
+}
+
+fn action_sent(action: EntityAction) -> OperationActionType {
+    match action {
+        EntityAction::Signal(operation) => {
+            OperationActionType::SendSignal(wire::SendSignalAction {
+                instance_id: operation.target,
+                name: operation.name,
+                input: operation.input,
+                scheduled_time: operation.scheduled.map(timestamp),
+                request_time: None,
+                parent_trace_context: operation.trace.as_ref().map(trace_sent),
+            })
+        }
+        EntityAction::Start {
+            instance,
+            task,
+            scheduled,
+        } => OperationActionType::StartNewOrchestration(wire::StartNewOrchestrationAction {
+            instance_id: instance,
+            name: task.name,
+            version: task.version,
+            input: task.input,
+            scheduled_time: scheduled.map(timestamp),
+            request_time: None,
+            parent_trace_context: task.trace.as_ref().map(trace_sent),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use steadfast_durable::{LockRequest, Moment, Operation, Status, Unlock};
+
+    use super::super::action::action;
+    use super::super::entity::batch_result;
+    use super::*;
+
+    fn task() -> Task {
+        Task {
+            name: "f".into(),
+            version: Some("2".into()),
+            input: Some(String::new()),
+            tags: [("a".into(), "b".into())].into(),
+            ..Task::default()
+        }
+    }
+
+    fn operation() -> Operation {
+        Operation {
+            request: "r".into(),
+            name: "add".into(),
+            input: Some("1".into()),
+            target: "@counter@a".into(),
+            scheduled: Some(Moment {
+                seconds: 5,
+                nanos: 7,
+            }),
+            ..Operation::default()
+        }
+    }
+
+    /// What one end of the connection writes is what the other one reads.
+    #[test]
+    fn what_is_asked_for_comes_back_as_it_was() {
+        let moment = Moment {
+            seconds: 9,
+            nanos: 1,
+        };
+        let deeds = [
+            Deed::Schedule(task()),
+            Deed::Child {
+                instance: "child".into(),
+                task: task(),
+            },
+            Deed::Timer(moment),
+            Deed::Send {
+                instance: "other".into(),
+                name: "go".into(),
+                input: None,
+            },
+            Deed::Signal(operation()),
+            Deed::Call(operation()),
+            Deed::Lock(LockRequest {
+                section: "s".into(),
+                set: vec!["@a@1".into(), "@a@2".into()],
+                ..LockRequest::default()
+            }),
+            Deed::Unlock(Unlock {
+                section: "s".into(),
+                target: "@a@1".into(),
+                ..Unlock::default()
+            }),
+            Deed::Terminate {
+                instance: "other".into(),
+                reason: Some("late".into()),
+                is_recursive: true,
+            },
+            Deed::Complete {
+                status: Status::Failed,
+                result: None,
+                failure: Some(Failure::lasting("A", "b")),
+            },
+            Deed::ContinueAsNew {
+                input: Some("2".into()),
+                version: Some("3".into()),
+                carry: Vec::new(),
+                tags: None,
+            },
+        ];
+        for (id, deed) in (0..).zip(deeds) {
+            let asked = Action { id, deed };
+            let mut sent = actions_sent(std::slice::from_ref(&asked));
+            assert_eq!(action(sent.remove(0)).unwrap(), asked);
+        }
+    }
+
+    #[test]
+    fn results_of_a_batch_come_back_as_they_were() {
+        let result = BatchResult {
+            results: vec![
+                Ok(Some(String::new())),
+                Ok(None),
+                Err(Failure::new("A", "b")),
+            ],
+            actions: vec![
+                EntityAction::Signal(Operation {
+                    request: String::new(),
+                    ..operation()
+                }),
+                EntityAction::Start {
+                    instance: "i".into(),
+                    task: Task {
+                        tags: steadfast_durable::Tags::new(),
+                        ..task()
+                    },
+                    scheduled: None,
+                },
+            ],
+            state: Some("7".into()),
+            failure: None,
+            needs_state: false,
+        };
+        let sent = batch_result_sent("token".into(), result.clone());
+        assert_eq!(sent.completion_token, "token");
+        assert_eq!(batch_result(sent), result);
+    }
+}

@@ -1,0 +1,325 @@
+//! What a client in Rust asks of a task hub elsewhere.
+
+use steadfast_durable::native::{BoxFuture, Caller};
+use steadfast_durable::{
+    EntityQuery, EntityView, Failure, InstanceQuery, NewInstance, Operation, Overview, Page, Result,
+};
+use steadfast_wire::durabletask as wire;
+use tonic::Code;
+use uuid::Uuid;
+
+use super::channel::Channel;
+use super::outcome::{Pauses, is_passing, no, odd};
+use super::target::Target;
+use crate::durabletask::convert::{
+    entity_received, failure_taken, overview_received, status, timestamp, trace_sent,
+};
+
+/// A client of a task hub elsewhere. Clones share one connection, which is opened
+/// when it is needed and again when it breaks.
+#[derive(Clone)]
+pub struct Client {
+    channel: Channel,
+}
+
+/// How often a request that may be sent again is sent.
+const ATTEMPTS: u32 = 10;
+
+impl Client {
+    /// A client of the task hub that a connection string names:
+    /// `Endpoint=http://localhost:4001;TaskHub=default`, with `AccessKey=..` if the
+    /// server wants one, and with `Certificates=ca.pem` if its certificate is known
+    /// to nobody else.
+    pub fn connect(connection: &str) -> Result<Self> {
+        let channel = Channel::new(Target::parse(connection)?, None);
+        Ok(Self {
+            channel: channel.map_err(no)?,
+        })
+    }
+
+    /// Sends what counts once however often it is sent, until there is an answer.
+    async fn surely<Q, A>(&self, method: &'static str, message: Q) -> Result<A>
+    where
+        Q: prost::Message + Clone + Send + Sync + 'static,
+        A: prost::Message + Default + Send + Sync + 'static,
+    {
+        let mut pauses = Pauses::new();
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            match self.channel.one(method, message.clone()).await {
+                Err(status) if is_passing(&status) && attempt < ATTEMPTS => pauses.rest().await,
+                answer => return answer.map_err(no),
+            }
+        }
+    }
+
+    /// Starts an orchestration; answers its id.
+    pub async fn start(&self, new: NewInstance) -> Result<String> {
+        let fresh = || Uuid::new_v4().simple().to_string();
+        let task = new.task;
+        let policy = new
+            .replaceable
+            .map(|listed| wire::OrchestrationIdReusePolicy {
+                replaceable_status: listed.into_iter().map(|own| status(own).into()).collect(),
+            });
+        let instance = Some(new.instance).filter(|id| !id.is_empty());
+        let request = wire::CreateInstanceRequest {
+            instance_id: instance.unwrap_or_else(fresh),
+            name: task.name,
+            version: task.version,
+            input: task.input,
+            scheduled_start_timestamp: new.scheduled.map(timestamp),
+            orchestration_id_reuse_policy: policy,
+            // The same again is the same start.
+            execution_id: Some(new.execution.unwrap_or_else(fresh)),
+            tags: task.tags,
+            parent_trace_context: task.trace.as_ref().map(trace_sent),
+            request_time: None,
+        };
+        let made: wire::CreateInstanceResponse = self.surely("StartInstance", request).await?;
+        Ok(made.instance_id)
+    }
+
+    /// An instance as it was last committed; `None` if there is none.
+    pub async fn get(&self, instance: &str, has_payloads: bool) -> Result<Option<Overview>> {
+        let request = wire::GetInstanceRequest {
+            instance_id: instance.to_owned(),
+            get_inputs_and_outputs: has_payloads,
+        };
+        shown(self.surely("GetInstance", request).await?)
+    }
+
+    /// Waits until an instance has begun.
+    pub async fn started(&self, instance: &str, has_payloads: bool) -> Result<Overview> {
+        self.wait("WaitForInstanceStart", instance, has_payloads)
+            .await
+    }
+
+    /// Waits until an instance has ended.
+    pub async fn ended(&self, instance: &str, has_payloads: bool) -> Result<Overview> {
+        self.wait("WaitForInstanceCompletion", instance, has_payloads)
+            .await
+    }
+
+    /// Waits, and goes on waiting when the server goes away.
+    async fn wait(
+        &self,
+        method: &'static str,
+        instance: &str,
+        has_payloads: bool,
+    ) -> Result<Overview> {
+        let mut pauses = Pauses::new();
+        loop {
+            let request = wire::GetInstanceRequest {
+                instance_id: instance.to_owned(),
+                get_inputs_and_outputs: has_payloads,
+            };
+            match self.channel.one(method, request).await {
+                Ok(answer) => match shown(answer)? {
+                    Some(found) => return Ok(found),
+                    None => pauses.rest().await,
+                },
+                Err(status) if is_passing(&status) => pauses.rest().await,
+                Err(status) => return Err(no(status)),
+            }
+        }
+    }
+
+    /// Raises an event. It is not sent again by itself: an event counts each time.
+    pub async fn raise(&self, instance: &str, name: &str, input: Option<String>) -> Result<()> {
+        let request = wire::RaiseEventRequest {
+            instance_id: instance.to_owned(),
+            name: name.to_owned(),
+            input,
+        };
+        let sent = self.channel.one("RaiseEvent", request).await;
+        sent.map(|_: wire::Empty| ()).map_err(no)
+    }
+
+    /// Ends an instance.
+    pub async fn terminate(
+        &self,
+        instance: &str,
+        output: Option<String>,
+        is_recursive: bool,
+    ) -> Result<()> {
+        let request = wire::TerminateRequest {
+            instance_id: instance.to_owned(),
+            output,
+            recursive: is_recursive,
+        };
+        self.tell("TerminateInstance", request).await
+    }
+
+    /// Lets an instance rest.
+    pub async fn suspend(&self, instance: &str, reason: Option<String>) -> Result<()> {
+        self.reason("SuspendInstance", instance, reason).await
+    }
+
+    /// Lets it go on.
+    pub async fn resume(&self, instance: &str, reason: Option<String>) -> Result<()> {
+        self.reason("ResumeInstance", instance, reason).await
+    }
+
+    /// Sets a failed instance back to before its failures.
+    pub async fn rewind(&self, instance: &str, reason: Option<String>) -> Result<()> {
+        self.reason("RewindInstance", instance, reason).await
+    }
+
+    async fn reason(
+        &self,
+        method: &'static str,
+        instance: &str,
+        reason: Option<String>,
+    ) -> Result<()> {
+        let request = wire::ReasonRequest {
+            instance_id: instance.to_owned(),
+            reason,
+        };
+        self.tell(method, request).await
+    }
+
+    async fn tell<Q>(&self, method: &'static str, message: Q) -> Result<()>
+    where
+        Q: prost::Message + Clone + Send + Sync + 'static,
+    {
+        self.surely(method, message).await.map(|_: wire::Empty| ())
+    }
+
+    /// Forgets an instance that has ended; answers how many were forgotten.
+    pub async fn purge(&self, instance: &str, is_recursive: bool) -> Result<u64> {
+        let request = wire::PurgeInstancesRequest {
+            request: Some(wire::purge_request::Request::InstanceId(instance.into())),
+            recursive: is_recursive,
+            is_orchestration: true,
+        };
+        let purged: wire::PurgeInstancesResponse = self.surely("PurgeInstances", request).await?;
+        Ok(purged.deleted_instance_count.unsigned_abs().into())
+    }
+
+    /// Some of the instances that are wanted.
+    pub async fn list(&self, query: &InstanceQuery) -> Result<Page<Overview>> {
+        let statuses = query.statuses.iter();
+        let request = wire::InstanceQuery {
+            runtime_status: statuses.map(|own| status(*own).into()).collect(),
+            created_time_from: query.from.map(timestamp),
+            created_time_to: query.to.map(timestamp),
+            max_instance_count: i32::try_from(query.limit).unwrap_or(i32::MAX),
+            continuation_token: query.cursor.clone(),
+            instance_id_prefix: Some(query.prefix.clone()).filter(|prefix| !prefix.is_empty()),
+            fetch_inputs_and_outputs: query.has_payloads,
+            ..wire::InstanceQuery::default()
+        };
+        let request = wire::QueryInstancesRequest {
+            query: Some(request),
+        };
+        let page: wire::QueryInstancesResponse = self.surely("QueryInstances", request).await?;
+        let items = page.orchestration_state.into_iter().map(overview_received);
+        Ok(Page {
+            items: items.collect::<std::result::Result<_, _>>().map_err(odd)?,
+            next: page.continuation_token,
+        })
+    }
+
+    /// Sends an operation to an entity, and waits until it is certain to be run. The
+    /// same request again counts once, for ten minutes.
+    pub async fn signal(&self, operation: Operation) -> Result<()> {
+        self.tell("SignalEntity", requested(operation)).await
+    }
+
+    /// Has an entity run an operation, and waits for what comes of it: one turn, no
+    /// orchestration. The same request again is the same call, for ten minutes.
+    pub async fn call(
+        &self,
+        operation: Operation,
+    ) -> Result<std::result::Result<Option<String>, Failure>> {
+        let answer = self.surely("CallEntity", requested(operation)).await;
+        let answer: wire::CallEntityResponse = answer?;
+        Ok(match answer.failure_details {
+            Some(failure) => Err(failure_taken(failure)),
+            None => Ok(answer.output),
+        })
+    }
+
+    /// An entity as it was last committed; `None` if it does not exist.
+    pub async fn entity(&self, entity: &str, has_state: bool) -> Result<Option<EntityView>> {
+        let request = wire::GetEntityRequest {
+            instance_id: entity.to_owned(),
+            include_state: has_state,
+        };
+        let found: wire::GetEntityResponse = self.surely("GetEntity", request).await?;
+        let found = found.entity.filter(|_| found.exists);
+        found.map(entity_received).transpose().map_err(odd)
+    }
+
+    /// Some of the entities that are wanted.
+    pub async fn entities(&self, query: &EntityQuery) -> Result<Page<EntityView>> {
+        let limit = i32::try_from(query.limit).unwrap_or(i32::MAX);
+        let request = wire::EntityQuery {
+            instance_id_starts_with: Some(query.prefix.clone()).filter(|text| !text.is_empty()),
+            last_modified_from: query.from.map(timestamp),
+            last_modified_to: query.to.map(timestamp),
+            include_state: query.has_state,
+            include_transient: query.is_transient_wanted,
+            page_size: Some(limit).filter(|limit| *limit > 0),
+            continuation_token: query.cursor.clone(),
+        };
+        let request = wire::QueryEntitiesRequest {
+            query: Some(request),
+        };
+        let page: wire::QueryEntitiesResponse = self.surely("QueryEntities", request).await?;
+        let items = page.entities.into_iter().map(entity_received);
+        Ok(Page {
+            items: items.collect::<std::result::Result<_, _>>().map_err(odd)?,
+            next: page.continuation_token,
+        })
+    }
+
+    /// Whether the server answers.
+    pub async fn hello(&self) -> Result<()> {
+        let answer = self.channel.one("Hello", wire::Empty {}).await;
+        match answer {
+            Ok(wire::Empty {}) => Ok(()),
+            Err(status) if status.code() == Code::Unimplemented => Ok(()),
+            Err(status) => Err(no(status)),
+        }
+    }
+}
+
+fn shown(answer: wire::GetInstanceResponse) -> Result<Option<Overview>> {
+    let found = answer.orchestration_state.filter(|_| answer.exists);
+    found.map(overview_received).transpose().map_err(odd)
+}
+
+/// A request that counts once, however often it is sent.
+fn requested(operation: Operation) -> wire::SignalEntityRequest {
+    let request = Some(operation.request).filter(|id| !id.is_empty());
+    wire::SignalEntityRequest {
+        instance_id: operation.target,
+        name: operation.name,
+        input: operation.input,
+        request_id: request.unwrap_or_else(|| Uuid::new_v4().to_string()),
+        scheduled_time: operation.scheduled.map(timestamp),
+        parent_trace_context: operation.trace.as_ref().map(trace_sent),
+        request_time: None,
+    }
+}
+
+impl Caller for Client {
+    fn call_entity(
+        &self,
+        operation: Operation,
+    ) -> BoxFuture<'static, std::result::Result<Option<String>, Failure>> {
+        let client = self.clone();
+        Box::pin(async move { client.call(operation).await? })
+    }
+
+    fn signal_entity(
+        &self,
+        operation: Operation,
+    ) -> BoxFuture<'static, std::result::Result<(), Failure>> {
+        let client = self.clone();
+        Box::pin(async move { Ok(client.signal(operation).await?) })
+    }
+}

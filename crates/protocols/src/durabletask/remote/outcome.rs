@@ -1,0 +1,78 @@
+//! What a server has answered, as an error of the engine.
+
+use std::time::Duration;
+
+use steadfast_durable::Error;
+use tonic::{Code, Status};
+use uuid::Uuid;
+
+use crate::durabletask::convert::Malformed;
+
+/// The first and the longest pause before something is tried again.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// A status that is no answer.
+#[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
+pub(super) fn no(status: Status) -> Error {
+    Error::told(status.message())
+}
+
+/// An answer that cannot be understood.
+#[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
+pub(super) fn odd(why: Malformed) -> Error {
+    Error::told(&format!("the server has answered oddly: {why}"))
+}
+
+/// Whether the same may go well if it is sent again.
+pub(super) fn is_passing(status: &Status) -> bool {
+    let code = status.code();
+    matches!(
+        code,
+        Code::Unavailable | Code::Unknown | Code::DeadlineExceeded | Code::Internal
+    )
+}
+
+/// Pauses that grow. Many who wait do not come back at the same moment.
+#[derive(Debug)]
+pub(super) struct Pauses {
+    next: Duration,
+}
+
+impl Pauses {
+    pub(super) fn new() -> Self {
+        Self { next: FIRST_PAUSE }
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.next = FIRST_PAUSE;
+    }
+
+    pub(super) async fn rest(&mut self) {
+        tokio::time::sleep(self.next()).await;
+    }
+
+    /// Between a half and the whole of a time that doubles.
+    fn next(&mut self) -> Duration {
+        let whole = self.next;
+        self.next = (whole * 2).min(LONGEST_PAUSE);
+        let share = (Uuid::new_v4().as_u128() % 1024) as u32;
+        whole / 2 + whole / 2 * share / 1024
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_a_limit_and_begin_again() {
+        let mut pauses = Pauses::new();
+        let first = pauses.next();
+        assert!(first >= FIRST_PAUSE / 2 && first <= FIRST_PAUSE);
+        let last = (0..20).map(|_| pauses.next()).last().unwrap();
+        assert!(last >= LONGEST_PAUSE / 2 && last <= LONGEST_PAUSE);
+        pauses.reset();
+        assert!(pauses.next() <= FIRST_PAUSE);
+    }
+}

@@ -1,0 +1,377 @@
+//! A worker in Rust, of a task hub elsewhere.
+
+use std::time::Duration;
+
+use steadfast_durable::native::{Functions, Ran, Runner};
+use steadfast_durable::{ActivityResult, Result, TurnResult};
+use steadfast_wire::durabletask as wire;
+use steadfast_wire::durabletask::work_item_request::Request;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tonic::{Code, Status, Streaming};
+use uuid::Uuid;
+
+use super::channel::Channel;
+use super::chunks::chunks;
+use super::outcome::{Pauses, is_passing, no};
+use super::target::Target;
+use crate::durabletask::convert::{actions_sent, batch_result_sent, failure_sent, work_received};
+
+/// A stream that is silent for so long is taken for dead: servers break a silence
+/// after 30 seconds.
+const SILENCE: Duration = Duration::from_secs(120);
+/// How often a result is sent until somebody takes it.
+const ATTEMPTS: u32 = 10;
+
+/// What a worker is made of.
+pub struct WorkerBuilder {
+    target: Target,
+    functions: Functions,
+    name: String,
+    /// Turns, activities and batches that it takes at a time.
+    most: [u16; 3],
+}
+
+/// Runs functions for a task hub elsewhere until it is dropped. What is under way
+/// then is run again by somebody else. It comes back by itself when the connection
+/// breaks.
+pub struct Worker {
+    leaving: CancellationToken,
+    is_up: watch::Receiver<bool>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Worker {
+    /// A worker of the task hub that a connection string names, as for
+    /// [`Client::connect`](super::Client::connect).
+    pub fn connect(connection: &str) -> Result<WorkerBuilder> {
+        Ok(WorkerBuilder {
+            target: Target::parse(connection)?,
+            functions: Functions::new(),
+            name: format!("rust-{}-{}", std::process::id(), Uuid::new_v4().simple()),
+            most: [0; 3],
+        })
+    }
+
+    /// Waits until the server gives work.
+    pub async fn ready(&self) {
+        let mut is_up = self.is_up.clone();
+        // The sender lives as long as the task that dials.
+        let _ = is_up.wait_for(|is_up| *is_up).await;
+    }
+
+    /// Begins nothing more, waits for what is under way, and goes.
+    pub async fn leave(mut self, limit: Duration) {
+        self.leaving.cancel();
+        let _ = tokio::time::timeout(limit, &mut self.task).await;
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl WorkerBuilder {
+    /// The functions that it runs: entities, orchestrations and activities, as a
+    /// node runs them in its own process.
+    #[must_use]
+    pub fn functions(mut self, add: impl FnOnce(Functions) -> Functions) -> Self {
+        self.functions = add(self.functions);
+        self
+    }
+
+    /// How it is called in the server's logs.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    /// How many turns of orchestrations, activities and batches of operations it
+    /// takes at a time; 0 is what the server thinks best.
+    #[must_use]
+    pub fn at_a_time(mut self, turns: u16, activities: u16, batches: u16) -> Self {
+        self.most = [turns, activities, batches];
+        self
+    }
+
+    /// Begins to take work.
+    pub fn start(self) -> Result<Worker> {
+        let leaving = CancellationToken::new();
+        let (told, is_up) = watch::channel(false);
+        let bench = Bench {
+            channel: Channel::new(self.target, Some(&self.name)).map_err(no)?,
+            runner: Runner::new(self.functions),
+        };
+        let dialing = Dialing {
+            bench,
+            name: self.name,
+            most: self.most,
+            told,
+            leaving: leaving.clone(),
+        };
+        Ok(Worker {
+            leaving,
+            is_up,
+            task: tokio::spawn(dialing.keep()),
+        })
+    }
+}
+
+/// The loop that opens one stream after the other.
+struct Dialing {
+    bench: Bench,
+    name: String,
+    most: [u16; 3],
+    told: watch::Sender<bool>,
+    leaving: CancellationToken,
+}
+
+impl Dialing {
+    async fn keep(self) {
+        let mut pauses = Pauses::new();
+        let mut running = JoinSet::new();
+        while !self.leaving.is_cancelled() {
+            let ended = self.work(&mut running).await;
+            if self.told.send_replace(false) {
+                pauses.reset();
+            }
+            let worker = &self.name;
+            match ended {
+                Ok(()) => tracing::debug!(event = "durable.stream_ended", worker),
+                Err(status) => {
+                    let why = status.message();
+                    tracing::warn!(event = "durable.stream_lost", worker, why);
+                }
+            }
+            tokio::select! {
+                () = pauses.rest() => {}
+                () = self.leaving.cancelled() => {}
+            }
+        }
+        while running.join_next().await.is_some() {}
+    }
+
+    /// Takes work from one stream until it ends.
+    async fn work(&self, running: &mut JoinSet<()>) -> std::result::Result<(), Status> {
+        let asked = self.asked();
+        let mut stream: Streaming<wire::WorkItem> =
+            self.bench.channel.many("GetWorkItems", asked).await?;
+        loop {
+            let next = tokio::time::timeout(SILENCE, stream.message());
+            let item = tokio::select! {
+                item = next => item,
+                () = self.leaving.cancelled() => break,
+            };
+            let silent = |_| Status::unavailable("the server has been silent for too long");
+            let Some(item) = item.map_err(silent)?? else {
+                return Ok(());
+            };
+            self.told.send_replace(true);
+            while running.try_join_next().is_some() {}
+            if let Some(request) = item.request {
+                let bench = self.bench.clone();
+                let token = item.completion_token;
+                running.spawn(async move { bench.run(token, request).await });
+            }
+        }
+        // The stream stays open meanwhile: whatever is under way would be given to
+        // somebody else otherwise.
+        while running.join_next().await.is_some() {}
+        Ok(())
+    }
+
+    fn asked(&self) -> wire::GetWorkItemsRequest {
+        let filters = self.bench.runner.filters();
+        let named = |filters: Vec<steadfast_durable::Filter>| {
+            let filters = filters.into_iter();
+            filters
+                .map(|filter| wire::VersionFilter {
+                    name: filter.name,
+                    versions: filter.versions,
+                })
+                .collect()
+        };
+        let [turns, activities, batches] = self.most.map(i32::from);
+        wire::GetWorkItemsRequest {
+            max_concurrent_orchestration_work_items: turns,
+            max_concurrent_activity_work_items: activities,
+            max_concurrent_entity_work_items: batches,
+            capabilities: vec![wire::WorkerCapability::HistoryStreaming.into()],
+            work_item_filters: Some(wire::WorkItemFilters {
+                orchestrations: named(filters.orchestrations),
+                activities: named(filters.activities),
+                entities: filters
+                    .entities
+                    .into_iter()
+                    .map(|name| wire::NameFilter { name })
+                    .collect(),
+            }),
+            worker_instance_id: self.name.clone(),
+        }
+    }
+}
+
+/// What runs one item after the other, many at a time.
+#[derive(Clone)]
+struct Bench {
+    channel: Channel,
+    runner: Runner,
+}
+
+/// Where a result belongs.
+struct Place {
+    token: String,
+    instance: String,
+    task: i32,
+}
+
+impl Bench {
+    async fn run(&self, token: String, request: Request) {
+        if let Err(status) = self.done(token, request).await {
+            // The server gives it out again.
+            let why = status.message();
+            tracing::warn!(event = "durable.result_not_taken", why);
+        }
+    }
+
+    /// Does the work and brings its result in.
+    async fn done(&self, token: String, request: Request) -> std::result::Result<(), Status> {
+        let place = place(token, &request);
+        let fetched = match &request {
+            Request::Orchestrator(turn) if turn.requires_history_streaming => {
+                Some(self.history(turn).await?)
+            }
+            _ => None,
+        };
+        let work = match work_received(request, fetched) {
+            Ok(Some(work)) => work,
+            Ok(None) => return Ok(()),
+            Err(why) => return Err(Status::data_loss(why.to_string())),
+        };
+        match self.runner.run(work).await {
+            Ran::Turn(result) => self.turn_done(place, result).await,
+            Ran::Activity(result) => self.activity_done(place, result).await,
+            Ran::Batch(result) => {
+                let result = batch_result_sent(place.token, result);
+                self.surely("CompleteEntityTask", result).await
+            }
+            Ran::CodeChanged(mismatch) => self.suspend(place, mismatch).await,
+        }
+    }
+
+    /// A history that is too long to come with its turn.
+    async fn history(
+        &self,
+        turn: &wire::OrchestratorRequest,
+    ) -> std::result::Result<Vec<wire::HistoryEvent>, Status> {
+        let request = wire::StreamInstanceHistoryRequest {
+            instance_id: turn.instance_id.clone(),
+            execution_id: turn.execution_id.clone(),
+            for_work_item_processing: true,
+        };
+        let stream = self.channel.many("StreamInstanceHistory", request);
+        let mut stream: Streaming<wire::HistoryChunk> = stream.await?;
+        let mut events = Vec::new();
+        while let Some(chunk) = stream.message().await? {
+            events.extend(chunk.events);
+        }
+        Ok(events)
+    }
+
+    async fn turn_done(&self, place: Place, result: TurnResult) -> std::result::Result<(), Status> {
+        let whole = wire::OrchestratorResponse {
+            instance_id: place.instance,
+            actions: actions_sent(&result.actions),
+            custom_status: result.custom_status,
+            completion_token: place.token,
+            ..wire::OrchestratorResponse::default()
+        };
+        for part in chunks(whole) {
+            self.surely("CompleteOrchestratorTask", part).await?;
+        }
+        Ok(())
+    }
+
+    async fn activity_done(
+        &self,
+        place: Place,
+        result: ActivityResult,
+    ) -> std::result::Result<(), Status> {
+        let (result, failure) = match result {
+            Ok(result) => (result, None),
+            Err(failure) => (None, Some(failure_sent(&failure))),
+        };
+        let done = wire::ActivityResponse {
+            instance_id: place.instance,
+            task_id: place.task,
+            result,
+            failure_details: failure,
+            completion_token: place.token,
+        };
+        self.surely("CompleteActivityTask", done).await
+    }
+
+    /// Code that does not fit the history is no failure of the instance: it waits
+    /// for the code that does. A worker without the right to suspend it gives the
+    /// turn back, and it comes again later.
+    async fn suspend(&self, place: Place, mismatch: String) -> std::result::Result<(), Status> {
+        tracing::error!(
+            event = "durable.code_changed",
+            instance = place.instance,
+            mismatch,
+            "an orchestration is suspended because its code has changed",
+        );
+        let suspend = wire::ReasonRequest {
+            instance_id: place.instance,
+            reason: Some(mismatch),
+        };
+        let suspended = self.surely("SuspendInstance", suspend).await;
+        let abandon = wire::AbandonRequest {
+            completion_token: place.token,
+        };
+        self.surely("AbandonTaskOrchestratorWorkItem", abandon)
+            .await?;
+        suspended
+    }
+
+    /// Sends something that counts once, until somebody takes it.
+    async fn surely<Q>(&self, method: &'static str, message: Q) -> std::result::Result<(), Status>
+    where
+        Q: prost::Message + Clone + Send + Sync + 'static,
+    {
+        let mut pauses = Pauses::new();
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let sent = self.channel.one(method, message.clone()).await;
+            match sent {
+                Ok(wire::Empty {}) => return Ok(()),
+                Err(status) if status.code() == Code::NotFound => return Ok(()),
+                Err(status) if is_passing(&status) && attempt < ATTEMPTS => pauses.rest().await,
+                Err(status) => return Err(status),
+            }
+        }
+    }
+}
+
+fn place(token: String, request: &Request) -> Place {
+    let (instance, task) = match request {
+        Request::Orchestrator(turn) => (turn.instance_id.clone(), 0),
+        Request::Activity(activity) => {
+            let instance = activity.orchestration_instance.as_ref();
+            let instance = instance.map(|own| own.instance_id.clone());
+            (instance.unwrap_or_default(), activity.task_id)
+        }
+        Request::Entity(batch) => (batch.instance_id.clone(), 0),
+        Request::HealthPing(_) => (String::new(), 0),
+    };
+    Place {
+        token,
+        instance,
+        task,
+    }
+}

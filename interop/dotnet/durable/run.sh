@@ -1,0 +1,6 @@
+#!/bin/sh
+# Runs the program against a running `steadfast dev`.
+set -eu
+cd "$(dirname "$0")"
+command -v dotnet > /dev/null || { echo "install the .NET SDK 8 or newer first" >&2; exit 2; }
+exec dotnet run --configuration Release
