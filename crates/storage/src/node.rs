@@ -10,6 +10,7 @@ use crate::behind::Behind;
 use crate::budget::Budget;
 use crate::cache::RowCache;
 use crate::engine::Engine;
+use crate::lease::Lease;
 use crate::streams::TailBudget;
 
 /// The engine, the clock and the budgets of a node.
@@ -17,6 +18,8 @@ pub(crate) struct Node {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) owner: Owner,
+    /// Until when memory may be believed; for ever without one.
+    pub(crate) lease: Option<Lease>,
     pub(crate) budget: Budget,
     pub(crate) cache: Arc<RowCache>,
     pub(crate) tails: Arc<TailBudget>,

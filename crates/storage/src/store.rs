@@ -19,6 +19,7 @@ use crate::commit;
 use crate::engine::{Acquired, Engine, Entry, Tenure};
 use crate::error::{Error, Kind, Result};
 use crate::flush::{self, Owned};
+use crate::lease::Lease;
 use crate::ledger::Ledger;
 use crate::meta;
 use crate::node::Node;
@@ -34,6 +35,9 @@ pub struct Options {
     pub owner: Owner,
     /// Where the time comes from.
     pub clock: Arc<dyn Clock>,
+    /// Until when memory may be believed. For a node that others may follow; without
+    /// one it always may.
+    pub lease: Option<Lease>,
     /// Unflushed log bytes at which flushing starts.
     pub log_target: u64,
     /// Unflushed log bytes at which writers are throttled.
@@ -53,6 +57,7 @@ impl Options {
         Self {
             owner,
             clock: Arc::new(SystemClock::new()),
+            lease: None,
             log_target: limits::LOG_TARGET_BYTES,
             log_limit: limits::LOG_LIMIT_BYTES,
             row_cache: limits::ROW_CACHE_BYTES,
@@ -80,6 +85,7 @@ impl Store {
             engine,
             clock: options.clock,
             owner: options.owner,
+            lease: options.lease,
             budget: Budget::new(options.log_target, options.log_limit),
             cache: Arc::new(RowCache::new(options.row_cache)),
             tails: Arc::new(TailBudget::new(options.event_tail)),
@@ -149,6 +155,32 @@ impl Store {
             .lock()
             .retain(|_, ledger| !Arc::ptr_eq(ledger, shared));
         self.node.engine.release(shared.partition, epoch).await
+    }
+
+    /// The lease has ended, so others may have taken partitions: gives up what it has
+    /// without a word. It must be acquired again before anybody is answered.
+    /// Answers how many partitions it had.
+    pub fn lapse(&self) -> usize {
+        let mut owned = std::mem::take(&mut *self.owned.lock());
+        owned.retain(|_, shared| shared.read().failed.is_none());
+        for shared in owned.values() {
+            let partition = shared.partition;
+            shared.abandon(&Error::new(Kind::LeaseEnded { partition }));
+        }
+        owned.len()
+    }
+
+    /// Gives one partition up without a word: it belongs to somebody else.
+    pub fn forsake(&self, partition: Partition) {
+        let shared = self.owned.lock().remove(&partition);
+        if let Some(shared) = shared {
+            shared.abandon(&Error::new(Kind::LeaseEnded { partition }));
+        }
+    }
+
+    /// Who this is.
+    pub fn owner(&self) -> Owner {
+        self.node.owner
     }
 
     /// Flushes all partitions, so that the next start has nothing to replay.

@@ -9,7 +9,7 @@ use steadfast_core::codec::Malformed;
 use steadfast_core::id::Table;
 use steadfast_core::limits;
 use steadfast_partition::{
-    Address, Door, Envelope, Error as PartitionError, Message, Row, Scan, Snapshot, StorageError,
+    Address, Door, Envelope, Error as PartitionError, Glance, Message, Row, Scan, Window,
 };
 use tokio::sync::mpsc;
 
@@ -32,12 +32,6 @@ type Found = Result<Option<(Work, Given)>, Unread>;
 
 /// Rows could not be read; they may be when it is tried again.
 pub(super) struct Unread;
-
-impl From<StorageError> for Unread {
-    fn from(_: StorageError) -> Self {
-        Self
-    }
-}
 
 impl From<PartitionError> for Unread {
     fn from(_: PartitionError) -> Self {
@@ -119,13 +113,13 @@ impl Desk {
 
     async fn turn(&self, door: &Door, from: &Address, instance: String, generation: u64) -> Found {
         let key = key_of(from);
-        let snapshot = door.ledger().snapshot()?;
-        let row: Option<Instance> = read(&snapshot, INSTANCES, &key).await?;
+        let glance = Window::from(door.clone()).glance()?;
+        let row: Option<Instance> = read(&glance, INSTANCES, &key).await?;
         let Some(row) = row.filter(|row| row.generation == generation && row.is_open) else {
             return Ok(None);
         };
-        let taken = inbox(&snapshot, &key, &row).await?;
-        let history = self.history(&snapshot, &key, &row).await?;
+        let taken = inbox(&glance, &key, &row).await?;
+        let history = self.history(&glance, &key, &row).await?;
         let now = self.clock.now().max(Timestamp(row.clock.0 + 1));
         let at = Moment::from(now);
         let mut new = Vec::with_capacity(taken.len() + 1);
@@ -151,7 +145,7 @@ impl Desk {
 
     async fn history(
         &self,
-        snapshot: &Snapshot,
+        glance: &Glance,
         key: &[u8],
         row: &Instance,
     ) -> Result<Arc<History>, Unread> {
@@ -168,7 +162,7 @@ impl Desk {
         history.execution.clone_from(&row.execution);
         history.rewrites = row.rewrites;
         let from = numbered(key, history.turns.len() as u64);
-        for found in scan(snapshot, HISTORY, from, numbered(key, row.turns)).await? {
+        for found in scan(glance, HISTORY, from, numbered(key, row.turns)).await? {
             history.bytes += found.value.len() as u64;
             history.turns.push(Arc::new(rows::decode(&found.value)?));
         }
@@ -212,10 +206,10 @@ impl Desk {
 }
 
 /// What a turn is about: the front of the inbox.
-async fn inbox(snapshot: &Snapshot, key: &[u8], row: &Instance) -> Result<Vec<Event>, Unread> {
+async fn inbox(glance: &Glance, key: &[u8], row: &Instance) -> Result<Vec<Event>, Unread> {
     let end = row.inbox_end.min(row.inbox + limits::TURN_EVENTS as u64);
     let from = numbered(key, row.inbox);
-    let found = scan(snapshot, INBOX, from, numbered(key, end)).await?;
+    let found = scan(glance, INBOX, from, numbered(key, end)).await?;
     let (mut events, mut bytes) = (Vec::with_capacity(found.len()), 0);
     for row in found {
         bytes += row.value.len();
@@ -244,17 +238,17 @@ async fn activity(door: &Door, from: &Address, instance: String, order: &Order) 
 
 async fn batch(door: &Door, from: &Address, entity: String, generation: u64) -> Found {
     let key = key_of(from);
-    let snapshot = door.ledger().snapshot()?;
-    let row: Option<Entity> = read(&snapshot, ENTITIES, &key).await?;
+    let glance = Window::from(door.clone()).glance()?;
+    let row: Option<Entity> = read(&glance, ENTITIES, &key).await?;
     let Some(row) = row.filter(|row| row.generation == generation && row.is_open) else {
         return Ok(None);
     };
-    let requests = requests(&snapshot, &key, &row).await?;
+    let requests = requests(&glance, &key, &row).await?;
     if requests.is_empty() {
         return Err(Unread);
     }
     let state = match row.exists {
-        true => snapshot.get(STATES, &key).await?,
+        true => glance.get(STATES, &key).await?,
         false => None,
     };
     let state = state.map(|state| String::from_utf8_lossy(&state).into_owned());
@@ -276,17 +270,17 @@ async fn batch(door: &Door, from: &Address, entity: String, generation: u64) -> 
 
 /// The requests that may run now, and where the lanes begin behind each.
 async fn requests(
-    snapshot: &Snapshot,
+    glance: &Glance,
     key: &[u8],
     row: &Entity,
 ) -> Result<Vec<(Request, u64, u64)>, Unread> {
     let (mut front, mut main) = (row.front, row.main);
-    let mut queued = lane_rows(snapshot, key, FRONT, row.front, row.front_end).await?;
+    let mut queued = lane_rows(glance, key, FRONT, row.front, row.front_end).await?;
     let fronts = queued.len();
     if row.held.is_none() {
         let rest = limits::BATCH_OPERATIONS.saturating_sub(fronts) as u64;
         let end = row.main_end.min(row.main + rest);
-        queued.extend(lane_rows(snapshot, key, MAIN, row.main, end).await?);
+        queued.extend(lane_rows(glance, key, MAIN, row.main, end).await?);
     }
     let (mut requests, mut bytes) = (Vec::with_capacity(queued.len()), 0);
     for (place, (number, queued, size)) in queued.into_iter().enumerate() {
@@ -308,7 +302,7 @@ async fn requests(
 }
 
 async fn lane_rows(
-    snapshot: &Snapshot,
+    glance: &Glance,
     key: &[u8],
     which: u8,
     first: u64,
@@ -318,7 +312,7 @@ async fn lane_rows(
         return Ok(Vec::new());
     }
     let found = scan(
-        snapshot,
+        glance,
         QUEUE,
         lane(key, which, first),
         lane(key, which, end),
@@ -333,11 +327,11 @@ async fn lane_rows(
 }
 
 async fn read<R: steadfast_collections::schema::Record>(
-    snapshot: &Snapshot,
+    glance: &Glance,
     table: Table,
     key: &[u8],
 ) -> Result<Option<R>, Unread> {
-    match snapshot.get(table, key).await? {
+    match glance.get(table, key).await? {
         Some(row) => Ok(Some(rows::decode(&row)?)),
         None => Ok(None),
     }
@@ -345,11 +339,11 @@ async fn read<R: steadfast_collections::schema::Record>(
 
 /// All rows from one key on and before another.
 pub(crate) async fn scan(
-    snapshot: &Snapshot,
+    glance: &Glance,
     table: Table,
     from: Vec<u8>,
     to: Vec<u8>,
-) -> Result<Vec<Row>, StorageError> {
+) -> Result<Vec<Row>, PartitionError> {
     let mut found = Vec::new();
     let mut from = Bound::Included(Bytes::from(from));
     let to = Bytes::from(to);
@@ -360,7 +354,7 @@ pub(crate) async fn scan(
             to: Bound::Excluded(to.clone()),
             limit,
         };
-        let page = snapshot.scan(table, wanted).await?;
+        let page = glance.scan(table, wanted).await?;
         let is_last = page.len() < limit;
         from = match page.last() {
             Some(last) => Bound::Excluded(last.key.clone()),

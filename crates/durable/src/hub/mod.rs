@@ -1,5 +1,6 @@
 //! Task hubs: the way in for clients and workers.
 
+mod clerk;
 mod entities;
 mod instances;
 mod list;

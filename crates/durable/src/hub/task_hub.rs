@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use steadfast_core::id::Partition;
 use steadfast_core::limits;
 use steadfast_partition::{
-    Address, Door, Error as PartitionError, ErrorKind as PartitionKind, Handle, Router, Runtime,
-    Snapshot, Space,
+    Address, Error as PartitionError, ErrorKind as PartitionKind, Glance, Handle, Router, Runtime,
+    Space,
 };
 
 use crate::command::{Ask, Say};
@@ -20,7 +21,7 @@ use crate::work::Terms;
 /// All task hubs of a node. Clones lead to the same ones.
 #[derive(Clone)]
 pub struct TaskHubs {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
 pub(super) struct Inner {
@@ -81,6 +82,12 @@ impl TaskHubs {
     }
 }
 
+impl From<Arc<Inner>> for TaskHubs {
+    fn from(inner: Arc<Inner>) -> Self {
+        Self { inner }
+    }
+}
+
 impl TaskHub {
     /// Its name.
     pub fn name(&self) -> &str {
@@ -101,22 +108,22 @@ impl TaskHub {
         Ok(self.inner.handle.call(to, ask).await?)
     }
 
-    /// The way to the partition of an instance.
-    fn door(&self, instance: &str) -> Result<Door> {
-        let partition = self.inner.space.partition(&self.address(instance));
-        let not_here = || PartitionError::new(PartitionKind::NotOwner { partition });
-        Ok(self.inner.router.door(partition).ok_or_else(not_here)?)
+    /// The partition of an instance.
+    pub(super) fn partition(&self, instance: &str) -> Partition {
+        self.inner.space.partition(&self.address(instance))
     }
 
-    /// What is durable of the partition of an instance.
-    pub(super) fn snapshot(&self, instance: &str) -> Result<Snapshot> {
-        snapshot(&self.door(instance)?)
+    /// Whether the partition of an instance is served here.
+    pub(super) fn is_here(&self, instance: &str) -> bool {
+        let router = &self.inner.router;
+        router.is_alone() || router.door(self.partition(instance)).is_some()
     }
-}
 
-pub(super) fn snapshot(door: &Door) -> Result<Snapshot> {
-    let snapshot = door.ledger().snapshot();
-    snapshot.map_err(|error| Error::from(PartitionError::from(error)))
+    /// What is durable of the partition of an instance, wherever it is served.
+    pub(super) fn glance(&self, instance: &str) -> Result<Glance> {
+        let window = self.inner.router.window(self.partition(instance));
+        Ok(window.glance()?)
+    }
 }
 
 pub(super) fn unreadable() -> Error {

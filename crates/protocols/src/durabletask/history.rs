@@ -11,7 +11,7 @@ use tonic::Status;
 
 use super::context::Caller;
 use super::convert::event_sent;
-use super::grpc::Messages;
+use crate::grpc::Messages;
 use super::refused::refused;
 
 /// Sends the events of an execution in order.

@@ -9,7 +9,7 @@ use axum::response::Response;
 use axum::routing::any;
 
 use super::context::{Caller, Context};
-use super::grpc::{Answered, many, one, refuse};
+use crate::grpc::{Answered, many, one, refuse};
 use super::{clients, entities, history, refused, stream, workers};
 use crate::access::Right;
 

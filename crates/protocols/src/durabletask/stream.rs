@@ -16,7 +16,7 @@ use tonic::Status;
 
 use super::context::{Caller, Context};
 use super::convert::{item_sent, terms};
-use super::grpc::Messages;
+use crate::grpc::Messages;
 use super::refused::leaving;
 
 /// Opens a stream of work.
