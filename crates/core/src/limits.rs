@@ -500,7 +500,7 @@ pub const FOLLOW_TIME: Duration = Duration::from_secs(15);
 pub const GIVE_TIME: Duration = Duration::from_secs(5);
 
 /// Partitions that a node takes at a time.
-pub const NODE_MOVES: usize = 16;
+pub const NODE_MOVES: usize = 4;
 
 /// Nodes of a cluster.
 pub const NODES: usize = 1_000;

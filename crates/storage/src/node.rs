@@ -1,7 +1,7 @@
 //! What all partitions of one node share.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use steadfast_core::clock::Clock;
 use steadfast_core::id::Owner;
@@ -24,6 +24,9 @@ pub(crate) struct Node {
     pub(crate) cache: Arc<RowCache>,
     pub(crate) tails: Arc<TailBudget>,
     pub(crate) behind: Behind,
+    /// Entries that were refused, and those whose outcome had to be found out.
+    pub(crate) fenced: AtomicU64,
+    pub(crate) unknown: AtomicU64,
     /// One backup at a time.
     pub(crate) backing_up: AtomicBool,
 }

@@ -4,7 +4,7 @@
 //! in shared groups, flushes behind them, and gives them up in order.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition};
@@ -90,6 +90,8 @@ impl Store {
             cache: Arc::new(RowCache::new(options.row_cache)),
             tails: Arc::new(TailBudget::new(options.event_tail)),
             behind: Behind::start(options.background),
+            fenced: AtomicU64::new(0),
+            unknown: AtomicU64::new(0),
             backing_up: AtomicBool::new(false),
         });
         let ready = Arc::new(Queue::new());
@@ -176,6 +178,13 @@ impl Store {
         if let Some(shared) = shared {
             shared.abandon(&Error::new(Kind::LeaseEnded { partition }));
         }
+    }
+
+    /// How many entries were refused because another owner had the partition, and how
+    /// many had an outcome that had to be found out.
+    pub fn outcomes(&self) -> (u64, u64) {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (read(&self.node.fenced), read(&self.node.unknown))
     }
 
     /// Who this is.

@@ -1,7 +1,7 @@
 //! Keeps a node in its cluster, and its part of the partitions.
 //!
-//! One task beats: it renews the lease, writes the node's record, reads those of the
-//! others, and takes what the plan says. It looks at once when the engine or the
+//! One task renews the lease and does nothing else. Another writes the node's record,
+//! reads those of the others, and takes what the plan says. It looks at once when the engine or the
 //! runtime says that something has changed. It decides nothing alone: a partition is
 //! taken by the engine's compare-and-swap, and one of a living node is asked for.
 
@@ -45,7 +45,7 @@ pub struct Setup {
 /// This node in its cluster.
 pub struct Cluster {
     inner: Arc<Inner>,
-    task: AbortHandle,
+    tasks: [AbortHandle; 2],
 }
 
 struct Inner {
@@ -151,10 +151,13 @@ impl Cluster {
         // Nothing is taken before there is a lease.
         inner.beat().await?;
         inner.publish().await?;
+        // The heart waits for nothing else: a lease must not end because others are slow.
+        let heart = Arc::clone(&inner);
+        let heart = tokio::spawn(async move { heart.live().await });
         let running = Arc::clone(&inner);
-        let task = tokio::spawn(async move { running.run().await });
-        let task = task.abort_handle();
-        Ok(Self { inner, task })
+        let running = tokio::spawn(async move { running.run().await });
+        let tasks = [heart.abort_handle(), running.abort_handle()];
+        Ok(Self { inner, tasks })
     }
 
     /// Who this node is.
@@ -220,7 +223,7 @@ impl Cluster {
     pub async fn gone(&self) {
         *self.inner.state.lock() = State::Gone;
         self.inner.tell().await;
-        self.task.abort();
+        self.tasks.iter().for_each(AbortHandle::abort);
     }
 
     /// Asks for a partition that another node has, or for one that nobody has.
@@ -287,7 +290,7 @@ pub trait Listener: Send + Sync + 'static {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        self.task.abort();
+        self.tasks.iter().for_each(AbortHandle::abort);
     }
 }
 
@@ -380,6 +383,16 @@ impl Inner {
         runtime.map_or(0, |runtime| runtime.space().number)
     }
 
+    /// Renews the lease, again and again.
+    async fn live(&self) {
+        let beat = self.setup.lease / 4;
+        let mut pause = beat;
+        loop {
+            tokio::time::sleep(pause).await;
+            pause = if self.beat().await.is_ok() { beat } else { RETRY };
+        }
+    }
+
     async fn run(self: Arc<Self>) {
         let Some(runtime) = self.runtime.upgrade() else {
             return;
@@ -387,12 +400,12 @@ impl Inner {
         let (mut engine, mut own) = (self.setup.engine.watch(), runtime.changes());
         drop(runtime);
         let mut work = Work::default();
-        let beat = self.setup.lease / 3;
-        let mut next_beat = self.now() + beat;
+        let round = self.setup.lease / 4;
+        let mut next_round = self.now() + round;
         let mut is_told = true;
         loop {
             let pause = match is_told {
-                true => next_beat.saturating_sub(self.now()).min(work.pause(self.now())),
+                true => next_round.saturating_sub(self.now()).min(work.pause(self.now())),
                 false => RETRY,
             };
             let has_changed = tokio::select! {
@@ -410,8 +423,8 @@ impl Inner {
             engine.mark_unchanged();
             let has_changed = has_changed | own.has_changed().unwrap_or(false);
             own.mark_unchanged();
-            if self.now() >= next_beat {
-                next_beat = self.now() + if self.beat().await.is_ok() { beat } else { RETRY };
+            if self.now() >= next_round {
+                next_round = self.now() + round;
                 is_told = false;
             }
             if has_changed || !is_told {

@@ -460,6 +460,7 @@ impl Builder {
         let services = own::services(self.services);
         let (store, runtime) =
             runtime(&config, engine, &clock, services, makers, joined.as_ref()).await?;
+        let forwarded = joined.as_ref().map(|joined| Arc::clone(&joined.forward));
         let cluster = match joined {
             Some(joined) => {
                 let certificate = certificate.clone();
@@ -493,6 +494,7 @@ impl Builder {
                 store,
                 runtime,
                 cluster,
+                forwarded,
                 own,
                 hosts: Mutex::new(hosts),
                 hosted,

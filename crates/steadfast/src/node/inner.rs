@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use steadfast_core::clock::Clock;
 use steadfast_durable::native::Host;
-use steadfast_partition::cluster::Cluster;
+use steadfast_partition::cluster::{Cluster, Forward};
 use steadfast_partition::{Hook, Runtime};
 use steadfast_protocols::access::{Access, Ring};
 use steadfast_protocols::http::{Check, Health};
@@ -37,6 +37,8 @@ pub(super) struct Inner {
     pub(super) runtime: Arc<Runtime>,
     /// This node among others.
     pub(super) cluster: Option<Arc<Cluster>>,
+    /// The way to partitions of other nodes.
+    pub(super) forwarded: Option<Arc<Forward>>,
     pub(super) own: Own,
     /// Run people's functions as long as the node is there.
     pub(super) hosts: Mutex<Vec<Host>>,
