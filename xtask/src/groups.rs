@@ -76,6 +76,7 @@ fn postgres(workspace: &Workspace) -> Result<()> {
 fn cluster(workspace: &Workspace) -> Result<()> {
     tools::install_postgres(workspace)?;
     chosen(workspace, "steadfast-protocols", is_of_cluster)?;
+    chosen(workspace, "steadfast", is_of_cluster)?;
     chosen(workspace, "steadfast-server", is_of_cluster)
 }
 
@@ -142,7 +143,7 @@ fn server(workspace: &Workspace) -> Result<()> {
 
 fn docs(workspace: &Workspace) -> Result<()> {
     cargo_test(workspace, &["--workspace", "--doc"])?;
-    integration(workspace, "steadfast")?;
+    chosen(workspace, "steadfast", |test| !is_of_cluster(test))?;
     let mut command = workspace.cargo();
     command
         .args(["doc", "--no-deps", "--workspace", "--locked"])

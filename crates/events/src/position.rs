@@ -61,7 +61,11 @@ impl Beginning {
 }
 
 /// Finds the first event of a reader, or refuses what lies behind the last one.
-pub(crate) async fn resolve(window: &Window, stream: Stream, position: Position) -> Result<Beginning> {
+pub(crate) async fn resolve(
+    window: &Window,
+    stream: Stream,
+    position: Position,
+) -> Result<Beginning> {
     let head = window.stream(stream).await?.unwrap_or_default();
     match position {
         Position::Earliest => Ok(Beginning::at(head.first.0)),
@@ -140,7 +144,12 @@ pub(crate) async fn offset_before(window: &Window, stream: Stream, next: u64) ->
     Ok(event.map_or(-1, |event| event.offset))
 }
 
-async fn by_time(window: &Window, stream: Stream, head: Head, time: Timestamp) -> Result<Beginning> {
+async fn by_time(
+    window: &Window,
+    stream: Stream,
+    head: Head,
+    time: Timestamp,
+) -> Result<Beginning> {
     let found = window.batches(stream, Start::Time(time), 1).await?;
     let first = found.first().map_or(head.next, |batch| batch.first);
     Ok(Beginning {

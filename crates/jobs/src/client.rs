@@ -219,8 +219,13 @@ impl Jobs {
         let (mut items, mut skip) = (Vec::new(), wanted.skip);
         let mut behind = wanted.behind.as_ref().map(|name| key_of(&collection, name));
         loop {
-            let rows =
-                sweeper::page(&window, &collection, behind.as_ref(), limits::SCAN_ROWS / 10).await?;
+            let rows = sweeper::page(
+                &window,
+                &collection,
+                behind.as_ref(),
+                limits::SCAN_ROWS / 10,
+            )
+            .await?;
             let Some(last) = rows.last() else {
                 return Ok(Page { items, next: None });
             };
@@ -254,7 +259,9 @@ impl Jobs {
     /// What was tried for a job, newest first.
     pub async fn history(&self, id: &JobId, wanted: &Wanted<Verdict>) -> Result<Page<Item>> {
         self.job(id).await?;
-        let window = self.router.window(self.space.partition(&id.collection.address()));
+        let window = self
+            .router
+            .window(self.space.partition(&id.collection.address()));
         let key = job_key(&id.address());
         let (first, last) = sweeper::borders(&key);
         let from = match wanted

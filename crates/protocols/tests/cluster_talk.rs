@@ -65,7 +65,8 @@ fn start(mut own: Credentials, certificate: Option<Arc<Certificate>>) -> Node {
 }
 
 async fn say(wire: &Wire, to: &Peer, words: &'static str) -> Result<Bytes, Broken> {
-    wire.send(to, Bytes::from_static(words.as_bytes()), LIMIT).await
+    wire.send(to, Bytes::from_static(words.as_bytes()), LIMIT)
+        .await
 }
 
 /// Why a request was surely not handled.
@@ -103,10 +104,18 @@ async fn the_version_before_is_let_in_and_no_other() {
         (own.identity.protocol, own.identity.schema) = (protocol, schema);
         Wire::new(own, false)
     };
-    for wire in [with(PROTOCOL - 1, SCHEMA), with(PROTOCOL, SCHEMA - 1), with(PROTOCOL + 1, SCHEMA)] {
+    for wire in [
+        with(PROTOCOL - 1, SCHEMA),
+        with(PROTOCOL, SCHEMA - 1),
+        with(PROTOCOL + 1, SCHEMA),
+    ] {
         assert_eq!(say(&wire, &node.peer, "hello").await.unwrap(), "a: hello");
     }
-    for wire in [with(PROTOCOL - 2, SCHEMA), with(PROTOCOL + 2, SCHEMA), with(PROTOCOL, SCHEMA + 2)] {
+    for wire in [
+        with(PROTOCOL - 2, SCHEMA),
+        with(PROTOCOL + 2, SCHEMA),
+        with(PROTOCOL, SCHEMA + 2),
+    ] {
         let why = unsent(say(&wire, &node.peer, "hello").await);
         assert!(why.contains("STF-7012"), "{why}");
     }
@@ -128,7 +137,11 @@ async fn what_was_on_its_way_when_a_node_ended_is_unknown() {
     let node = start(credentials("b", "c", KEY), None);
     let wire = Arc::new(Wire::new(credentials("a", "c", KEY), false));
     say(&wire, &node.peer, "hello").await.unwrap();
-    let limited = wire.send(&node.peer, Bytes::from_static(b"never"), Duration::from_millis(200));
+    let limited = wire.send(
+        &node.peer,
+        Bytes::from_static(b"never"),
+        Duration::from_millis(200),
+    );
     assert!(matches!(limited.await, Err(Broken::Unknown(_))));
     node.stop.cancel();
     let gone = Peer {
@@ -142,7 +155,10 @@ async fn what_was_on_its_way_when_a_node_ended_is_unknown() {
 async fn encrypted_nodes_are_known_by_the_key_and_their_certificate() {
     let folder = tempfile::tempdir().unwrap();
     let made = rcgen::generate_simple_self_signed(vec!["b".to_owned()]).unwrap();
-    let (chain, key) = (folder.path().join("chain.pem"), folder.path().join("key.pem"));
+    let (chain, key) = (
+        folder.path().join("chain.pem"),
+        folder.path().join("key.pem"),
+    );
     std::fs::write(&chain, made.cert.pem()).unwrap();
     std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
     let certificate = Certificate::load(&chain, &key).unwrap();

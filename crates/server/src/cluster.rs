@@ -35,7 +35,10 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
         Command::Move { partition, to } => {
             let body = json!({"partition": partition, "node": to});
             let _: Value = remote.ask(Method::POST, "/v1/cluster/move", Some(&body))?;
-            print(&[("partition", json!(partition)), ("node", json!(to))], output)
+            print(
+                &[("partition", json!(partition)), ("node", json!(to))],
+                output,
+            )
         }
     }
 }

@@ -41,10 +41,20 @@ fn events(a: &Server, b: &Server, c: &Server) {
         done(b, &send);
     }
     for server in [a, b, c] {
-        let tail = done(server, &["event", "tail", "houses", "--format", "json", "--wait", "0", "--from", "start"]);
+        let tail = done(
+            server,
+            &[
+                "event", "tail", "houses", "--format", "json", "--wait", "0", "--from", "start",
+            ],
+        );
         let mut bodies: Vec<_> = tail
             .lines()
-            .map(|line| serde_json::from_str::<Value>(line).unwrap()["body"].as_str().unwrap().to_owned())
+            .map(|line| {
+                serde_json::from_str::<Value>(line).unwrap()["body"]
+                    .as_str()
+                    .unwrap()
+                    .to_owned()
+            })
             .collect();
         bodies.sort_unstable();
         assert_eq!(bodies, ["p0", "p1", "p2", "p3", "p4", "p5"]);
@@ -59,11 +69,18 @@ fn jobs(a: &Server, b: &Server, c: &Server) {
         let name = format!("jobs-{number}");
         object(a, &["collection", "create", &name]);
         let call = ["--call", "http://127.0.0.1:9/", "--cron", "30 8 1 1 *"];
-        object(b, &[&["job", "create", &name, "report"], &call[..]].concat());
+        object(
+            b,
+            &[&["job", "create", &name, "report"], &call[..]].concat(),
+        );
     }
     for server in [a, b, c] {
         let listed = object(server, &["collection", "list"]);
-        assert_eq!(listed["collections"].as_array().unwrap().len(), 4, "{listed}");
+        assert_eq!(
+            listed["collections"].as_array().unwrap().len(),
+            4,
+            "{listed}"
+        );
         for number in 0..4 {
             let name = format!("jobs-{number}");
             let listed = object(server, &["job", "list", &name]);
@@ -85,7 +102,11 @@ fn orchestrations(a: &Server, b: &Server, c: &Server) {
     }
     for server in [a, b, c] {
         let listed = object(server, &["orchestration", "list", "--prefix", "o-"]);
-        assert_eq!(listed["orchestrations"].as_array().unwrap().len(), 6, "{listed}");
+        assert_eq!(
+            listed["orchestrations"].as_array().unwrap().len(),
+            6,
+            "{listed}"
+        );
     }
     for number in 0..6 {
         let id = format!("o-{number}");
@@ -93,7 +114,10 @@ fn orchestrations(a: &Server, b: &Server, c: &Server) {
         let shown = object(c, &["orchestration", "show", &id]);
         assert_eq!(shown["runtimeStatus"], "Terminated", "{shown}");
     }
-    done(a, &["entity", "signal", "counter", "x", "add", "--input", "1"]);
+    done(
+        a,
+        &["entity", "signal", "counter", "x", "add", "--input", "1"],
+    );
     for server in [a, b, c] {
         let listed = object(server, &["entity", "list"]);
         let entities = listed["entities"].as_array();

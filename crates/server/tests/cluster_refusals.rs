@@ -24,10 +24,15 @@ fn strangers_are_refused_with_a_code_and_change_nothing() {
     assert_eq!(status, StatusCode::OK, "{answer}");
     let wrong = "cluster.key=ffffffffffffffffffffffffffffffff";
     let error = refused(node("b", &database).set(wrong));
-    assert!(error.contains("STF-7010") && error.contains("node a"), "{error}");
+    assert!(
+        error.contains("STF-7010") && error.contains("node a"),
+        "{error}"
+    );
     let error = refused(node("a", &database));
     assert!(error.contains("STF-7013"), "{error}");
-    let alone = node("b", &database).set("cluster.key=").set("jobs.secret_key=./secret");
+    let alone = node("b", &database)
+        .set("cluster.key=")
+        .set("jobs.secret_key=./secret");
     let error = refused(alone);
     assert!(error.contains("STF-7014"), "{error}");
     let short = node("b", &database).set("cluster.key=short");
@@ -54,7 +59,9 @@ fn a_killed_node_comes_back_under_its_name() {
 #[test]
 fn a_node_without_a_key_is_alone() {
     let database = database();
-    let alone = node("a", &database).set("cluster.key=").set("jobs.secret_key=./secret");
+    let alone = node("a", &database)
+        .set("cluster.key=")
+        .set("jobs.secret_key=./secret");
     let server = alone.ready();
     settled(&server, 1);
     put(&server, "kept", "k", json!("v"));

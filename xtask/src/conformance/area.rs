@@ -33,7 +33,11 @@ const AREAS: &[Area] = &[
     },
     Area {
         name: "collections",
-        packages: &["steadfast-collections", "steadfast-storage"],
+        packages: &[
+            "steadfast-collections",
+            "steadfast-storage",
+            "steadfast-server",
+        ],
     },
     Area {
         name: "events",
@@ -61,7 +65,7 @@ const AREAS: &[Area] = &[
     },
     Area {
         name: "postgres",
-        packages: &["steadfast-storage"],
+        packages: &["steadfast-storage", "steadfast-server"],
     },
 ];
 

@@ -14,8 +14,10 @@ use steadfast_partition::{
     Clerk, Error as PartitionError, ErrorKind, Inquiry, Refusal, Transport as _,
 };
 
+use super::others::Others;
 use super::task_hub::{Inner, TaskHub, TaskHubs, unreadable};
 use crate::command::{Request, Say};
+use crate::dispatch::Brought;
 use crate::error::{Error, Result};
 use crate::id::KIND;
 use crate::rows;
@@ -64,14 +66,28 @@ enum Wanted {
         #[n(1)]
         request: Request,
     },
+    /// Take the result of a worker.
+    #[n(2)]
+    Result {
+        #[n(0)]
+        hub: String,
+        #[n(1)]
+        token: String,
+        #[n(2)]
+        instance: String,
+        #[n(3)]
+        brought: Brought,
+    },
 }
 
 /// Answers other nodes.
 struct HubClerk(Weak<Inner>);
 
 impl TaskHubs {
-    /// Has other nodes wait here for instances of this node.
-    pub fn open_to_others(&self) {
+    /// Has other nodes wait here for instances of this node, and workers of this node
+    /// get the work of others.
+    pub fn open_to_others(&self, others: Arc<dyn Others>) {
+        let _ = self.inner.others.set(others);
         let clerk = HubClerk(Arc::downgrade(&self.inner));
         self.inner.router.employ(KIND, Arc::new(clerk));
     }
@@ -101,6 +117,17 @@ impl Clerk for HubClerk {
                     Ok(reached) => reached.map(|_| Bytes::from_static(b"1")).map_err(refused),
                     Err(_) => Ok(Bytes::new()),
                 }
+            }
+            Wanted::Result {
+                hub,
+                token,
+                instance,
+                brought,
+            } => {
+                let hub = hubs.hub(&hub).map_err(refused)?;
+                let taken = hub.take_result(&token, &instance, brought).await;
+                let is_fresh = taken.map_err(refused)?;
+                Ok(Bytes::copy_from_slice(&[u8::from(is_fresh)]))
             }
             Wanted::Call { hub, request } => {
                 let hub = hubs.hub(&hub).map_err(refused)?;
@@ -141,6 +168,24 @@ impl TaskHub {
             Ok(Say::Answered(outcome)) => Ok(outcome),
             _ => Err(unreadable()),
         }
+    }
+
+    /// Brings the result of a worker to the owner of its instance.
+    pub(super) async fn result_there(
+        &self,
+        token: &str,
+        instance: &str,
+        brought: Brought,
+    ) -> Result<bool> {
+        let wanted = Wanted::Result {
+            hub: self.name().to_owned(),
+            token: token.to_owned(),
+            instance: instance.to_owned(),
+            brought,
+        };
+        // The same result again changes nothing.
+        let answer = self.inquire(instance, &wanted, true).await?;
+        Ok(answer.first() == Some(&1))
     }
 
     async fn inquire(&self, instance: &str, wanted: &Wanted, is_repeatable: bool) -> Result<Bytes> {

@@ -1,7 +1,7 @@
 //! Task hubs and the ways to their instances.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use steadfast_core::id::Partition;
@@ -11,6 +11,7 @@ use steadfast_partition::{
     Space,
 };
 
+use super::others::{Guests, Others};
 use crate::command::{Ask, Say};
 use crate::dispatch::{Desk, Dispatcher, Worker};
 use crate::error::{Error, ErrorKind, Result};
@@ -30,6 +31,10 @@ pub(super) struct Inner {
     pub(super) router: Arc<Router>,
     pub(super) dispatcher: Dispatcher,
     pub(super) kept: BTreeMap<String, Duration>,
+    /// Workers of other nodes.
+    pub(super) guests: Guests,
+    /// The other nodes, if there may be any.
+    pub(super) others: OnceLock<Arc<dyn Others>>,
 }
 
 /// One task hub. It exists as soon as it is used. Clones lead to the same one.
@@ -55,6 +60,8 @@ impl TaskHubs {
             router: Arc::clone(runtime.router()),
             dispatcher,
             kept,
+            guests: Guests::default(),
+            others: OnceLock::new(),
         };
         Self {
             inner: Arc::new(inner),
@@ -96,7 +103,10 @@ impl TaskHub {
 
     /// A stream of work.
     pub fn worker(&self, terms: Terms) -> Worker {
-        Worker::new(Arc::clone(&self.desk), terms)
+        match self.inner.others.get() {
+            Some(others) => self.shared_worker(terms, others),
+            None => Worker::new(Arc::clone(&self.desk), terms),
+        }
     }
 
     pub(super) fn address(&self, instance: &str) -> Address {

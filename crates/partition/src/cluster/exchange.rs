@@ -221,9 +221,9 @@ fn put_error(out: &mut Vec<u8>, error: &Error) {
             let code = error.code().0;
             let words = error.to_string();
             // A refusal's words come without its code, others with it.
-            let bare = words.strip_prefix(code).map_or(&words[..], |rest| {
-                rest.strip_prefix(": ").unwrap_or(rest)
-            });
+            let bare = words
+                .strip_prefix(code)
+                .map_or(&words[..], |rest| rest.strip_prefix(": ").unwrap_or(rest));
             put_bytes(out, code.as_bytes());
             put_bytes(out, bare.as_bytes());
             return;

@@ -389,7 +389,11 @@ impl Inner {
         let mut pause = beat;
         loop {
             tokio::time::sleep(pause).await;
-            pause = if self.beat().await.is_ok() { beat } else { RETRY };
+            pause = if self.beat().await.is_ok() {
+                beat
+            } else {
+                RETRY
+            };
         }
     }
 
@@ -405,7 +409,9 @@ impl Inner {
         let mut is_told = true;
         loop {
             let pause = match is_told {
-                true => next_round.saturating_sub(self.now()).min(work.pause(self.now())),
+                true => next_round
+                    .saturating_sub(self.now())
+                    .min(work.pause(self.now())),
                 false => RETRY,
             };
             let has_changed = tokio::select! {
@@ -460,7 +466,11 @@ impl Inner {
         };
         if let Some(error) = failed {
             self.counters.late_beats.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(event = "cluster.beat_failed", error, left_ms = self.lease.left().as_millis() as u64);
+            tracing::warn!(
+                event = "cluster.beat_failed",
+                error,
+                left_ms = self.lease.left().as_millis() as u64
+            );
             if !self.lease.holds() {
                 self.lapse();
             }
@@ -478,7 +488,11 @@ impl Inner {
         let had = self.store.lapse();
         if had > 0 {
             self.counters.lapses.fetch_add(1, Ordering::Relaxed);
-            tracing::error!(event = "cluster.lease_ended", had, "the lease has ended; all partitions were given up");
+            tracing::error!(
+                event = "cluster.lease_ended",
+                had,
+                "the lease has ended; all partitions were given up"
+            );
         }
     }
 
@@ -496,7 +510,12 @@ impl Inner {
         let key = Member::key(&member.identity.name);
         for _ in 0..3 {
             let version = self.version.load(Ordering::Acquire);
-            match self.setup.engine.cas(&key, version, member.encode()).await? {
+            match self
+                .setup
+                .engine
+                .cas(&key, version, member.encode())
+                .await?
+            {
                 Swap::Done(version) => {
                     self.version.store(version, Ordering::Release);
                     return Ok(());
@@ -536,7 +555,9 @@ impl Inner {
         };
         let space = runtime.space().number;
         let doors = runtime.router().doors();
-        let own = doors.iter().filter(|door| door.partition().space() == space);
+        let own = doors
+            .iter()
+            .filter(|door| door.partition().space() == space);
         own.map(|door| (door.partition().index(), door.ledger().epoch()))
             .collect()
     }
@@ -596,7 +617,8 @@ impl Inner {
             }
             work.taking.insert(index);
             let me = Arc::clone(self);
-            work.moves.spawn(async move { (index, me.take(take).await) });
+            work.moves
+                .spawn(async move { (index, me.take(take).await) });
         }
     }
 

@@ -17,7 +17,7 @@ mod standing;
 
 pub use forward::Forward;
 pub use keeper::{Cluster, Counts, JoinError, Listener, Setup};
-pub use member::{Identity, PROTOCOL, SCHEMA, Refused, fits};
+pub use member::{Identity, PROTOCOL, Refused, SCHEMA, fits};
 pub use network::{Broken, Network, Peer};
 pub use roster::Roster;
 pub use standing::{NodeStanding, Standing};

@@ -146,7 +146,8 @@ mod tests {
         assert_eq!(takes(1, &living, &[]), []);
         let asked = takes(2, &living, &[]);
         assert_eq!(asked.len(), 4);
-        let is_asked = |take: &Take| matches!(take, Take::From(_, from, Epoch(1)) if *from == owner(1));
+        let is_asked =
+            |take: &Take| matches!(take, Take::From(_, from, Epoch(1)) if *from == owner(1));
         assert!(asked.iter().all(is_asked), "{asked:?}");
     }
 
@@ -166,7 +167,10 @@ mod tests {
         let mut leaving = node(3, 6..8);
         leaving.is_leaving = true;
         let living = [node(1, 0..3), node(2, 3..6), leaving];
-        let all: BTreeSet<_> = [1, 2].iter().flat_map(|me| indexes(&takes(*me, &living, &[]))).collect();
+        let all: BTreeSet<_> = [1, 2]
+            .iter()
+            .flat_map(|me| indexes(&takes(*me, &living, &[])))
+            .collect();
         assert!(all.is_subset(&BTreeSet::from([8])), "{all:?}");
         assert_eq!(takes(3, &living, &[]), []);
     }

@@ -112,7 +112,10 @@ impl Wire {
                 let host = host.trim_matches(['[', ']']).to_owned();
                 let name = ServerName::try_from(host).map_err(|e| words(&e))?;
                 let connector = TlsConnector::from(Arc::clone(tls));
-                let stream = connector.connect(name, stream).await.map_err(|e| words(&e))?;
+                let stream = connector
+                    .connect(name, stream)
+                    .await
+                    .map_err(|e| words(&e))?;
                 let shown = stream.get_ref().1.peer_certificates();
                 let leaf = shown.and_then(|chain| chain.first());
                 let leaf = leaf.map(|leaf| fingerprint(leaf)).unwrap_or_default();

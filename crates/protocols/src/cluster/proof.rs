@@ -90,10 +90,22 @@ mod tests {
         let other = hmac::Key::new(hmac::HMAC_SHA256, b"other");
         assert!(!transcript.verify(&other, Side::Server, &proof));
         for changed in [
-            Transcript { cluster: "x", ..transcript },
-            Transcript { client: ("a", b"3"), ..transcript },
-            Transcript { server: ("b2", b""), ..transcript },
-            Transcript { certificate: b"", ..transcript },
+            Transcript {
+                cluster: "x",
+                ..transcript
+            },
+            Transcript {
+                client: ("a", b"3"),
+                ..transcript
+            },
+            Transcript {
+                server: ("b2", b""),
+                ..transcript
+            },
+            Transcript {
+                certificate: b"",
+                ..transcript
+            },
         ] {
             assert!(!changed.verify(&key, Side::Server, &proof));
         }

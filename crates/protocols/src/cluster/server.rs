@@ -159,11 +159,15 @@ fn greet(desk: &Desk, session: &Session, hello: Hello) -> Result<Welcome, Status
         return Err(Status::failed_precondition(why));
     }
     if hello.nonce.len() != NONCE_BYTES || hello.name.len() > limits::NAME_BYTES {
-        return Err(Status::invalid_argument("STF-7016: the greeting is malformed"));
+        return Err(Status::invalid_argument(
+            "STF-7016: the greeting is malformed",
+        ));
     }
     let nonce = nonce().ok_or_else(|| Status::internal("STF-6070: no random bytes"))?;
     let certificate = desk.certificate.as_ref().map(|own| own.leaf());
-    let certificate = certificate.map(|leaf| fingerprint(&leaf)).unwrap_or_default();
+    let certificate = certificate
+        .map(|leaf| fingerprint(&leaf))
+        .unwrap_or_default();
     let transcript = Transcript {
         cluster: &own.cluster,
         client: (&hello.name, &hello.nonce),
@@ -207,7 +211,10 @@ fn examine(desk: &Desk, session: &Session, prove: &Prove) -> Result<Proven, Stat
     };
     let key = desk.credentials.key();
     if !transcript.verify(key, Side::Client, &prove.proof) {
-        let why = Refused::Key { other: own.name.clone() }.to_string();
+        let why = Refused::Key {
+            other: own.name.clone(),
+        }
+        .to_string();
         tracing::warn!(event = "cluster.refused", node = hello.name, why);
         return Err(Status::unauthenticated(why));
     }

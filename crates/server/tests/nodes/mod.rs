@@ -90,7 +90,9 @@ pub(crate) fn settled(server: &Server, nodes: usize) -> Value {
         let shares = shares(&standing);
         let sum: usize = shares.iter().map(|(_, share)| share).sum();
         let fair = PARTITIONS / nodes;
-        let is_fair = shares.iter().all(|(_, share)| (fair..=fair + 1).contains(share));
+        let is_fair = shares
+            .iter()
+            .all(|(_, share)| (fair..=fair + 1).contains(share));
         let is_settled = shares.len() == nodes
             && sum == PARTITIONS
             && is_fair
@@ -106,7 +108,10 @@ pub(crate) fn owner(standing: &Value, partition: u64) -> Option<String> {
         let all = node["partitions"].as_array().unwrap();
         all.iter().any(|one| one["partition"] == partition)
     };
-    let node = nodes.iter().filter(|node| node["state"] == "up").find(serves)?;
+    let node = nodes
+        .iter()
+        .filter(|node| node["state"] == "up")
+        .find(serves)?;
     Some(node["name"].as_str().unwrap().to_owned())
 }
 
@@ -161,7 +166,12 @@ impl Caller {
     }
 
     /// Asks; whoever does not answer has answered 503.
-    pub(crate) fn ask(&self, method: Method, path: &str, body: Option<Value>) -> (StatusCode, Value) {
+    pub(crate) fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> (StatusCode, Value) {
         let request = self.client.request(method, format!("{}{path}", self.url));
         let mut request = request.header("authorization", format!("Bearer {KNOWN}"));
         if let Some(body) = body {
@@ -173,7 +183,10 @@ impl Caller {
             };
             let status = answer.status();
             let text = answer.text().await.unwrap_or_default();
-            (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+            (
+                status,
+                serde_json::from_str(&text).unwrap_or(Value::String(text)),
+            )
         })
     }
 }

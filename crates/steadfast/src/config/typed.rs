@@ -257,7 +257,10 @@ impl Config {
             return wrong("cluster.key", why.to_owned());
         }
         if self.cluster_lease < SHORTEST_LEASE || self.cluster_lease > LONGEST_LEASE {
-            return wrong("cluster.lease", "it is between 1 s and 5 minutes".to_owned());
+            return wrong(
+                "cluster.lease",
+                "it is between 1 s and 5 minutes".to_owned(),
+            );
         }
         if self.log_limit < self.log_target {
             return wrong(

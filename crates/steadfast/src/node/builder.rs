@@ -473,6 +473,9 @@ impl Builder {
             }
         };
         let own = own::open(prepared, &config, &runtime, &clock);
+        if let Some(cluster) = &cluster {
+            cluster::introduce(cluster, &own.task_hubs);
+        }
         own::declare(&config, &own).await?;
         let mut hosts = Vec::new();
         for (hub, functions) in self.functions {
@@ -518,8 +521,7 @@ impl Builder {
                 ended: CancellationToken::new(),
             }
         });
-        if !inner.runtime.router().is_alone() {
-            inner.own.task_hubs.open_to_others();
+        if inner.cluster.is_some() {
             let lender = Arc::new(Lender(Arc::downgrade(&inner)));
             inner.runtime.router().employ(CLERK, lender);
         }

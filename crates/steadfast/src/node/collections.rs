@@ -71,7 +71,11 @@ impl Shelves {
     async fn find(&self, name: &str) -> Result<Option<Service>, Problem> {
         let name = name.to_owned();
         let home = self.0.home_of(&name);
-        match self.0.run(home, Errand::Describe { name: name.clone() }).await? {
+        match self
+            .0
+            .run(home, Errand::Describe { name: name.clone() })
+            .await?
+        {
             Done::Service(found) => Ok(found.map(|scheme| service(name, scheme))),
             _ => Err(surprised()),
         }

@@ -133,7 +133,9 @@ impl Inner {
                 range,
             } => {
                 let state = shelf::slot(self, &service(name, scheme), slot).await?;
-                shelf::scan(&state, &collection, range).await.map(Done::Page)
+                shelf::scan(&state, &collection, range)
+                    .await
+                    .map(Done::Page)
             }
         }
     }

@@ -184,7 +184,8 @@ impl Operator for Inner {
 fn cluster_json(standing: &Standing) -> Value {
     let node = |node: &NodeStanding| {
         let partitions = node.partitions.iter();
-        let partitions = partitions.map(|(index, epoch)| json!({"partition": index, "epoch": epoch.0}));
+        let partitions =
+            partitions.map(|(index, epoch)| json!({"partition": index, "epoch": epoch.0}));
         json!({
             "name": node.name,
             "number": node.number,
