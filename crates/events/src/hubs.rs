@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::RwLock;
 use steadfast_core::id::{Partition, Stream};
-use steadfast_partition::{Door, Handle, Router, Runtime, Services, Space, Window};
+use steadfast_partition::{Handle, Router, Runtime, Services, Space, Window};
 use tokio::sync::OnceCell;
 
 use crate::attach::Attach;
@@ -308,15 +308,6 @@ impl EventHubs {
     /// Where a partition of an event hub lives.
     pub(crate) fn place(&self, known: &Known, partition: u32) -> Partition {
         self.inner.space.slot(SLOT, &known.name, partition)
-    }
-
-    /// The way to a partition of an event hub that this node serves.
-    pub(crate) fn door(&self, known: &Known, partition: u32) -> Result<Door> {
-        let place = self.place(known, partition);
-        self.inner.router.door(place).ok_or_else(|| {
-            let words = format!("partition {place} is not served here now; ask its owner");
-            Error::new(Kind::Unavailable, words)
-        })
     }
 
     /// What is durable of a partition of an event hub, wherever it is served.

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::RwLock;
 use steadfast_core::id::Partition;
+use steadfast_storage::Writes;
 
 use crate::address::{Envelope, Kind as ServiceKind};
 use crate::clerk::{Clerk, Inquiry};
@@ -73,6 +74,14 @@ impl Router {
         }
     }
 
+    /// Commits commands for another node.
+    pub async fn commit_here(&self, to: Partition, commands: Vec<Envelope>) -> Result<()> {
+        match self.door(to) {
+            Some(door) => door.commit(Writes::default(), commands).await.map(drop),
+            None => Err(Error::new(Kind::NotOwner { partition: to })),
+        }
+    }
+
     /// Reads for another node.
     pub async fn answer(&self, to: Partition, question: Question) -> Result<Finding> {
         match self.door(to) {
@@ -119,6 +128,13 @@ impl Transport for Router {
         match self.door(to) {
             Some(door) => door.receive(parcel).await,
             None => self.beyond.deliver(to, parcel).await,
+        }
+    }
+
+    async fn commit(&self, to: Partition, commands: Vec<Envelope>) -> Result<()> {
+        match self.door(to) {
+            Some(door) => door.commit(Writes::default(), commands).await.map(drop),
+            None => self.beyond.commit(to, commands).await,
         }
     }
 

@@ -37,6 +37,11 @@ pub trait Transport: Send + Sync + 'static {
     /// that is durably handled there. May be repeated, late and in any order.
     async fn deliver(&self, to: Partition, parcel: Parcel) -> Result<u64>;
 
+    /// Commits commands to instances of one partition at its owner: all or nothing.
+    async fn commit(&self, to: Partition, _: Vec<Envelope>) -> Result<()> {
+        Err(Error::new(Kind::NotOwner { partition: to }))
+    }
+
     /// Reads what is durable at the owner of `to`.
     async fn read(&self, to: Partition, _: Question) -> Result<Finding> {
         Err(Error::new(Kind::NotOwner { partition: to }))

@@ -172,14 +172,6 @@ impl Store {
         owned.len()
     }
 
-    /// Gives one partition up without a word: it belongs to somebody else.
-    pub fn forsake(&self, partition: Partition) {
-        let shared = self.owned.lock().remove(&partition);
-        if let Some(shared) = shared {
-            shared.abandon(&Error::new(Kind::LeaseEnded { partition }));
-        }
-    }
-
     /// How many entries were refused because another owner had the partition, and how
     /// many had an outcome that had to be found out.
     pub fn outcomes(&self) -> (u64, u64) {

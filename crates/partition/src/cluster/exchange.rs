@@ -26,6 +26,8 @@ pub(super) enum Request {
     Give(Partition, Epoch, Owner),
     /// For the clerk of a kind.
     Ask(Partition, Inquiry),
+    /// Commands that are committed together.
+    Commit(Partition, Vec<Envelope>),
     /// Take a partition.
     Take(Partition),
     /// For this node as a whole: what others hear of a kind.
@@ -68,6 +70,13 @@ impl Request {
                 put_varint(&mut out, u64::from(inquiry.kind.0));
                 out.push(u8::from(inquiry.is_repeatable));
                 put_bytes(&mut out, &inquiry.body);
+            }
+            Self::Commit(to, commands) => {
+                head(&mut out, 8, *to);
+                put_varint(&mut out, commands.len() as u64);
+                for command in commands {
+                    put_bytes(&mut out, &command.encode());
+                }
             }
             Self::Take(partition) => head(&mut out, 6, *partition),
             Self::Tell(kind, body) => {
@@ -127,6 +136,15 @@ impl Request {
             }
             6 => Self::Take(partition(reader)?),
             7 => Self::Tell(kind(reader)?, reader.bytes()?),
+            8 => {
+                let to = partition(reader)?;
+                let count = reader.varint()? as usize;
+                let mut commands = Vec::with_capacity(count.min(limits::TURN_COMMANDS));
+                for _ in 0..count {
+                    commands.push(Envelope::decode(reader.bytes()?)?);
+                }
+                Self::Commit(to, commands)
+            }
             _ => return Err(Malformed),
         })
     }
@@ -158,6 +176,10 @@ pub(super) async fn serve(router: &Arc<Router>, request: Request) -> Result<Byte
             let mut out = Vec::new();
             router.answer(to, question).await?.encode(&mut out);
             Ok(out.into())
+        }
+        Request::Commit(to, commands) => {
+            router.commit_here(to, commands).await?;
+            Ok(Bytes::new())
         }
         Request::Ask(to, inquiry) => router.consult(to, inquiry).await,
         Request::Give(..) | Request::Take(_) | Request::Tell(..) => Err(malformed()),
@@ -289,7 +311,8 @@ mod tests {
             incarnation: 5,
         };
         for request in [
-            Request::Call(Partition(7), envelope),
+            Request::Call(Partition(7), envelope.clone()),
+            Request::Commit(Partition(7), vec![envelope.clone(), envelope]),
             Request::Deliver(Partition(7), parcel),
             Request::Read(Partition(7), Question::Row(Table(1), "key".into())),
             Request::Give(Partition(7), Epoch(8), owner),

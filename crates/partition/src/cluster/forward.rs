@@ -153,6 +153,12 @@ impl Transport for Forward {
         exchange::handled(reply)
     }
 
+    async fn commit(&self, to: Partition, commands: Vec<Envelope>) -> Result<()> {
+        let request = Request::Commit(to, commands);
+        let sent = self.send(to, request, limits::FORWARD_CALL, false).await;
+        sent.map(drop)
+    }
+
     async fn read(&self, to: Partition, question: Question) -> Result<Finding> {
         let request = Request::Read(to, question);
         let reply = self.send(to, request, limits::FORWARD_READ, true).await?;
