@@ -169,3 +169,22 @@ async fn encrypted_nodes_are_known_by_the_key_and_their_certificate() {
     let plain = Wire::new(credentials("a", "c", KEY), false);
     assert!(say(&plain, &node.peer, "hello").await.is_err());
 }
+
+#[tokio::test]
+async fn whoever_has_proven_nothing_is_not_answered() {
+    let node = start(credentials("b", "c", KEY), None);
+    let client = reqwest::Client::builder().http2_prior_knowledge();
+    let client = client.build().unwrap();
+    for method in ["Ask", "Prove"] {
+        let url = format!(
+            "http://{}/steadfast.cluster.Node/{method}",
+            node.peer.address
+        );
+        let request = client.post(url).header("content-type", "application/grpc");
+        // One empty message.
+        let answer = request.body(vec![0u8; 5]).send().await.unwrap();
+        let header = |name: &str| answer.headers()[name].to_str().unwrap().to_owned();
+        assert_eq!(header("grpc-status"), "16", "{method}");
+        assert!(header("grpc-message").contains("STF-7016"), "{method}");
+    }
+}

@@ -5,7 +5,7 @@
 //! runtime says that something has changed. It decides nothing alone: a partition is
 //! taken by the engine's compare-and-swap, and one of a living node is asked for.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -13,34 +13,24 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
-use steadfast_core::clock::Clock;
 use steadfast_core::id::{Epoch, Owner, Partition};
 use steadfast_core::limits;
 use steadfast_storage::engine::Swap;
-use steadfast_storage::{Engine, Error as StorageError, Lease, Store};
+use steadfast_storage::{Lease, Store};
 use tokio::sync::Notify;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::AbortHandle;
 
 use super::exchange::{self, Request};
-use super::member::{Identity, Member, NUMBERS, PREFIX, Refused, State};
-use super::network::{Network, Peer};
+use super::join::Setup;
+use super::member::{Member, PREFIX, State};
+use super::network::Peer;
 use super::plan::{Living, Scene, Take, plan};
 use super::roster::{Roster, Seen};
 use super::standing::{NodeStanding, Standing};
+use super::work::{COLLECT, RETRY, Work};
 use crate::address::Kind as ServiceKind;
 use crate::error::{Error, Kind, Result};
 use crate::runtime::Runtime;
-
-/// What a cluster needs.
-pub struct Setup {
-    pub identity: Identity,
-    /// How long a node that is not heard of keeps what it has.
-    pub lease: Duration,
-    pub clock: Arc<dyn Clock>,
-    pub engine: Arc<dyn Engine>,
-    pub roster: Arc<Roster>,
-    pub network: Arc<dyn Network>,
-}
 
 /// This node in its cluster.
 pub struct Cluster {
@@ -88,44 +78,7 @@ pub struct Counts {
 /// Of a lease, what is not used: memory is not believed in its last part.
 const MARGIN: Duration = Duration::from_secs(2);
 
-/// How long changes are collected before they are looked at.
-const COLLECT: Duration = Duration::from_millis(20);
-
-/// How soon something that failed is tried again.
-const RETRY: Duration = Duration::from_millis(200);
-
 impl Cluster {
-    /// Joins: finds out whether it may, and who it is.
-    pub async fn join(setup: &Setup) -> std::result::Result<Owner, JoinError> {
-        let Identity { name, .. } = &setup.identity;
-        loop {
-            let asked = setup.clock.monotonic();
-            let records = setup.engine.list(PREFIX).await?;
-            if records.len() > limits::NODES {
-                return Err(Refused::Crowded.into());
-            }
-            setup.roster.learn(&records, asked);
-            match setup.obstacle() {
-                None => break,
-                // Only a living node is in the way: whether it lives is seen by its beat.
-                Some((seen, refused)) => {
-                    if setup.beats(&seen).await? {
-                        return Err(refused.into());
-                    }
-                    setup.roster.bury(&seen.member.identity.name);
-                }
-            }
-        }
-        let number = match setup.roster.get(name) {
-            Some(seen) => seen.member.owner.node,
-            None => setup.next_number().await?,
-        };
-        Ok(Owner {
-            node: number,
-            incarnation: fastrand::u128(..),
-        })
-    }
-
     /// Begins to take part. The store must have `lease`, and belong to `owner`.
     pub async fn start(
         setup: Setup,
@@ -291,85 +244,6 @@ pub trait Listener: Send + Sync + 'static {
 impl Drop for Cluster {
     fn drop(&mut self) {
         self.tasks.iter().for_each(AbortHandle::abort);
-    }
-}
-
-/// Why a node did not join.
-#[derive(Clone, Debug)]
-pub enum JoinError {
-    Refused(Refused),
-    Storage(StorageError),
-}
-
-impl From<Refused> for JoinError {
-    fn from(refused: Refused) -> Self {
-        Self::Refused(refused)
-    }
-}
-
-impl From<StorageError> for JoinError {
-    fn from(error: StorageError) -> Self {
-        Self::Storage(error)
-    }
-}
-
-impl Setup {
-    /// A node with which this one cannot work.
-    fn obstacle(&self) -> Option<(Seen, Refused)> {
-        let own = &self.identity;
-        self.roster.all().into_iter().find_map(|seen| {
-            let other = &seen.member.identity;
-            if self.roster.is_dead(&seen) {
-                return None;
-            }
-            let refused = match other.name == own.name {
-                // Nobody else can listen where this node does.
-                true if other.address == own.address && !own.address.is_empty() => None,
-                true => Some(Refused::Name {
-                    name: own.name.clone(),
-                }),
-                false => Refused::between(own, other),
-            };
-            refused.map(|refused| (seen, refused))
-        })
-    }
-
-    /// Whether a node's record changes before the time of a lease is over.
-    async fn beats(&self, seen: &Seen) -> std::result::Result<bool, StorageError> {
-        let key = Member::key(&seen.member.identity.name);
-        let end = self.clock.monotonic() + self.lease;
-        while self.clock.monotonic() < end {
-            tokio::time::sleep(self.lease / 10).await;
-            let now = self.engine.list(&key).await?;
-            let is_it = |record: &&steadfast_storage::engine::Record| record.key == key;
-            let Some(now) = now.iter().find(is_it) else {
-                return Ok(false);
-            };
-            if now.version > seen.version {
-                let member = Member::decode(now.value.clone());
-                return Ok(member.is_ok_and(|member| member.state != State::Gone));
-            }
-        }
-        Ok(false)
-    }
-
-    /// A number that no other node has or had.
-    async fn next_number(&self) -> std::result::Result<u32, StorageError> {
-        let (mut version, mut last) = (0, 0u32);
-        loop {
-            let value = Bytes::copy_from_slice(&(last + 1).to_le_bytes());
-            match self.engine.cas(NUMBERS, version, value).await? {
-                Swap::Done(_) => return Ok(last + 1),
-                Swap::Conflict {
-                    version: found,
-                    value,
-                } => {
-                    version = found;
-                    let bytes = value.as_deref().and_then(|value| value.try_into().ok());
-                    last = bytes.map_or(0, u32::from_le_bytes);
-                }
-            }
-        }
     }
 }
 
@@ -645,7 +519,7 @@ impl Inner {
 
     async fn take(&self, take: Take) -> Result<()> {
         let runtime = self.runtime.upgrade();
-        let runtime = runtime.ok_or_else(|| exchange::malformed())?;
+        let runtime = runtime.ok_or_else(exchange::malformed)?;
         let (Take::Free(index) | Take::From(index, ..)) = take;
         let partition = Partition::new(runtime.space().number, index);
         if let Take::From(_, from, epoch) = take {
@@ -670,7 +544,7 @@ impl Inner {
 
     async fn answer(&self, request: Bytes) -> Result<Bytes> {
         let runtime = self.runtime.upgrade();
-        let runtime = runtime.ok_or_else(|| exchange::malformed())?;
+        let runtime = runtime.ok_or_else(exchange::malformed)?;
         match Request::decode(request).map_err(|_| exchange::malformed())? {
             Request::Give(partition, epoch, to) => {
                 self.give(&runtime, partition, epoch, to).await?;
@@ -744,48 +618,5 @@ impl Inner {
             }
         };
         all.map(node).collect()
-    }
-}
-
-/// What a node is about.
-#[derive(Default)]
-struct Work {
-    moves: JoinSet<(u16, Result<()>)>,
-    taking: BTreeSet<u16>,
-    /// Since when partitions have no owner.
-    idle: BTreeMap<u16, Duration>,
-    /// What failed is not tried before this time.
-    later: BTreeMap<u16, Duration>,
-}
-
-impl Work {
-    fn ended(&mut self, done: Option<(u16, Result<()>)>, now: Duration) {
-        let Some((index, taken)) = done else {
-            return;
-        };
-        self.taking.remove(&index);
-        match taken {
-            Ok(()) => drop(self.later.remove(&index)),
-            Err(_) => drop(self.later.insert(index, now + RETRY)),
-        }
-    }
-
-    fn may_try(&self, index: u16, now: Duration) -> bool {
-        let later = self.later.get(&index);
-        !self.taking.contains(&index) && later.is_none_or(|later| *later <= now)
-    }
-
-    /// How long nothing is to be tried again.
-    fn pause(&self, now: Duration) -> Duration {
-        let next = self.later.values().filter(|later| **later > now).min();
-        next.map_or(Duration::MAX, |next| next.saturating_sub(now).max(COLLECT))
-    }
-
-    fn note_idle(&mut self, idle: &[u16], now: Duration) {
-        self.idle.retain(|index, _| idle.contains(index));
-        self.later.retain(|_, later| *later + RETRY * 5 > now);
-        for index in idle {
-            self.idle.entry(*index).or_insert(now);
-        }
     }
 }

@@ -8,15 +8,18 @@
 
 mod exchange;
 mod forward;
+mod join;
 mod keeper;
 mod member;
 mod network;
 mod plan;
 mod roster;
 mod standing;
+mod work;
 
 pub use forward::Forward;
-pub use keeper::{Cluster, Counts, JoinError, Listener, Setup};
+pub use join::{JoinError, Setup, join};
+pub use keeper::{Cluster, Counts, Listener};
 pub use member::{Identity, PROTOCOL, Refused, SCHEMA, fits};
 pub use network::{Broken, Network, Peer};
 pub use roster::Roster;

@@ -11,7 +11,7 @@ use steadfast_core::limits;
 use steadfast_durable::{KIND as TASK_HUBS, Others, TaskHubs};
 use steadfast_partition::cluster::{
     Broken, Cluster, Forward, Identity, JoinError, Listener as Hears, Network, PROTOCOL, Peer,
-    Roster, SCHEMA, Setup,
+    Roster, SCHEMA, Setup, join as join_cluster,
 };
 use steadfast_partition::{
     Error as PartitionError, ErrorKind, Result as PartitionResult, Router, Runtime,
@@ -91,7 +91,7 @@ pub(super) async fn join(
         roster: Arc::clone(&roster),
         network: Arc::new(Nowhere),
     };
-    let owner = Cluster::join(&setup).await.map_err(|error| match error {
+    let owner = join_cluster(&setup).await.map_err(|error| match error {
         JoinError::Refused(refused) => Error::Cluster(refused),
         JoinError::Storage(error) => Error::Storage(error),
     })?;
