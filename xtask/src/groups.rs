@@ -37,6 +37,7 @@ pub(crate) const GROUPS: &[Group] = &[
     row("events", "event hubs, blobs and processors; kills", events),
     row("realtime", "hubs and their clients, without a transport", realtime),
     row("postgres", "conformance, failover, damage and migration tests of the engine on PostgreSQL", postgres),
+    row("cluster", "three nodes on PostgreSQL that join, leave, are killed and frozen", cluster),
     row("harness", "tests of the test harness", harness),
     row("docs", "examples in the documentation, and its links", docs),
     row("server", "tests of the binary", server),
@@ -73,6 +74,18 @@ fn postgres(workspace: &Workspace) -> Result<()> {
     chosen(workspace, "steadfast-server", needs_postgres)
 }
 
+fn cluster(workspace: &Workspace) -> Result<()> {
+    tools::install_postgres(workspace)?;
+    chosen(workspace, "steadfast-protocols", is_of_cluster)?;
+    chosen(workspace, "steadfast", is_of_cluster)?;
+    chosen(workspace, "steadfast-server", is_of_cluster)
+}
+
+/// Test files that need several nodes say so in their name.
+fn is_of_cluster(test: &str) -> bool {
+    test.starts_with("cluster")
+}
+
 /// Test files that need a server say so in their name.
 fn needs_postgres(test: &str) -> bool {
     test.starts_with("postgres")
@@ -85,7 +98,7 @@ fn wire(workspace: &Workspace) -> Result<()> {
 fn protocols(workspace: &Workspace) -> Result<()> {
     // Clients of others belong to the group `interop`.
     chosen(workspace, "steadfast-protocols", |test| {
-        !interop::TESTS.contains(&test)
+        !interop::TESTS.contains(&test) && !is_of_cluster(test)
     })
 }
 
@@ -128,13 +141,13 @@ fn harness(workspace: &Workspace) -> Result<()> {
 fn server(workspace: &Workspace) -> Result<()> {
     tools::install_systemd()?;
     chosen(workspace, "steadfast-server", |test| {
-        !needs_postgres(test) && !interop::TESTS.contains(&test)
+        !needs_postgres(test) && !is_of_cluster(test) && !interop::TESTS.contains(&test)
     })
 }
 
 fn docs(workspace: &Workspace) -> Result<()> {
     cargo_test(workspace, &["--workspace", "--doc"])?;
-    integration(workspace, "steadfast")?;
+    chosen(workspace, "steadfast", |test| !is_of_cluster(test))?;
     let mut command = workspace.cargo();
     command
         .args(["doc", "--no-deps", "--workspace", "--locked"])

@@ -127,6 +127,10 @@ impl Error {
                 partition: *partition,
                 hint: None,
             },
+            Stored::LeaseEnded { partition } => Kind::NotPrimary {
+                partition: *partition,
+                hint: None,
+            },
             Stored::Held { partition, owner } => Kind::NotPrimary {
                 partition: *partition,
                 hint: Some(*owner),

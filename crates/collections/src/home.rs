@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use steadfast_core::clock::Clock;
 use steadfast_core::id::{Lsn, Partition};
+use steadfast_storage::Ledger;
 
 use crate::committer::Committer;
 use crate::error::{Error, Kind, Result};
@@ -104,7 +105,9 @@ impl Home {
 
     /// Refuses to answer from memory once the ledger has failed.
     pub(crate) fn check_owned(&self) -> Result<()> {
-        match self.is_lost.load(Ordering::Acquire) {
+        let is_lost = self.is_lost.load(Ordering::Acquire);
+        let leased = |ledger: &Ledger| ledger.expect_lease().is_ok();
+        match is_lost || !self.source.ledger().map_or(true, leased) {
             true => Err(self.not_primary()),
             false => Ok(()),
         }

@@ -4,14 +4,55 @@
 //! after its own is gone. Each has a page in `docs/errors/` that says what
 //! happened and what to do. The codes of a crate stand beside its errors.
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use crate::limits;
 
 /// A stable error code such as `STF-2003`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Code(pub &'static str);
 
+/// Codes that came from other nodes; kept for ever, so they are bounded.
+static FOREIGN: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+
+impl Code {
+    /// What another node calls it. `None` if it is no code, or one too many.
+    pub fn foreign(text: &str) -> Option<Self> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if text.is_empty() || text.len() > 32 || !text.chars().all(is_plain) {
+            return None;
+        }
+        let mut known = FOREIGN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(code) = known.get(text) {
+            return Some(Self(code));
+        }
+        if known.len() >= limits::FOREIGN_CODES {
+            return None;
+        }
+        let code: &'static str = Box::leak(text.into());
+        known.insert(code);
+        Some(Self(code))
+    }
+}
+
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_foreign_code_is_the_same_as_ours() {
+        assert_eq!(Code::foreign("STF-2003"), Some(Code("STF-2003")));
+        assert_eq!(Code::foreign("STF-2003"), Code::foreign("STF-2003"));
+        for bad in ["", "a b", "\n", &"x".repeat(33)] {
+            assert_eq!(Code::foreign(bad), None);
+        }
     }
 }

@@ -491,3 +491,28 @@ pub const SERVER_HUBS: usize = 1000;
 /// say that it has said everything.
 pub const MOVE_QUIET: Duration = Duration::from_secs(10);
 pub const MOVE_PAUSE: Duration = Duration::from_secs(3);
+
+/// How long a request waits for a partition that has no owner, or changes it.
+pub const FORWARD_TIME: Duration = Duration::from_secs(20);
+
+/// How long another node may take to answer: a command, and everything else.
+pub const FORWARD_CALL: Duration = Duration::from_secs(300);
+pub const FORWARD_READ: Duration = Duration::from_secs(30);
+
+/// Largest message between nodes: a transaction, and something around it.
+pub const NODE_MESSAGE_BYTES: usize = 40 * 1024 * 1024;
+
+/// How long the owner of a stream lets another node wait for its next event.
+pub const FOLLOW_TIME: Duration = Duration::from_secs(15);
+
+/// How long a partition that another node asks for may take to be handed over.
+pub const GIVE_TIME: Duration = Duration::from_secs(5);
+
+/// Partitions that a node takes at a time.
+pub const NODE_MOVES: usize = 4;
+
+/// Nodes of a cluster.
+pub const NODES: usize = 1_000;
+
+/// Codes of refusals that other nodes may bring in.
+pub const FOREIGN_CODES: usize = 4_096;

@@ -33,7 +33,7 @@ pub use event::{
     What,
 };
 pub use failure::Failure;
-pub use hub::{LockView, Open, TaskHub, TaskHubs, Why};
+pub use hub::{LockView, Open, Others, TaskHub, TaskHubs, Why};
 pub use id::{EntityId, KIND, is_entity};
 pub use letter::{signal_letter, start_letter};
 pub use moment::Moment;

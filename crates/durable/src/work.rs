@@ -44,22 +44,32 @@ pub struct TurnWork {
 }
 
 /// One activity.
-#[derive(Clone, Debug)]
+#[derive(Record, Clone, Debug)]
+#[record(crate = "steadfast_collections", closed)]
 pub struct ActivityWork {
+    #[n(0)]
     pub instance: String,
+    #[n(1)]
     pub execution: String,
     /// The action that asked for it.
+    #[n(2)]
     pub id: i32,
+    #[n(3)]
     pub task: Task,
 }
 
 /// Operations on one entity, to be run one after the other.
-#[derive(Clone, Debug)]
+#[derive(Record, Clone, Debug)]
+#[record(crate = "steadfast_collections", closed)]
 pub struct BatchWork {
+    #[n(0)]
     pub entity: String,
+    #[n(1)]
     pub execution: String,
     /// `None`: the entity does not exist.
+    #[n(2)]
     pub state: Option<String>,
+    #[n(3)]
     pub operations: Vec<Requested>,
 }
 
@@ -85,15 +95,21 @@ pub struct Span {
 }
 
 /// What came of a turn.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
 pub struct TurnResult {
+    #[n(0)]
     pub actions: Vec<Action>,
     /// Replaces the former one; `None` or empty: there is none.
+    #[n(1)]
     pub custom_status: Option<String>,
     /// How many of the new events were taken, if not all of them.
+    #[n(2)]
     pub processed: Option<u32>,
+    #[n(3)]
     pub span: Option<Span>,
     /// The worker lacked the history and wants it with the item.
+    #[n(4)]
     pub needs_history: bool,
 }
 

@@ -225,14 +225,14 @@ impl EventHubs {
     ) -> Result<Vec<Parked>> {
         let known = self.known_group(hub, group).await?;
         known.check(partition)?;
-        let door = self.door(&known, partition)?;
+        let window = self.window(&known, partition);
         let prefix = parked_prefix(known.hub.id, partition, &folded(group));
         let bound = |sequence: i64| {
             let mut key = prefix.clone();
             key.extend_from_slice(&sequence.to_be_bytes());
             Bound::Included(Bytes::from(key))
         };
-        let rows = door.rows(PARKED, bound(from), bound(i64::MAX), limits::SCAN_ROWS);
+        let rows = window.rows(PARKED, bound(from), bound(i64::MAX), limits::SCAN_ROWS);
         let rows = rows.await?;
         let read = |row: steadfast_partition::Row| {
             place::decode(&row.value).map_err(|_| Error::damaged("a parked event"))

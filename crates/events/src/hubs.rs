@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::RwLock;
 use steadfast_core::id::{Partition, Stream};
-use steadfast_partition::{Door, Handle, Router, Runtime, Services, Space};
+use steadfast_partition::{Handle, Router, Runtime, Services, Space, Window};
 use tokio::sync::OnceCell;
 
 use crate::attach::Attach;
@@ -172,34 +172,34 @@ impl EventHubs {
         if known.hub.group(group).is_none() {
             return Err(Error::group(&known.hub.name, group));
         }
-        let (door, stream) = self.open(&known, partition).await?;
-        let beginning = position::resolve(&door, stream, attach.start).await?;
+        let (window, stream) = self.open(&known, partition).await?;
+        let beginning = position::resolve(&window, stream, attach.start).await?;
         let spot = self.spot(&known, group, partition);
         let seat = self.inner.live.attach(spot, &attach)?;
         let router = Arc::clone(&self.inner.router);
         let traffic = Arc::clone(&self.inner.traffic);
-        Reader::new(router, door, stream, seat, beginning, traffic)
+        Reader::new(router, window, stream, seat, beginning, traffic).await
     }
 
     /// Reads a partition beside all groups, for people who look on: it is in nobody's
     /// way, and epochs do not concern it.
     pub async fn observer(&self, name: &str, partition: u32, start: Position) -> Result<Reader> {
         let known = self.known(name).await?;
-        let (door, stream) = self.open(&known, partition).await?;
-        let beginning = position::resolve(&door, stream, start).await?;
+        let (window, stream) = self.open(&known, partition).await?;
+        let beginning = position::resolve(&window, stream, start).await?;
         // No group is called so.
         let spot = self.spot(&known, "", partition);
         let seat = self.inner.live.attach(spot, &Attach::at(start))?;
         let router = Arc::clone(&self.inner.router);
         let traffic = Arc::clone(&self.inner.traffic);
-        Reader::new(router, door, stream, seat, beginning, traffic)
+        Reader::new(router, window, stream, seat, beginning, traffic).await
     }
 
     /// How a partition stands.
     pub async fn partition(&self, name: &str, partition: u32) -> Result<PartitionProperties> {
         let known = self.known(name).await?;
-        let (door, stream) = self.open(&known, partition).await?;
-        let head = door.stream(stream)?;
+        let (window, stream) = self.open(&known, partition).await?;
+        let head = window.stream(stream).await?;
         let time = head.map_or(known.hub.created, |head| head.time);
         let head = head.unwrap_or_default();
         Ok(PartitionProperties {
@@ -219,9 +219,9 @@ impl EventHubs {
         partition: u32,
         position: Position,
     ) -> Result<(i64, i64)> {
-        let (door, stream) = self.open(known, partition).await?;
-        let next = position::resolve(&door, stream, position).await?.sequence;
-        let offset = position::offset_before(&door, stream, next).await?;
+        let (window, stream) = self.open(known, partition).await?;
+        let next = position::resolve(&window, stream, position).await?.sequence;
+        let offset = position::offset_before(&window, stream, next).await?;
         Ok((next as i64, offset))
     }
 
@@ -310,19 +310,15 @@ impl EventHubs {
         self.inner.space.slot(SLOT, &known.name, partition)
     }
 
-    /// The way to a partition of an event hub that this node serves.
-    pub(crate) fn door(&self, known: &Known, partition: u32) -> Result<Door> {
-        let place = self.place(known, partition);
-        self.inner.router.door(place).ok_or_else(|| {
-            let words = format!("partition {place} is not served here now; ask its owner");
-            Error::new(Kind::Unavailable, words)
-        })
+    /// What is durable of a partition of an event hub, wherever it is served.
+    pub(crate) fn window(&self, known: &Known, partition: u32) -> Window {
+        self.inner.router.window(self.place(known, partition))
     }
 
     /// The stream of a partition, which is made if need be.
-    async fn open(&self, known: &Known, partition: u32) -> Result<(Door, Stream)> {
+    async fn open(&self, known: &Known, partition: u32) -> Result<(Window, Stream)> {
         known.check(partition)?;
-        let door = self.door(known, partition)?;
+        let window = self.window(known, partition);
         let cell = &known.streams[partition as usize];
         let stream = cell.get_or_try_init(|| async {
             let command = SlotCommand::Open(known.terms);
@@ -333,7 +329,7 @@ impl EventHubs {
                 _ => Err(Error::damaged("a reply")),
             }
         });
-        Ok((door, *stream.await?))
+        Ok((window, *stream.await?))
     }
 
     /// Tells a slot something.

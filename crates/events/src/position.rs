@@ -2,7 +2,7 @@
 
 use steadfast_core::clock::Timestamp;
 use steadfast_core::id::{Offset, Sequence, Stream};
-use steadfast_partition::{Door, Head, Start};
+use steadfast_partition::{Head, Start, Window};
 
 use crate::batch::Publication;
 use crate::error::{Error, Kind, Result};
@@ -61,15 +61,19 @@ impl Beginning {
 }
 
 /// Finds the first event of a reader, or refuses what lies behind the last one.
-pub(crate) async fn resolve(door: &Door, stream: Stream, position: Position) -> Result<Beginning> {
-    let head = door.stream(stream)?.unwrap_or_default();
+pub(crate) async fn resolve(
+    window: &Window,
+    stream: Stream,
+    position: Position,
+) -> Result<Beginning> {
+    let head = window.stream(stream).await?.unwrap_or_default();
     match position {
         Position::Earliest => Ok(Beginning::at(head.first.0)),
         Position::Latest => Ok(Beginning::at(head.next.0)),
         Position::Offset { offset, inclusive } => {
             check("offset", offset, head.end.0 as i64 - 1, inclusive)?;
             let after = if inclusive { offset - 1 } else { offset };
-            by_offset(door, stream, head, after).await
+            by_offset(window, stream, head, after).await
         }
         Position::Sequence {
             sequence,
@@ -95,7 +99,7 @@ pub(crate) async fn resolve(door: &Door, stream: Stream, position: Position) -> 
             } else {
                 Timestamp(time.0.saturating_add(1))
             };
-            by_time(door, stream, head, time).await
+            by_time(window, stream, head, time).await
         }
     }
 }
@@ -113,10 +117,10 @@ fn check(what: &str, wanted: i64, last: i64, inclusive: bool) -> Result<()> {
     Err(Error::new(Kind::PositionBeyondEnd, words))
 }
 
-async fn by_offset(door: &Door, stream: Stream, head: Head, after: i64) -> Result<Beginning> {
+async fn by_offset(window: &Window, stream: Stream, head: Head, after: i64) -> Result<Beginning> {
     let byte = u64::try_from(after.saturating_add(1)).unwrap_or(0);
     let from = Start::Offset(Offset(byte));
-    let mut found = door.batches(stream, from, 1).await?;
+    let mut found = window.batches(stream, from, 1).await?;
     if found.is_empty() {
         return Ok(Beginning::at(head.next.0));
     }
@@ -125,12 +129,12 @@ async fn by_offset(door: &Door, stream: Stream, head: Head, after: i64) -> Resul
 }
 
 /// The offset of the event before number `next`; -1 if it is not there.
-pub(crate) async fn offset_before(door: &Door, stream: Stream, next: u64) -> Result<i64> {
+pub(crate) async fn offset_before(window: &Window, stream: Stream, next: u64) -> Result<i64> {
     let Some(before) = next.checked_sub(1) else {
         return Ok(-1);
     };
     let from = Start::Sequence(Sequence(before));
-    let mut found = door.batches(stream, from, 1).await?;
+    let mut found = window.batches(stream, from, 1).await?;
     if found.is_empty() {
         return Ok(-1);
     }
@@ -140,8 +144,13 @@ pub(crate) async fn offset_before(door: &Door, stream: Stream, next: u64) -> Res
     Ok(event.map_or(-1, |event| event.offset))
 }
 
-async fn by_time(door: &Door, stream: Stream, head: Head, time: Timestamp) -> Result<Beginning> {
-    let found = door.batches(stream, Start::Time(time), 1).await?;
+async fn by_time(
+    window: &Window,
+    stream: Stream,
+    head: Head,
+    time: Timestamp,
+) -> Result<Beginning> {
+    let found = window.batches(stream, Start::Time(time), 1).await?;
     let first = found.first().map_or(head.next, |batch| batch.first);
     Ok(Beginning {
         sequence: first.max(Sequence(head.first.0)).0,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use steadfast_core::id::{Sequence, Stream};
 use steadfast_core::limits;
-use steadfast_partition::{Batch as Stored, Door, Router, Start};
+use steadfast_partition::{Batch as Stored, Router, Start, Window};
 use tokio::sync::watch;
 
 use crate::batch::{Event, Publication};
@@ -35,7 +35,7 @@ pub struct PartitionProperties {
 /// Reads one partition for one group.
 pub struct Reader {
     router: Arc<Router>,
-    door: Door,
+    window: Window,
     stream: Stream,
     seat: Seat,
     /// The number after the last durable event.
@@ -47,18 +47,18 @@ pub struct Reader {
 }
 
 impl Reader {
-    pub(crate) fn new(
+    pub(crate) async fn new(
         router: Arc<Router>,
-        door: Door,
+        window: Window,
         stream: Stream,
         seat: Seat,
         next: Beginning,
         traffic: Arc<Counter>,
     ) -> Result<Self> {
         Ok(Self {
-            end: door.follow(stream)?,
+            end: window.follow(stream).await?,
             router,
-            door,
+            window,
             stream,
             seat,
             ahead: VecDeque::new(),
@@ -103,7 +103,7 @@ impl Reader {
             if end.0 <= self.next.sequence && !self.is_lost() {
                 return Ok(None);
             }
-            let read = self.door.batches(self.stream, from, limits::READER_BYTES);
+            let read = self.window.batches(self.stream, from, limits::READER_BYTES);
             match read.await {
                 Ok(batches) if batches.is_empty() && !self.is_lost() => return Ok(None),
                 Ok(batches) => self.ahead.extend(batches),
@@ -111,7 +111,7 @@ impl Reader {
                 Err(_) => {}
             }
             if self.is_lost() {
-                self.find_again()?;
+                self.find_again().await?;
             }
         }
     }
@@ -156,7 +156,7 @@ impl Reader {
 
     /// Last sequence number, offset and time of the partition, as of now.
     pub fn end(&self) -> Result<(i64, i64, steadfast_core::clock::Timestamp)> {
-        let head = self.door.stream(self.stream)?.unwrap_or_default();
+        let head = self.window.known_stream(self.stream)?.unwrap_or_default();
         Ok((head.next.0 as i64 - 1, head.end.0 as i64 - 1, head.time))
     }
 
@@ -174,15 +174,16 @@ impl Reader {
         self.end.has_changed().is_err()
     }
 
-    /// The partition may be here again, with another ledger.
-    fn find_again(&mut self) -> Result<()> {
-        let partition = self.door.partition();
-        let Some(door) = self.router.door(partition) else {
+    /// The partition may be here again with another ledger, or elsewhere.
+    async fn find_again(&mut self) -> Result<()> {
+        let partition = self.window.partition();
+        if self.router.is_alone() && self.router.door(partition).is_none() {
             let words = format!("partition {partition} is not served here now; attach again");
             return Err(Error::new(Kind::Unavailable, words));
-        };
-        self.end = door.follow(self.stream)?;
-        self.door = door;
+        }
+        let window = self.router.window(partition);
+        self.end = window.follow(self.stream).await?;
+        self.window = window;
         self.ahead.clear();
         Ok(())
     }

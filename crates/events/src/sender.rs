@@ -3,10 +3,13 @@
 //! Publications of one sender to one partition are appended in the order in which
 //! they are submitted; an answer comes when the publication is durable.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use steadfast_partition::{Pending, Result as PartitionResult};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use crate::batch::Batch;
 use crate::error::{Error, Kind, Result};
@@ -22,7 +25,12 @@ pub struct Sender {
     hubs: EventHubs,
     known: Arc<Known>,
     partition: Option<u32>,
+    /// What goes to other nodes, one after the other per partition.
+    lanes: Arc<Lanes>,
 }
+
+/// By partition: rings when the publication before has its answer.
+type Lanes = Mutex<HashMap<u32, oneshot::Receiver<()>>>;
 
 /// A publication that is in its partition's queue.
 pub struct Submitted {
@@ -34,7 +42,7 @@ pub struct Submitted {
 
 enum Answering {
     Here(Pending<SlotReply>),
-    Elsewhere(BoxFuture<'static, PartitionResult<SlotReply>>),
+    Elsewhere(JoinHandle<PartitionResult<SlotReply>>),
 }
 
 impl Submitted {
@@ -42,7 +50,10 @@ impl Submitted {
     pub async fn published(self) -> Result<Published> {
         let answer = match self.answer {
             Answering::Here(pending) => pending.answer().await,
-            Answering::Elsewhere(call) => call.await,
+            Answering::Elsewhere(call) => match call.await {
+                Ok(answer) => answer,
+                Err(_) => return Err(Error::damaged("a reply")),
+            },
         };
         match answer.map_err(|error| self.hubs.judged(&self.known, error.into()))? {
             SlotReply::Published(published) => {
@@ -72,6 +83,7 @@ impl Sender {
             hubs,
             known,
             partition,
+            lanes: Arc::default(),
         }
     }
 
@@ -111,8 +123,19 @@ impl Sender {
             Some(door) => Answering::Here(door.begin(to, command).await?),
             None => {
                 let slots = self.hubs.inner.slots.clone();
-                let call = async move { slots.call_in(place, to, command).await };
-                Answering::Elsewhere(Box::pin(call))
+                let (done, after) = oneshot::channel();
+                let before = self.lanes.lock().insert(partition, after);
+                // It goes on if nobody waits for it, as it would here.
+                let call = tokio::spawn(async move {
+                    if let Some(before) = before {
+                        // Whatever became of it, it is over.
+                        let _ = before.await;
+                    }
+                    let answer = slots.call_in(place, to, command).await;
+                    drop(done);
+                    answer
+                });
+                Answering::Elsewhere(call)
             }
         };
         Ok(Submitted {

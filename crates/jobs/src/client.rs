@@ -1,8 +1,8 @@
 //! The way to jobs for whoever shows them to people.
 //!
 //! Single jobs are asked through their partition's loop. Lists are read from
-//! durable rows beside it, so they cost the loop nothing; they show what is
-//! served by this node.
+//! durable rows beside it, so they cost the loop nothing, wherever the partitions
+//! are served.
 
 use std::ops::Bound;
 use std::time::Duration;
@@ -10,8 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use steadfast_core::limits;
 use steadfast_partition::{
-    Door, Error as PartitionError, ErrorKind, Handle, Router, Runtime, Scan, Snapshot, Space,
-    StorageError,
+    Error as PartitionError, ErrorKind, Handle, Router, Runtime, Scan, Space,
 };
 
 use crate::collection::{Collection, SweepKind};
@@ -189,7 +188,7 @@ impl Jobs {
         let (first, last) = sweeper::borders(prefix.as_bytes());
         let mut found: Vec<Collection> = Vec::new();
         for partition in self.space.all() {
-            let snapshot = snapshot(&self.door(partition)?)?;
+            let snapshot = self.router.window(partition).glance()?;
             let mut from = Bound::Included(first.clone());
             loop {
                 let to = Bound::Excluded(last.clone());
@@ -198,7 +197,7 @@ impl Jobs {
                     to,
                     limit: limits::SCAN_ROWS,
                 };
-                let rows = snapshot.scan(COLLECTIONS, scan).await.map_err(storage)?;
+                let rows = snapshot.scan(COLLECTIONS, scan).await?;
                 found.extend(rows.iter().filter_map(|row| rows::decode(&row.value)));
                 match rows.last() {
                     Some(last) if rows.len() == limits::SCAN_ROWS => {
@@ -215,20 +214,25 @@ impl Jobs {
     /// Jobs of a collection by name.
     pub async fn list(&self, id: &CollectionId, wanted: &Wanted<State>) -> Result<Page<Job>> {
         self.collection(id).await?;
-        let door = self.door(self.space.partition(&id.address()))?;
+        let window = self.router.window(self.space.partition(&id.address()));
         let collection = id.key();
         let (mut items, mut skip) = (Vec::new(), wanted.skip);
         let mut behind = wanted.behind.as_ref().map(|name| key_of(&collection, name));
         loop {
-            let rows =
-                sweeper::page(&door, &collection, behind.as_ref(), limits::SCAN_ROWS / 10).await?;
+            let rows = sweeper::page(
+                &window,
+                &collection,
+                behind.as_ref(),
+                limits::SCAN_ROWS / 10,
+            )
+            .await?;
             let Some(last) = rows.last() else {
                 return Ok(Page { items, next: None });
             };
             behind = Some(last.key.clone());
-            let snapshot = snapshot(&door)?;
+            let snapshot = window.glance()?;
             for row in &rows {
-                let status = snapshot.get(STATUS, &row.key).await.map_err(storage)?;
+                let status = snapshot.get(STATUS, &row.key).await?;
                 let status: Status = status
                     .and_then(|row| rows::decode(&row))
                     .unwrap_or_default();
@@ -255,7 +259,9 @@ impl Jobs {
     /// What was tried for a job, newest first.
     pub async fn history(&self, id: &JobId, wanted: &Wanted<Verdict>) -> Result<Page<Item>> {
         self.job(id).await?;
-        let door = self.door(self.space.partition(&id.collection.address()))?;
+        let window = self
+            .router
+            .window(self.space.partition(&id.collection.address()));
         let key = job_key(&id.address());
         let (first, last) = sweeper::borders(&key);
         let from = match wanted
@@ -271,10 +277,7 @@ impl Jobs {
             to: Bound::Excluded(last),
             limit: limits::SCAN_ROWS,
         };
-        let rows = snapshot(&door)?
-            .scan(HISTORY, scan)
-            .await
-            .map_err(storage)?;
+        let rows = window.glance()?.scan(HISTORY, scan).await?;
         let decoded = rows
             .iter()
             .filter_map(|row| rows::decode::<Item>(&row.value));
@@ -296,23 +299,10 @@ impl Jobs {
             .map(|item| item.number.to_string());
         Ok(Page { items, next })
     }
-
-    fn door(&self, partition: steadfast_core::id::Partition) -> Result<Door> {
-        let not_here = || PartitionError::new(ErrorKind::NotOwner { partition });
-        Ok(self.router.door(partition).ok_or_else(not_here)?)
-    }
 }
 
 fn key_of(collection: &str, name: &str) -> Bytes {
     format!("{collection}\0{}", name.to_lowercase()).into()
-}
-
-fn snapshot(door: &Door) -> Result<Snapshot> {
-    door.ledger().snapshot().map_err(storage)
-}
-
-fn storage(error: StorageError) -> Error {
-    Error::from(PartitionError::from(error))
 }
 
 fn collection_of(say: Say) -> Result<Collection> {

@@ -8,7 +8,7 @@ use std::ops::Bound;
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use steadfast_core::limits;
-use steadfast_partition::{Address, Door, Error, Row, Scan};
+use steadfast_partition::{Address, Door, Error, Row, Window};
 
 use crate::collection::Sweep;
 use crate::command::{Ask, Say};
@@ -17,10 +17,11 @@ use crate::rows::JOBS;
 
 /// Tells every job of a collection, and then the collection.
 pub(crate) async fn sweep(door: &Door, id: &CollectionId, sweep: Sweep) -> Result<(), Error> {
+    let window = Window::from(door.clone());
     let collection = id.key();
     let mut behind = None;
     loop {
-        let rows = page(door, &collection, behind.as_ref(), limits::SWEEP_JOBS).await?;
+        let rows = page(&window, &collection, behind.as_ref(), limits::SWEEP_JOBS).await?;
         let Some(last) = rows.last() else {
             break;
         };
@@ -38,7 +39,7 @@ pub(crate) async fn sweep(door: &Door, id: &CollectionId, sweep: Sweep) -> Resul
 
 /// Definitions of a collection's jobs in the order of their names.
 pub(crate) async fn page(
-    door: &Door,
+    window: &Window,
     collection: &str,
     behind: Option<&Bytes>,
     limit: usize,
@@ -49,9 +50,7 @@ pub(crate) async fn page(
         None => Bound::Excluded(first),
     };
     let to = Bound::Excluded(last);
-    let snapshot = door.ledger().snapshot()?;
-    let rows = snapshot.scan(JOBS, Scan { from, to, limit }).await?;
-    Ok(rows)
+    window.rows(JOBS, from, to, limit).await
 }
 
 /// What all keys that continue `key` lie between.

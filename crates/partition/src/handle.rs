@@ -53,10 +53,18 @@ impl<S: Service> Handle<S> {
         to: Address,
         command: S::Command,
     ) -> Result<S::Reply> {
-        if let Some(door) = self.router.door(partition) {
-            return door.call(to, command).await;
-        }
-        let envelope = Envelope::new(to, command.encode());
+        let envelope = match self.router.door(partition) {
+            Some(door) if self.router.is_alone() => return door.call(to, command).await,
+            Some(door) => {
+                // The partition may be handed over just now: then it is sent after it.
+                let again = Envelope::new(to.clone(), command.encode());
+                match door.call(to, command).await {
+                    Err(error) if matches!(error.kind(), Kind::Draining { .. }) => again,
+                    done => return done,
+                }
+            }
+            None => Envelope::new(to, command.encode()),
+        };
         let reply = self.router.call(partition, envelope).await?;
         S::Reply::decode(&reply).map_err(|_| Error::new(Kind::Malformed { what: "the reply" }))
     }

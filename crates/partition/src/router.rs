@@ -7,15 +7,20 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::RwLock;
 use steadfast_core::id::Partition;
+use steadfast_storage::Writes;
 
-use crate::address::Envelope;
+use crate::address::{Envelope, Kind as ServiceKind};
+use crate::clerk::{Clerk, Inquiry};
 use crate::door::Door;
 use crate::error::{Error, Kind, Result};
+use crate::question::{Finding, Question};
 use crate::transport::{Parcel, Transport};
+use crate::window::Window;
 
 /// The partitions of all spaces that this node serves, and the way to the others.
 pub struct Router {
     doors: RwLock<BTreeMap<Partition, Door>>,
+    clerks: RwLock<BTreeMap<ServiceKind, Arc<dyn Clerk>>>,
     beyond: Arc<dyn Transport>,
 }
 
@@ -24,6 +29,7 @@ impl Router {
     pub fn new(beyond: Arc<dyn Transport>) -> Self {
         Self {
             doors: RwLock::new(BTreeMap::new()),
+            clerks: RwLock::new(BTreeMap::new()),
             beyond,
         }
     }
@@ -31,6 +37,19 @@ impl Router {
     /// The partition, if this node serves it.
     pub fn door(&self, partition: Partition) -> Option<Door> {
         self.doors.read().get(&partition).cloned()
+    }
+
+    /// What is durable of a partition, wherever its owner is.
+    pub fn window(self: &Arc<Self>, partition: Partition) -> Window {
+        match self.door(partition) {
+            Some(door) => Window::here(door),
+            None => Window::beyond(Arc::clone(self), partition),
+        }
+    }
+
+    /// Whether there are other nodes.
+    pub fn is_alone(&self) -> bool {
+        self.beyond.is_alone()
     }
 
     /// All partitions that this node serves.
@@ -53,6 +72,38 @@ impl Router {
             Some(door) => door.receive(parcel).await,
             None => Err(Error::new(Kind::NotOwner { partition: to })),
         }
+    }
+
+    /// Commits commands for another node.
+    pub async fn commit_here(&self, to: Partition, commands: Vec<Envelope>) -> Result<()> {
+        match self.door(to) {
+            Some(door) => door.commit(Writes::default(), commands).await.map(drop),
+            None => Err(Error::new(Kind::NotOwner { partition: to })),
+        }
+    }
+
+    /// Reads for another node.
+    pub async fn answer(&self, to: Partition, question: Question) -> Result<Finding> {
+        match self.door(to) {
+            Some(door) => question.ask(&door).await,
+            None => Err(Error::new(Kind::NotOwner { partition: to })),
+        }
+    }
+
+    /// Has a clerk answer what is asked of a kind.
+    pub fn employ(&self, kind: ServiceKind, clerk: Arc<dyn Clerk>) {
+        self.clerks.write().insert(kind, clerk);
+    }
+
+    /// Has a clerk of this node answer, if it serves the partition.
+    pub async fn consult(&self, to: Partition, inquiry: Inquiry) -> Result<Bytes> {
+        if self.door(to).is_none() {
+            return Err(Error::new(Kind::NotOwner { partition: to }));
+        }
+        let kind = inquiry.kind;
+        let clerk = self.clerks.read().get(&kind).cloned();
+        let clerk = clerk.ok_or_else(|| Error::new(Kind::NoService { kind }))?;
+        clerk.answer(to, inquiry.body).await
     }
 
     pub(crate) fn open(&self, door: Door) {
@@ -78,5 +129,31 @@ impl Transport for Router {
             Some(door) => door.receive(parcel).await,
             None => self.beyond.deliver(to, parcel).await,
         }
+    }
+
+    async fn commit(&self, to: Partition, commands: Vec<Envelope>) -> Result<()> {
+        match self.door(to) {
+            Some(door) => door.commit(Writes::default(), commands).await.map(drop),
+            None => self.beyond.commit(to, commands).await,
+        }
+    }
+
+    async fn read(&self, to: Partition, question: Question) -> Result<Finding> {
+        match self.door(to) {
+            Some(door) => question.ask(&door).await,
+            None => self.beyond.read(to, question).await,
+        }
+    }
+
+    async fn ask(&self, to: Partition, inquiry: Inquiry) -> Result<Bytes> {
+        match self.door(to) {
+            Some(_) if self.is_alone() => self.consult(to, inquiry).await,
+            // It may be handed over just now: then it is sent after it.
+            _ => self.beyond.ask(to, inquiry).await,
+        }
+    }
+
+    fn is_alone(&self) -> bool {
+        self.beyond.is_alone()
     }
 }

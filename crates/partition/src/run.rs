@@ -229,8 +229,9 @@ impl Sequencer {
             writes.delete(OUTBOX, key);
         }
         if writes.is_empty() {
-            // It may have read what is staged, but it changes nothing.
-            return Ok(());
+            // It may have read what is staged, but it changes nothing. What it has read
+            // was true: no turn reads a ledger that has failed and answers.
+            return self.ledger.check();
         }
         let staged = self.ledger.stage_after(self.rollbacks, writes)?;
         self.staged = staged.lsn;
@@ -268,6 +269,11 @@ impl Sequencer {
     /// A service has said no. A caller is told; anything else is put aside, since
     /// nobody is there to be told.
     fn decline(&mut self, command: Command, refusal: &Refusal) -> Ran {
+        if let Err(error) = self.ledger.check() {
+            // It may have missed rows that are there.
+            self.turn_away(command, &error);
+            return Ran::Done;
+        }
         if command.is_refusable() {
             count(&self.metrics.refused);
             refuse(command.origin, &Error::new(Kind::Refused(refusal.clone())));

@@ -5,7 +5,9 @@ use bytes::Bytes;
 use steadfast_core::id::Partition;
 
 use crate::address::Envelope;
+use crate::clerk::Inquiry;
 use crate::error::{Error, Kind, Result};
+use crate::question::{Finding, Question};
 
 /// One direction between two partitions. Numbers on a link ascend from 1; a
 /// source that was restored or lost starts a new link.
@@ -34,6 +36,26 @@ pub trait Transport: Send + Sync + 'static {
     /// Brings a parcel to the owner of `to`. Answers the last number of the link
     /// that is durably handled there. May be repeated, late and in any order.
     async fn deliver(&self, to: Partition, parcel: Parcel) -> Result<u64>;
+
+    /// Commits commands to instances of one partition at its owner: all or nothing.
+    async fn commit(&self, to: Partition, _: Vec<Envelope>) -> Result<()> {
+        Err(Error::new(Kind::NotOwner { partition: to }))
+    }
+
+    /// Reads what is durable at the owner of `to`.
+    async fn read(&self, to: Partition, _: Question) -> Result<Finding> {
+        Err(Error::new(Kind::NotOwner { partition: to }))
+    }
+
+    /// Asks a clerk at the owner of `to`.
+    async fn ask(&self, to: Partition, _: Inquiry) -> Result<Bytes> {
+        Err(Error::new(Kind::NotOwner { partition: to }))
+    }
+
+    /// Whether there is nobody beyond: what is not here is nowhere.
+    fn is_alone(&self) -> bool {
+        false
+    }
 }
 
 /// There is no other node.
@@ -47,5 +69,9 @@ impl Transport for Alone {
 
     async fn deliver(&self, to: Partition, _: Parcel) -> Result<u64> {
         Err(Error::new(Kind::NotOwner { partition: to }))
+    }
+
+    fn is_alone(&self) -> bool {
+        true
     }
 }

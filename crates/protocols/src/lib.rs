@@ -6,7 +6,9 @@
 pub mod access;
 pub mod amqp;
 pub mod blob;
+pub mod cluster;
 pub mod durabletask;
+mod grpc;
 pub mod http;
 pub mod listen;
 pub mod network;

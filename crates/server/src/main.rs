@@ -11,6 +11,7 @@
 mod backup;
 mod bench;
 mod client;
+mod cluster;
 mod completions;
 mod config;
 mod context;
@@ -78,6 +79,13 @@ enum Command {
     Drain(node::Drain),
     /// Have a running server read keys, certificate and log level again
     Reload(Target),
+    /// Show the nodes of a cluster, and move partitions between them
+    Cluster {
+        #[command(subcommand)]
+        command: cluster::Command,
+        #[command(flatten)]
+        target: Target,
+    },
     /// Look for what would keep a server from running well here
     Doctor(doctor::Doctor),
     /// Make, list, rotate and delete the keys of a running server
@@ -233,6 +241,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Command::Status(target) => node::status(target, output),
         Command::Drain(arguments) => node::drain(arguments, output),
         Command::Reload(target) => node::reload(target, output),
+        Command::Cluster { command, target } => cluster::run(command, target, output),
         Command::Doctor(arguments) => doctor::run(arguments, output),
         Command::Key { command, target } => key::run(command, target, output),
         Command::Collection {

@@ -5,6 +5,7 @@
 //! before anything else is sent, by acquiring with the old epoch.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::join;
@@ -93,8 +94,12 @@ async fn settle<L: Latch>(node: &Node, closed: Closed<L>, outcome: Outcome) {
     let (partition, epoch) = (closed.entry.partition, closed.entry.epoch);
     match outcome {
         Outcome::Committed => ledger.committed(closed, epoch),
-        Outcome::Fenced => ledger.fail(&Error::new(Kind::Fenced { partition, epoch })),
+        Outcome::Fenced => {
+            node.fenced.fetch_add(1, Ordering::Relaxed);
+            ledger.fail(&Error::new(Kind::Fenced { partition, epoch }));
+        }
         Outcome::Unknown => {
+            node.unknown.fetch_add(1, Ordering::Relaxed);
             ledger.write().resolving = true;
             match resolve(node, &closed).await {
                 Ok(epoch) => ledger.committed(closed, epoch),

@@ -74,6 +74,8 @@ pub enum Kind {
     TakenBack { partition: Partition },
     /// A trim goes behind the end of its stream.
     TrimPastEnd { stream: Stream, first: Sequence },
+    /// Others may have the partition by now; memory is not believed any more.
+    LeaseEnded { partition: Partition },
     /// Another backup of this store, or to this folder, is under way.
     BackupInProgress { path: PathBuf },
     /// There is no full backup that could be built on.
@@ -186,6 +188,7 @@ impl Error {
             Kind::Lost { .. } => "STF-2016",
             Kind::TakenBack { .. } => "STF-2017",
             Kind::TrimPastEnd { .. } => "STF-2018",
+            Kind::LeaseEnded { .. } => "STF-2019",
             Kind::BackupInProgress { .. } => "STF-2050",
             Kind::MissingFullBackup { .. } => "STF-2051",
             Kind::BrokenChain { .. } => "STF-2052",
@@ -298,6 +301,10 @@ impl fmt::Display for Kind {
                 f,
                 "stream {} ends before event {first}; trim up to its end at most",
                 stream.0
+            ),
+            Self::LeaseEnded { partition } => write!(
+                f,
+                "this node's lease has ended, so partition {partition} may have another owner; try again soon"
             ),
             Self::BackupInProgress { path } => write!(
                 f,

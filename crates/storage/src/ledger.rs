@@ -79,6 +79,17 @@ impl Ledger {
         self.shared.read().failed.clone()
     }
 
+    /// Fails if what memory showed until now may be old: the ledger has failed, or the
+    /// node's lease has ended.
+    pub fn check(&self) -> Result<()> {
+        self.shared.alive().map(drop)
+    }
+
+    /// Fails if the node's lease has ended. Costs nothing on a node without one.
+    pub fn expect_lease(&self) -> Result<()> {
+        self.shared.leased()
+    }
+
     /// The last durable LSN, to be followed. It is also rung when staged writes
     /// were taken back and when the ledger has failed.
     pub fn durable(&self) -> watch::Receiver<Lsn> {

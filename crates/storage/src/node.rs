@@ -1,7 +1,7 @@
 //! What all partitions of one node share.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use steadfast_core::clock::Clock;
 use steadfast_core::id::Owner;
@@ -10,6 +10,7 @@ use crate::behind::Behind;
 use crate::budget::Budget;
 use crate::cache::RowCache;
 use crate::engine::Engine;
+use crate::lease::Lease;
 use crate::streams::TailBudget;
 
 /// The engine, the clock and the budgets of a node.
@@ -17,10 +18,15 @@ pub(crate) struct Node {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) owner: Owner,
+    /// Until when memory may be believed; for ever without one.
+    pub(crate) lease: Option<Lease>,
     pub(crate) budget: Budget,
     pub(crate) cache: Arc<RowCache>,
     pub(crate) tails: Arc<TailBudget>,
     pub(crate) behind: Behind,
+    /// Entries that were refused, and those whose outcome had to be found out.
+    pub(crate) fenced: AtomicU64,
+    pub(crate) unknown: AtomicU64,
     /// One backup at a time.
     pub(crate) backing_up: AtomicBool,
 }

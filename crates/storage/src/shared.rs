@@ -104,7 +104,18 @@ impl<L: Latch> Shared<L> {
         let state = self.state.read();
         match &state.failed {
             Some(error) => Err(error.clone()),
-            None => Ok(state),
+            None => self.leased().map(|()| state),
+        }
+    }
+
+    /// Refuses to answer from memory once the node's lease has ended.
+    pub(crate) fn leased(&self) -> Result<()> {
+        match &self.node.lease {
+            Some(lease) if !lease.holds() => {
+                let partition = self.partition;
+                Err(Error::new(Kind::LeaseEnded { partition }))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -116,6 +127,8 @@ impl<L: Latch> Shared<L> {
         if let Some(error) = &state.failed {
             return Err(error.clone());
         }
+        // What it is based on may be old.
+        self.leased()?;
         // A trim that does nothing now might do something when it is replayed.
         for (stream, first) in &writes.trims {
             if *first > state.streams.staged_end(*stream) {

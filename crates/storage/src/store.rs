@@ -4,7 +4,7 @@
 //! in shared groups, flushes behind them, and gives them up in order.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition};
@@ -19,6 +19,7 @@ use crate::commit;
 use crate::engine::{Acquired, Engine, Entry, Tenure};
 use crate::error::{Error, Kind, Result};
 use crate::flush::{self, Owned};
+use crate::lease::Lease;
 use crate::ledger::Ledger;
 use crate::meta;
 use crate::node::Node;
@@ -34,6 +35,9 @@ pub struct Options {
     pub owner: Owner,
     /// Where the time comes from.
     pub clock: Arc<dyn Clock>,
+    /// Until when memory may be believed. For a node that others may follow; without
+    /// one it always may.
+    pub lease: Option<Lease>,
     /// Unflushed log bytes at which flushing starts.
     pub log_target: u64,
     /// Unflushed log bytes at which writers are throttled.
@@ -53,6 +57,7 @@ impl Options {
         Self {
             owner,
             clock: Arc::new(SystemClock::new()),
+            lease: None,
             log_target: limits::LOG_TARGET_BYTES,
             log_limit: limits::LOG_LIMIT_BYTES,
             row_cache: limits::ROW_CACHE_BYTES,
@@ -80,10 +85,13 @@ impl Store {
             engine,
             clock: options.clock,
             owner: options.owner,
+            lease: options.lease,
             budget: Budget::new(options.log_target, options.log_limit),
             cache: Arc::new(RowCache::new(options.row_cache)),
             tails: Arc::new(TailBudget::new(options.event_tail)),
             behind: Behind::start(options.background),
+            fenced: AtomicU64::new(0),
+            unknown: AtomicU64::new(0),
             backing_up: AtomicBool::new(false),
         });
         let ready = Arc::new(Queue::new());
@@ -149,6 +157,31 @@ impl Store {
             .lock()
             .retain(|_, ledger| !Arc::ptr_eq(ledger, shared));
         self.node.engine.release(shared.partition, epoch).await
+    }
+
+    /// The lease has ended, so others may have taken partitions: gives up what it has
+    /// without a word. It must be acquired again before anybody is answered.
+    /// Answers how many partitions it had.
+    pub fn lapse(&self) -> usize {
+        let mut owned = std::mem::take(&mut *self.owned.lock());
+        owned.retain(|_, shared| shared.read().failed.is_none());
+        for shared in owned.values() {
+            let partition = shared.partition;
+            shared.abandon(&Error::new(Kind::LeaseEnded { partition }));
+        }
+        owned.len()
+    }
+
+    /// How many entries were refused because another owner had the partition, and how
+    /// many had an outcome that had to be found out.
+    pub fn outcomes(&self) -> (u64, u64) {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (read(&self.node.fenced), read(&self.node.unknown))
+    }
+
+    /// Who this is.
+    pub fn owner(&self) -> Owner {
+        self.node.owner
     }
 
     /// Flushes all partitions, so that the next start has nothing to replay.

@@ -5,6 +5,7 @@
 
 pub mod amqp;
 pub mod blob;
+pub mod cluster;
 pub mod durabletask;
 pub mod jwt;
 pub mod sas;

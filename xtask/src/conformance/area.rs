@@ -36,7 +36,11 @@ const AREAS: &[Area] = &[
     },
     Area {
         name: "collections",
-        packages: &["steadfast-collections", "steadfast-storage"],
+        packages: &[
+            "steadfast-collections",
+            "steadfast-storage",
+            "steadfast-server",
+        ],
         files: &[],
     },
     Area {
@@ -74,7 +78,7 @@ const AREAS: &[Area] = &[
     },
     Area {
         name: "postgres",
-        packages: &["steadfast-storage"],
+        packages: &["steadfast-storage", "steadfast-server"],
         files: &[],
     },
 ];

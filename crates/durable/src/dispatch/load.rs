@@ -9,7 +9,7 @@ use steadfast_core::codec::Malformed;
 use steadfast_core::id::Table;
 use steadfast_core::limits;
 use steadfast_partition::{
-    Address, Door, Envelope, Error as PartitionError, Message, Row, Scan, Snapshot, StorageError,
+    Address, Door, Envelope, Error as PartitionError, Glance, Message, Row, Scan, Window,
 };
 use tokio::sync::mpsc;
 
@@ -32,12 +32,6 @@ type Found = Result<Option<(Work, Given)>, Unread>;
 
 /// Rows could not be read; they may be when it is tried again.
 pub(super) struct Unread;
-
-impl From<StorageError> for Unread {
-    fn from(_: StorageError) -> Self {
-        Self
-    }
-}
 
 impl From<PartitionError> for Unread {
     fn from(_: PartitionError) -> Self {
@@ -344,8 +338,8 @@ async fn run(
         }
         return Ok(found);
     }
-    let snapshot = door.ledger().snapshot()?;
-    let rows = scan(&snapshot, table, numbered(key, first), numbered(key, end));
+    let glance = Window::from(door.clone()).glance()?;
+    let rows = scan(&glance, table, numbered(key, first), numbered(key, end));
     for row in rows.await? {
         let number = row.key.last_chunk::<8>().copied().ok_or(Unread)?;
         found.push((u64::from_be_bytes(number), row.value));
@@ -369,11 +363,11 @@ async fn read<R: steadfast_collections::schema::Record>(
 
 /// All rows from one key on and before another.
 pub(crate) async fn scan(
-    snapshot: &Snapshot,
+    glance: &Glance,
     table: Table,
     from: Vec<u8>,
     to: Vec<u8>,
-) -> Result<Vec<Row>, StorageError> {
+) -> Result<Vec<Row>, PartitionError> {
     let mut found = Vec::new();
     let mut from = Bound::Included(Bytes::from(from));
     let to = Bytes::from(to);
@@ -384,7 +378,7 @@ pub(crate) async fn scan(
             to: Bound::Excluded(to.clone()),
             limit,
         };
-        let page = snapshot.scan(table, wanted).await?;
+        let page = glance.scan(table, wanted).await?;
         let is_last = page.len() < limit;
         from = match page.last() {
             Some(last) => Bound::Excluded(last.key.clone()),

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use steadfast_partition::Door;
 use tokio::sync::oneshot;
 
 use super::results::log_failure;
@@ -54,13 +53,13 @@ impl TaskHub {
 
     /// A state that is remembered, if the partition was here all the time.
     fn still(&self, entity: &str, warm: Warm) -> Option<Warm> {
-        let door = self.door(entity).ok()?;
+        let door = self.door(entity)?;
         (door.ledger().epoch() == warm.epoch).then_some(warm)
     }
 
     /// The state of an idle entity; `None` if it is not idle, or not here.
     async fn base(&self, entity: &str) -> Option<Warm> {
-        let door: Door = self.door(entity).ok()?;
+        let door = self.door(entity)?;
         let epoch = door.ledger().epoch();
         let key = rows::key(self.name.as_bytes(), entity.as_bytes());
         // The row before the state: a state that is newer than its row is found out,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use steadfast_partition::Snapshot;
+use steadfast_partition::Glance;
 
 use super::task_hub::{TaskHub, check_payload, unreadable};
 use crate::command::{Ask, Client, Request, Say};
@@ -47,8 +47,18 @@ impl TaskHub {
             is_repeatable: !operation.request.is_empty(),
             is_call: true,
         };
-        let request = match self.settle(request(operation, client)?).await? {
-            Settled::Run(outcome) => return Ok(Outcome::into_result(outcome)),
+        let request = request(operation, client)?;
+        let outcome = match self.is_here(&request.requested.operation.target) {
+            true => self.call_here(request).await?,
+            false => self.call_there(request).await?,
+        };
+        Ok(Outcome::into_result(outcome))
+    }
+
+    /// Has an entity of this node run an operation.
+    pub(super) async fn call_here(&self, request: Request) -> Result<Outcome> {
+        let request = match self.settle(request).await? {
+            Settled::Run(outcome) => return Ok(outcome),
             Settled::Queue(request) => request,
         };
         let (entity, id) = {
@@ -57,11 +67,10 @@ impl TaskHub {
         };
         let waits = self.inner.dispatcher.waits();
         let mut line = waits.line(&self.name, &entity, &id);
-        let outcome = match self.enter(request).await? {
-            Say::Answered(outcome) => outcome,
-            _ => line.answer().await.ok_or_else(unreadable)?,
-        };
-        Ok(Outcome::into_result(outcome))
+        match self.enter(request).await? {
+            Say::Answered(outcome) => Ok(outcome),
+            _ => line.answer().await.ok_or_else(unreadable),
+        }
     }
 
     /// Puts a request into the queue; if that is full, waits a while for room.
@@ -85,15 +94,13 @@ impl TaskHub {
     /// An entity as it was last committed; `None` if nothing is known of it.
     pub async fn entity(&self, entity: &str, has_state: bool) -> Result<Option<EntityView>> {
         let id = EntityId::parse(entity)?.to_string();
-        let snapshot = self.snapshot(&id)?;
+        let glance = self.glance(&id)?;
         let key = rows::key(self.name.as_bytes(), id.as_bytes());
-        let row = snapshot.get(ENTITIES, &key).await;
-        let row = row.map_err(steadfast_partition::Error::from)?;
-        let Some(row) = row else {
+        let Some(row) = glance.get(ENTITIES, &key).await? else {
             return Ok(None);
         };
         let row: Entity = rows::decode(&row).map_err(|_| unreadable())?;
-        view(&snapshot, &key, id, row, has_state).await.map(Some)
+        view(&glance, &key, id, row, has_state).await.map(Some)
     }
 
     /// Takes a lock from whoever holds it, by the critical section that it was taken
@@ -140,7 +147,7 @@ fn request(operation: Operation, client: Client) -> Result<Request> {
 
 /// What clients see of an entity.
 pub(super) async fn view(
-    snapshot: &Snapshot,
+    glance: &Glance,
     key: &[u8],
     entity: String,
     row: Entity,
@@ -148,8 +155,7 @@ pub(super) async fn view(
 ) -> Result<EntityView> {
     let mut state = None;
     if has_state && row.exists {
-        let found = snapshot.get(STATES, key).await;
-        let found = found.map_err(steadfast_partition::Error::from)?;
+        let found = glance.get(STATES, key).await?;
         state = found.map(|state| String::from_utf8_lossy(&state).into_owned());
     }
     Ok(EntityView {

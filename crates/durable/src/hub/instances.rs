@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use steadfast_partition::Snapshot;
+use steadfast_partition::Glance;
 use uuid::Uuid;
 
+use super::clerk::Stage;
 use super::task_hub::{TaskHub, check_payload, unreadable};
 use crate::command::{Ask, Begin, Say};
 use crate::dispatch::scan;
@@ -56,37 +57,51 @@ impl TaskHub {
         if id::check_instance(instance).is_err() {
             return Ok(None);
         }
-        let snapshot = self.snapshot(instance)?;
+        let glance = self.glance(instance)?;
         let key = rows::key(self.name.as_bytes(), instance.as_bytes());
-        let Some(row) = read(&snapshot, &key).await? else {
+        let Some(row) = read(&glance, &key).await? else {
             return Ok(None);
         };
-        overview(&snapshot, &key, instance, row, has_payloads)
+        overview(&glance, &key, instance, row, has_payloads)
             .await
             .map(Some)
     }
 
     /// Waits until the first turn of an instance is committed.
     pub async fn started(&self, instance: &str, has_payloads: bool) -> Result<Overview> {
-        self.wait(instance, has_payloads, |status| status != Status::Pending)
-            .await
+        self.wait(instance, has_payloads, Stage::Started).await
     }
 
     /// Waits until an instance is finished.
     pub async fn ended(&self, instance: &str, has_payloads: bool) -> Result<Overview> {
-        self.wait(instance, has_payloads, Status::is_final).await
+        self.wait(instance, has_payloads, Stage::Ended).await
     }
 
-    async fn wait(
+    async fn wait(&self, instance: &str, has_payloads: bool, stage: Stage) -> Result<Overview> {
+        loop {
+            if self.is_here(instance) {
+                return self.reached(instance, stage, has_payloads).await;
+            }
+            if self.reached_there(instance, stage).await?
+                && let Some(found) = self.get(instance, has_payloads).await?
+                && stage.is_reached(found.status)
+            {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Waits for an instance of this node.
+    pub(super) async fn reached(
         &self,
         instance: &str,
+        stage: Stage,
         has_payloads: bool,
-        is_enough: impl Fn(Status) -> bool,
     ) -> Result<Overview> {
         let mut bell = self.inner.dispatcher.waits().bell(&self.name, instance);
         loop {
             if let Some(found) = self.get(instance, has_payloads).await?
-                && is_enough(found.status)
+                && stage.is_reached(found.status)
             {
                 return Ok(found);
             }
@@ -181,17 +196,16 @@ impl TaskHub {
         execution: Option<&str>,
     ) -> Result<Vec<Arc<Vec<Event>>>> {
         id::check_instance(instance).map_err(|_| Error::no_instance(instance))?;
-        let snapshot = self.snapshot(instance)?;
+        let glance = self.glance(instance)?;
         let key = rows::key(self.name.as_bytes(), instance.as_bytes());
-        let row = read(&snapshot, &key).await?;
+        let row = read(&glance, &key).await?;
         let is_meant =
             |row: &Instance| execution.is_none_or(|e| e.is_empty() || e == row.execution);
         let Some(row) = row.filter(is_meant) else {
             return Err(Error::no_instance(instance));
         };
         let end = numbered(&key, row.turns);
-        let found = scan(&snapshot, HISTORY, numbered(&key, 0), end).await;
-        let turns = found.map_err(steadfast_partition::Error::from)?;
+        let turns = scan(&glance, HISTORY, numbered(&key, 0), end).await?;
         let decoded = turns
             .iter()
             .map(|row| rows::decode(&row.value).map(Arc::new));
@@ -219,10 +233,8 @@ fn check_replaceable(statuses: &[Status]) -> Result<()> {
 }
 
 /// The row of an instance.
-pub(super) async fn read(snapshot: &Snapshot, key: &[u8]) -> Result<Option<Instance>> {
-    let row = snapshot.get(INSTANCES, key).await;
-    let row = row.map_err(steadfast_partition::Error::from)?;
-    match row {
+pub(super) async fn read(glance: &Glance, key: &[u8]) -> Result<Option<Instance>> {
+    match glance.get(INSTANCES, key).await? {
         Some(row) => rows::decode(&row).map(Some).map_err(|_| unreadable()),
         None => Ok(None),
     }
@@ -230,7 +242,7 @@ pub(super) async fn read(snapshot: &Snapshot, key: &[u8]) -> Result<Option<Insta
 
 /// What clients see of an instance.
 pub(super) async fn overview(
-    snapshot: &Snapshot,
+    glance: &Glance,
     key: &[u8],
     instance: &str,
     row: Instance,
@@ -238,8 +250,8 @@ pub(super) async fn overview(
 ) -> Result<Overview> {
     let (mut input, mut output) = (None, None);
     if has_payloads {
-        input = payload(snapshot, key, INPUT).await?;
-        output = payload(snapshot, key, OUTPUT).await?;
+        input = payload(glance, key, INPUT).await?;
+        output = payload(glance, key, OUTPUT).await?;
     }
     Ok(Overview {
         instance: instance.to_owned(),
@@ -260,8 +272,7 @@ pub(super) async fn overview(
     })
 }
 
-async fn payload(snapshot: &Snapshot, key: &[u8], side: u8) -> Result<Option<String>> {
-    let row = snapshot.get(PAYLOADS, &marked(key, side)).await;
-    let row = row.map_err(steadfast_partition::Error::from)?;
+async fn payload(glance: &Glance, key: &[u8], side: u8) -> Result<Option<String>> {
+    let row = glance.get(PAYLOADS, &marked(key, side)).await?;
     Ok(row.map(|row| String::from_utf8_lossy(&row).into_owned()))
 }

@@ -1,4 +1,4 @@
-//! Lists over all partitions of this node.
+//! Lists over all partitions, wherever they are served.
 //!
 //! Every partition has its part of an index; a list is their merge. A cursor is the
 //! last key that was looked at, so what comes and goes meanwhile disturbs nothing.
@@ -9,13 +9,11 @@ use std::ops::Bound;
 use bytes::Bytes;
 use steadfast_core::id::Table;
 use steadfast_core::limits;
-use steadfast_partition::{
-    Error as PartitionError, ErrorKind as PartitionKind, Row, Scan, Snapshot,
-};
+use steadfast_partition::{Glance, Row, Scan};
 
 use super::entities::view;
 use super::instances::{overview, read};
-use super::task_hub::{TaskHub, snapshot, unreadable};
+use super::task_hub::{TaskHub, unreadable};
 use crate::entity::Entity;
 use crate::error::{Error, ErrorKind, Result};
 use crate::instance::Instance;
@@ -35,7 +33,7 @@ pub(super) struct Merge {
 }
 
 struct Part {
-    snapshot: Snapshot,
+    glance: Glance,
     from: Bound<Bytes>,
     rows: VecDeque<Row>,
     is_done: bool,
@@ -43,7 +41,7 @@ struct Part {
 
 impl Merge {
     /// The next row, and what is durable of its partition.
-    pub(super) async fn next(&mut self) -> Result<Option<(Row, &Snapshot)>> {
+    pub(super) async fn next(&mut self) -> Result<Option<(Row, &Glance)>> {
         for part in &mut self.parts {
             if part.rows.is_empty() && !part.is_done {
                 part.read(self.table, &self.to).await?;
@@ -53,7 +51,7 @@ impl Merge {
         let first = full.min_by(|one, other| one.rows[0].key.cmp(&other.rows[0].key));
         Ok(first.and_then(|part| {
             let row = part.rows.pop_front()?;
-            Some((row, &part.snapshot))
+            Some((row, &part.glance))
         }))
     }
 }
@@ -65,8 +63,7 @@ impl Part {
             to: Bound::Excluded(to.clone()),
             limit: AHEAD,
         };
-        let rows = self.snapshot.scan(table, scan).await;
-        let rows = rows.map_err(PartitionError::from)?;
+        let rows = self.glance.scan(table, scan).await?;
         self.is_done = rows.len() < AHEAD;
         if let Some(last) = rows.last() {
             self.from = Bound::Excluded(last.key.clone());
@@ -97,10 +94,8 @@ impl TaskHub {
         };
         let mut parts = Vec::new();
         for partition in self.inner.space.all() {
-            let door = self.inner.router.door(partition);
-            let not_here = || PartitionError::new(PartitionKind::NotOwner { partition });
             parts.push(Part {
-                snapshot: snapshot(&door.ok_or_else(not_here)?)?,
+                glance: self.inner.router.window(partition).glance()?,
                 from: from.clone(),
                 rows: VecDeque::new(),
                 is_done: false,
@@ -116,7 +111,7 @@ impl TaskHub {
         let mut rows = self.merge(BY_CREATED, from, to, query.cursor.as_deref())?;
         let limit = or_usual(query.limit);
         let (mut items, mut last) = (Vec::new(), None);
-        while let Some((index, snapshot)) = rows.next().await? {
+        while let Some((index, glance)) = rows.next().await? {
             let Some((id, key)) = self.indexed(&index.key) else {
                 continue;
             };
@@ -126,11 +121,11 @@ impl TaskHub {
             if !id.starts_with(&query.prefix) {
                 continue;
             }
-            let Some(row) = read(snapshot, &key).await? else {
+            let Some(row) = read(glance, &key).await? else {
                 continue;
             };
             if is_wanted(&query.statuses, &row) {
-                items.push(overview(snapshot, &key, &id, row, query.has_payloads).await?);
+                items.push(overview(glance, &key, &id, row, query.has_payloads).await?);
                 last = Some(hex(&index.key));
             }
         }
@@ -143,14 +138,14 @@ impl TaskHub {
         let mut rows = self.merge(BY_ENDED, from, to, query.cursor.as_deref())?;
         let limit = or_usual(query.limit);
         let (mut items, mut last) = (Vec::new(), None);
-        while let Some((index, snapshot)) = rows.next().await? {
+        while let Some((index, glance)) = rows.next().await? {
             let Some((id, key)) = self.indexed(&index.key) else {
                 continue;
             };
             if items.len() == limit {
                 return Ok(Page { items, next: last });
             }
-            let row = read(snapshot, &key).await?;
+            let row = read(glance, &key).await?;
             if row.is_some_and(|row| is_wanted(&query.statuses, &row)) {
                 items.push(id);
                 last = Some(hex(&index.key));
@@ -168,7 +163,7 @@ impl TaskHub {
         let mut rows = self.merge(ENTITIES, prefix, to, query.cursor.as_deref())?;
         let limit = or_usual(query.limit);
         let (mut items, mut last) = (Vec::new(), None);
-        while let Some((found, snapshot)) = rows.next().await? {
+        while let Some((found, glance)) = rows.next().await? {
             if items.len() == limit {
                 return Ok(Page { items, next: last });
             }
@@ -181,7 +176,7 @@ impl TaskHub {
             }
             let id = &found.key[self.name.len() + 1..found.key.len() - 1];
             let id = String::from_utf8_lossy(id).into_owned();
-            items.push(view(snapshot, &found.key, id, entity, query.has_state).await?);
+            items.push(view(glance, &found.key, id, entity, query.has_state).await?);
             last = Some(hex(&found.key));
         }
         Ok(Page { items, next: None })

@@ -1,13 +1,17 @@
 //! Task hubs: the way in for clients and workers.
 
 mod direct;
+mod clerk;
 mod entities;
 mod instances;
 mod list;
+mod others;
 mod purge;
+mod relay;
 mod results;
 mod task_hub;
 mod why;
 
+pub use others::Others;
 pub use task_hub::{TaskHub, TaskHubs};
 pub use why::{LockView, Open, Why};

@@ -5,7 +5,7 @@ use steadfast_core::limits;
 use super::task_hub::TaskHub;
 use crate::action::{Action, Deed};
 use crate::command::{Answered, Ask, BatchDone, Request, Say, TaskDone, TurnDone};
-use crate::dispatch::{Claim, Given, Key, Token};
+use crate::dispatch::{Brought, Claim, Given, Key, Token, Word};
 use crate::entity::Outcome;
 use crate::error::Result;
 use crate::failure::Failure;
@@ -21,6 +21,11 @@ impl TaskHub {
         instance: &str,
         result: TurnResult,
     ) -> Result<bool> {
+        if !self.is_here(instance) {
+            return self
+                .result_there(token, instance, Brought::Turn(result))
+                .await;
+        }
         let Some((key, token)) = self.turn_key(token, instance, b't') else {
             return Ok(false);
         };
@@ -42,6 +47,10 @@ impl TaskHub {
         index: u32,
         part: TurnResult,
     ) -> Result<bool> {
+        if !self.is_here(instance) {
+            let chunk = Brought::Chunk { index, part };
+            return self.result_there(token, instance, chunk).await;
+        }
         let Some((key, token)) = self.turn_key(token, instance, b't') else {
             return Ok(false);
         };
@@ -55,6 +64,10 @@ impl TaskHub {
         entity: &str,
         result: BatchResult,
     ) -> Result<bool> {
+        if !self.is_here(entity) {
+            let batch = Brought::Batch(result.into());
+            return self.result_there(token, entity, batch).await;
+        }
         let Some((key, token)) = self.turn_key(token, entity, b'b') else {
             return Ok(false);
         };
@@ -86,6 +99,11 @@ impl TaskHub {
         id: i32,
         result: ActivityResult,
     ) -> Result<bool> {
+        if !self.is_here(instance) {
+            let outcome = Outcome::from(result);
+            let activity = Brought::Activity { id, outcome };
+            return self.result_there(token, instance, activity).await;
+        }
         let token = match token.is_empty() {
             true => self.desk.activity(instance, id),
             false => Token::parse(token),
@@ -118,8 +136,50 @@ impl TaskHub {
 
     /// An item is given back, for others and for later.
     pub async fn abandon(&self, token: &str) -> Result<bool> {
+        if self.abandon_here(token) {
+            return Ok(true);
+        }
+        // The token does not say where it is from.
+        let Some(others) = self.inner.others.get() else {
+            return Ok(false);
+        };
+        let word = rows::encode(&Word::Abandon {
+            hub: self.name().to_owned(),
+            token: token.to_owned(),
+        });
+        for name in others.names() {
+            if let Ok(answer) = others.tell(&name, word.clone()).await
+                && answer.first() == Some(&1)
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    pub(super) fn abandon_here(&self, token: &str) -> bool {
         let token = Token::parse(token);
-        Ok(token.is_some_and(|token| self.desk.abandon(&token)))
+        token.is_some_and(|token| self.desk.abandon(&token))
+    }
+
+    /// Takes the result of a worker of another node.
+    pub(super) async fn take_result(
+        &self,
+        token: &str,
+        instance: &str,
+        brought: Brought,
+    ) -> Result<bool> {
+        match brought {
+            Brought::Turn(result) => self.complete_turn(token, instance, result).await,
+            Brought::Chunk { index, part } => {
+                self.complete_chunk(token, instance, index, part).await
+            }
+            Brought::Activity { id, outcome } => {
+                let result = outcome.into_result();
+                self.complete_activity(token, instance, id, result).await
+            }
+            Brought::Batch(result) => self.complete_batch(token, instance, result.into()).await,
+        }
     }
 
     /// The key of an instance's work, and the token if there is one; `None` if the

@@ -1,16 +1,17 @@
 //! Task hubs and the ways to their instances.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use steadfast_core::id::Partition;
 use steadfast_core::limits;
 use steadfast_partition::{
-    Address, Door, Error as PartitionError, ErrorKind as PartitionKind, Handle, Router, Runtime,
-    Snapshot, Space,
+    Address, Door, Error as PartitionError, ErrorKind as PartitionKind, Glance, Handle, Router,
+    Runtime, Space,
 };
 
+use super::others::{Guests, Others};
 use crate::command::{Ask, Say};
 use crate::dispatch::{Desk, Dispatcher, Operator, Worker};
 use crate::error::{Error, ErrorKind, Result};
@@ -21,7 +22,7 @@ use crate::work::Terms;
 /// All task hubs of a node. Clones lead to the same ones.
 #[derive(Clone)]
 pub struct TaskHubs {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
     /// The only ones there are; `None`: they come to be when they are used.
     known: Option<Arc<BTreeSet<String>>>,
 }
@@ -32,6 +33,10 @@ pub(super) struct Inner {
     pub(super) router: Arc<Router>,
     pub(super) dispatcher: Dispatcher,
     pub(super) kept: BTreeMap<String, Duration>,
+    /// Workers of other nodes.
+    pub(super) guests: Guests,
+    /// The other nodes, if there may be any.
+    pub(super) others: OnceLock<Arc<dyn Others>>,
 }
 
 /// One task hub. It exists as soon as it is used. Clones lead to the same one.
@@ -57,6 +62,8 @@ impl TaskHubs {
             router: Arc::clone(runtime.router()),
             dispatcher,
             kept,
+            guests: Guests::default(),
+            others: OnceLock::new(),
         };
         Self {
             inner: Arc::new(inner),
@@ -99,6 +106,12 @@ impl TaskHubs {
     }
 }
 
+impl From<Arc<Inner>> for TaskHubs {
+    fn from(inner: Arc<Inner>) -> Self {
+        Self { inner, known: None }
+    }
+}
+
 impl TaskHub {
     /// Its name.
     pub fn name(&self) -> &str {
@@ -107,7 +120,10 @@ impl TaskHub {
 
     /// A stream of work.
     pub fn worker(&self, terms: Terms) -> Worker {
-        Worker::new(Arc::clone(&self.desk), terms)
+        match self.inner.others.get() {
+            Some(others) => self.shared_worker(terms, others),
+            None => Worker::new(Arc::clone(&self.desk), terms),
+        }
     }
 
     /// Operations on idle entities are run by this one at once, in this process.
@@ -130,22 +146,27 @@ impl TaskHub {
         Ok(self.inner.handle.call_in(partition, to, ask).await?)
     }
 
-    /// The way to the partition of an instance.
-    pub(super) fn door(&self, instance: &str) -> Result<Door> {
-        let partition = self.inner.space.partition(&self.address(instance));
-        let not_here = || PartitionError::new(PartitionKind::NotOwner { partition });
-        Ok(self.inner.router.door(partition).ok_or_else(not_here)?)
+    /// The way to the partition of an instance, if it is served here.
+    pub(super) fn door(&self, instance: &str) -> Option<Door> {
+        self.inner.router.door(self.partition(instance))
     }
 
-    /// What is durable of the partition of an instance.
-    pub(super) fn snapshot(&self, instance: &str) -> Result<Snapshot> {
-        snapshot(&self.door(instance)?)
+    /// The partition of an instance.
+    pub(super) fn partition(&self, instance: &str) -> Partition {
+        self.inner.space.partition(&self.address(instance))
     }
-}
 
-pub(super) fn snapshot(door: &Door) -> Result<Snapshot> {
-    let snapshot = door.ledger().snapshot();
-    snapshot.map_err(|error| Error::from(PartitionError::from(error)))
+    /// Whether the partition of an instance is served here.
+    pub(super) fn is_here(&self, instance: &str) -> bool {
+        let router = &self.inner.router;
+        router.is_alone() || router.door(self.partition(instance)).is_some()
+    }
+
+    /// What is durable of the partition of an instance, wherever it is served.
+    pub(super) fn glance(&self, instance: &str) -> Result<Glance> {
+        let window = self.inner.router.window(self.partition(instance));
+        Ok(window.glance()?)
+    }
 }
 
 pub(super) fn unreadable() -> Error {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use steadfast_core::limits::{BLOB_PIECE_BYTES, SCAN_ROWS};
-use steadfast_partition::{Address, Door, Handle, Router, Runtime, Space};
+use steadfast_partition::{Address, Handle, Router, Runtime, Space, Window};
 
 use crate::blob::mark::Mark;
 use crate::blob::record::{Blob, BlobCommand, BlobReply, Conditions, Container, Pairs, Put};
@@ -199,17 +199,13 @@ impl Blobs {
         Ok(count)
     }
 
-    /// The containers of all partitions that this node serves.
+    /// The containers of all partitions.
     pub(super) async fn containers(&self) -> Result<Vec<String>> {
-        let doors = self.inner.router.doors();
-        let doors = doors.iter().filter(|door| {
-            let space = self.inner.space.number;
-            door.partition().space() == space
-        });
         let mut found = Vec::new();
-        for door in doors {
+        for partition in self.inner.space.all() {
+            let window = self.inner.router.window(partition);
             let (from, to) = (Bound::Unbounded, Bound::Unbounded);
-            let rows = door.rows(CONTAINERS, from, to, SCAN_ROWS).await?;
+            let rows = window.rows(CONTAINERS, from, to, SCAN_ROWS).await?;
             let names = rows.into_iter().map(|row| row.key);
             let names = names.filter_map(|name| String::from_utf8(name.to_vec()).ok());
             found.extend(names.filter(|name| !name.is_empty()));
@@ -225,11 +221,11 @@ impl Blobs {
         from: &str,
         limit: usize,
     ) -> Result<Page> {
-        let door = self.door(container)?;
+        let window = self.window(container);
         let limit = limit.clamp(1, SCAN_ROWS - 1);
         let start = Bytes::from(blob_key(id, prefix.max(from)));
         let end = Bytes::from((id + 1).to_be_bytes().to_vec());
-        let rows = door.rows(
+        let rows = window.rows(
             BLOBS,
             Bound::Included(start),
             Bound::Excluded(end),
@@ -259,13 +255,13 @@ impl Blobs {
         range: Range<u64>,
     ) -> Result<Option<Bytes>> {
         let size = BLOB_PIECE_BYTES as u64;
-        let door = self.door(container)?;
+        let window = self.window(container);
         let mut body = BytesMut::with_capacity((range.end - range.start.min(range.end)) as usize);
         let mut at = range.start;
         while at < range.end {
             let piece = (at / size) as u32;
             let key = piece_key(id, blob.body, piece);
-            let Some(found) = door.row(PIECES, &key).await? else {
+            let Some(found) = window.row(PIECES, &key).await? else {
                 return Ok(None);
             };
             let start = (at % size) as usize;
@@ -320,12 +316,9 @@ impl Blobs {
         Ok(reply.await?)
     }
 
-    fn door(&self, container: &str) -> Result<Door> {
+    fn window(&self, container: &str) -> Window {
         let place = self.inner.space.partition(&address(container));
-        self.inner.router.door(place).ok_or_else(|| {
-            let words = format!("partition {place} is not served here now; ask its owner");
-            Error::new(Kind::Unavailable, words)
-        })
+        self.inner.router.window(place)
     }
 }
 

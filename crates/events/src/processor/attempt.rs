@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use steadfast_partition::Envelope;
+use steadfast_partition::{Envelope, Transport as _};
 
 use crate::checkpoint::Condition;
 use crate::error::{Error, Kind, Result};
@@ -223,9 +223,9 @@ impl<H: Handler> Pump<H> {
     }
 
     async fn commit(&self, commands: Vec<Envelope>) -> Result<()> {
-        let door = self.work.hubs.door(&self.work.known, self.partition)?;
-        door.commit(Default::default(), commands).await?;
-        Ok(())
+        let hubs = &self.work.hubs;
+        let place = hubs.place(&self.work.known, self.partition);
+        Ok(hubs.inner.router.commit(place, commands).await?)
     }
 
     /// Handles parked events again, one by one; those that fail again stay.

@@ -11,8 +11,8 @@ use tonic::Status;
 
 use super::context::Caller;
 use super::convert::event_sent;
-use super::grpc::Messages;
 use super::refused::refused;
+use crate::grpc::Messages;
 
 /// Sends the events of an execution in order.
 pub(super) async fn stream(

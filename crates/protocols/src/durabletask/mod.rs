@@ -8,7 +8,6 @@ mod clients;
 mod context;
 mod convert;
 mod entities;
-mod grpc;
 mod history;
 mod refused;
 pub mod remote;

@@ -9,9 +9,9 @@ use axum::response::Response;
 use axum::routing::any;
 
 use super::context::{Caller, Context};
-use super::grpc::{Answered, many, one, refuse};
 use super::{clients, entities, history, refused, stream, workers};
 use crate::access::Right;
+use crate::grpc::{Answered, many, one, refuse};
 
 /// All methods of `TaskHubSidecarService`.
 pub fn routes(context: Arc<Context>) -> Router {

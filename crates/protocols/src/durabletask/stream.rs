@@ -16,8 +16,8 @@ use tonic::Status;
 
 use super::context::{Caller, Context};
 use super::convert::{item_sent, terms};
-use super::grpc::Messages;
 use super::refused::leaving;
+use crate::grpc::Messages;
 
 /// Opens a stream of work.
 pub(super) async fn get_work_items(

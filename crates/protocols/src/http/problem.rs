@@ -78,6 +78,11 @@ impl Problem {
         self.code
     }
 
+    /// What happened, in words.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     fn status(&self) -> StatusCode {
         match self.code.0 {
             "STF-6001" | "STF-6002" | "STF-6003" | "STF-6004" => StatusCode::UNAUTHORIZED,
@@ -103,7 +108,9 @@ impl Problem {
             "STF-6024" => StatusCode::PAYLOAD_TOO_LARGE,
             "STF-6025" => StatusCode::REQUEST_TIMEOUT,
             "STF-2008" | "STF-4003" => StatusCode::TOO_MANY_REQUESTS,
-            "STF-4001" | "STF-4002" | "STF-4008" | "STF-2012" => StatusCode::SERVICE_UNAVAILABLE,
+            "STF-4001" | "STF-4002" | "STF-4008" | "STF-2012" | "STF-2019" => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }

@@ -43,6 +43,13 @@ impl Certificate {
         Ok(())
     }
 
+    /// The certificate itself, without its chain.
+    pub fn leaf(&self) -> Vec<u8> {
+        let current = self.current.read();
+        let leaf = current.cert.first();
+        leaf.map(|leaf| leaf.to_vec()).unwrap_or_default()
+    }
+
     /// What a listener needs, for these application protocols.
     pub fn server(self: &Arc<Self>, protocols: &[&str]) -> Arc<ServerConfig> {
         let versions = ServerConfig::builder_with_provider(Arc::clone(&self.provider))

@@ -30,7 +30,7 @@ pub enum Condition {
 }
 
 /// One step of a transaction.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Step {
     Get {
@@ -62,7 +62,7 @@ pub enum Step {
 }
 
 /// What a step has found or made.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Found {
     /// Whether the key was there, or the queue had a value.
     pub found: bool,
@@ -74,7 +74,7 @@ pub struct Found {
 }
 
 /// Some entries of a dictionary, in the order of their keys.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Page {
     pub entries: Vec<PageEntry>,
     /// Where the next page begins, if there is one.
@@ -83,7 +83,7 @@ pub struct Page {
 }
 
 /// An entry of a dictionary.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PageEntry {
     pub key: String,
     pub value: Value,
@@ -91,7 +91,7 @@ pub struct PageEntry {
 }
 
 /// Which entries.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Range {
     /// The first key.

@@ -1,6 +1,7 @@
 //! Our own REST interface, below `/v1`.
 
 mod care;
+mod cluster;
 mod collections;
 mod event_form;
 mod event_routes;
@@ -14,6 +15,7 @@ mod operator;
 mod state;
 
 pub use care::care_routes;
+pub use cluster::cluster_routes;
 pub use collections::{
     Collections, Condition, Found, Page, PageEntry, Place, Range, SlotScheme, Step,
 };

@@ -120,6 +120,12 @@ pub trait Operator: Send + Sync + 'static {
     /// under which its status tells how that went.
     async fn restore(&self, order: RestoreOrder) -> Result<u64, Problem>;
 
+    /// How the cluster stands.
+    fn cluster(&self) -> Result<Value, Problem>;
+
+    /// Has a node take a partition.
+    async fn move_partition(&self, partition: u16, node: &str) -> Result<(), Problem>;
+
     /// Looks at what collections hold.
     async fn inspect(&self, question: Value) -> Result<Value, Problem>;
 

@@ -64,6 +64,14 @@ pub struct Config {
     pub listen: IpAddr,
     /// It may hold a password.
     pub postgres_url: Option<String>,
+    /// What all nodes of a cluster know.
+    pub cluster_key: Option<String>,
+    /// The port of other nodes.
+    pub cluster_port: u16,
+    /// Where other nodes reach this one.
+    pub cluster_advertise: Option<String>,
+    /// How long a silent node keeps its partitions.
+    pub cluster_lease: Duration,
     /// Unflushed log from which on it is flushed.
     pub log_target: u64,
     /// Unflushed log from which on writers wait.
@@ -159,6 +167,10 @@ impl Config {
             memory: bytes(layers, "memory"),
             listen: address(layers)?,
             postgres_url: text(layers, "postgres.url"),
+            cluster_key: text(layers, "cluster.key"),
+            cluster_port: number(layers, "cluster.port") as u16,
+            cluster_advertise: text(layers, "cluster.advertise"),
+            cluster_lease: time(layers, "cluster.lease"),
             log_target: bytes(layers, "storage.log_target"),
             log_limit: bytes(layers, "storage.log_limit"),
             http_port: number(layers, "http.port") as u16,
@@ -238,6 +250,21 @@ impl Config {
         if self.engine == Engine::Postgres && self.postgres_url.is_none() {
             return wrong("postgres.url", "the engine postgres needs it".to_owned());
         }
+        let key = self.cluster_key.as_ref();
+        if key.is_some_and(|key| key.len() < CLUSTER_KEY_BYTES) {
+            let why = format!("it needs {CLUSTER_KEY_BYTES} characters at least");
+            return wrong("cluster.key", why);
+        }
+        if key.is_some() && self.engine != Engine::Postgres {
+            let why = "only nodes on the engine postgres form a cluster";
+            return wrong("cluster.key", why.to_owned());
+        }
+        if self.cluster_lease < SHORTEST_LEASE || self.cluster_lease > LONGEST_LEASE {
+            return wrong(
+                "cluster.lease",
+                "it is between 1 s and 5 minutes".to_owned(),
+            );
+        }
         if self.log_limit < self.log_target {
             return wrong(
                 "storage.log_limit",
@@ -297,6 +324,13 @@ fn key(declared: &DeclaredKey) -> Result<Key, Error> {
 
 /// Shortest secret.
 const SECRET_BYTES: usize = 16;
+
+/// Shortest cluster key.
+const CLUSTER_KEY_BYTES: usize = 32;
+
+/// How long a node may be silent, at least and at most.
+const SHORTEST_LEASE: Duration = Duration::from_secs(1);
+const LONGEST_LEASE: Duration = Duration::from_secs(300);
 
 fn text(layers: &Layers, key: &str) -> Option<String> {
     let text = layers.value(key)?.as_str()?;
@@ -404,6 +438,9 @@ mod tests {
             &["http.cors_origins=example.com"],
             &["http.cors_origins=https://example.com/app"],
             &["drain.limit=25h"],
+            &["cluster.lease=1ms"],
+            &["cluster.key=short", "engine=postgres", "postgres.url=x"],
+            &["cluster.key=0123456789abcdef0123456789abcdef"],
             &["jobs.endpoints=orders"],
             &["jobs.endpoints=orders=ftp://x"],
             &["log.level=loud"],

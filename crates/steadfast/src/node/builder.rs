@@ -13,7 +13,7 @@ use steadfast_durable::Failure;
 use steadfast_durable::native::{ActivityContext, Context, EntityType, Functions, Host};
 use steadfast_events::{Definition, Handler, ProcessorOptions};
 use steadfast_partition::{
-    Alone, Kind, Options, Performer, Router, Runtime, Service, Services, Space,
+    Alone, Kind, Options, Performer, Router, Runtime, Service, Services, Space, Transport,
 };
 use steadfast_protocols::access::{Access, Ring};
 use steadfast_protocols::http::{Health, State};
@@ -26,10 +26,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+use super::cluster::{self, Joined};
 use super::error::Result;
 use super::hubs::Hubs;
 use super::inner::{Inner, Source, ring};
 use super::keys::KeyFile;
+use super::lending::{CLERK, Lender};
 use super::performers::{Maker, Performers};
 use super::running::Node;
 use super::{amqp, blob, durable, exposure, open, own, processors, realtime, web};
@@ -442,14 +444,39 @@ impl Builder {
             true => Some(realtime::bind(&config, certificate.as_ref())?),
             false => None,
         };
+        let nodes_port = cluster::bind(&config, certificate.as_ref())?;
         let hosted = self.hubs.open(&config.name)?;
-        let engine = open::engine(&config, &clock).await?;
+        let (engine, identity) = open::engine(&config, &clock).await?;
+        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let joined = match identity {
+            Some(identity) => {
+                let place = cluster::join(&config, &engine, &identity, &clock, nodes_port);
+                Some(place.await?)
+            }
+            None => None,
+        };
         let mut makers = self.makers;
         let prepared = own::prepare(&config, &clock, &mut makers)?;
         let services = own::services(self.services);
-        let (store, runtime) = runtime(&config, engine, &clock, services, makers).await?;
+        let (store, runtime) =
+            runtime(&config, engine, &clock, services, makers, joined.as_ref()).await?;
+        let forwarded = joined.as_ref().map(|joined| Arc::clone(&joined.forward));
+        let cluster = match joined {
+            Some(joined) => {
+                let certificate = certificate.clone();
+                let started = joined.start(&runtime, &store, certificate, &stop, &tasks);
+                Some(started.await?)
+            }
+            None => {
+                runtime.serve_all().await?;
+                None
+            }
+        };
         let own_hubs = self.functions.keys().cloned().collect();
         let own = own::open(prepared, &config, &runtime, &clock, own_hubs);
+        if let Some(cluster) = &cluster {
+            cluster::introduce(cluster, &own.task_hubs);
+        }
         own::declare(&config, &own).await?;
         let mut hosts = Vec::new();
         for (hub, functions) in self.functions {
@@ -470,6 +497,8 @@ impl Builder {
                 began,
                 store,
                 runtime,
+                cluster,
+                forwarded,
                 own,
                 hosts: Mutex::new(hosts),
                 hosted,
@@ -483,8 +512,8 @@ impl Builder {
                 reloads: Mutex::new(Vec::new()),
                 hooks: Mutex::new(Vec::new()),
                 leaving: CancellationToken::new(),
-                stop: CancellationToken::new(),
-                tasks: TaskTracker::new(),
+                stop,
+                tasks,
                 restores: self.restored.as_ref().map_or(0, |restored| restored.number),
                 restored: self.restored,
                 wanted: Mutex::new(None),
@@ -493,6 +522,10 @@ impl Builder {
                 ended: CancellationToken::new(),
             }
         });
+        if inner.cluster.is_some() {
+            let lender = Arc::new(Lender(Arc::downgrade(&inner)));
+            inner.runtime.router().employ(CLERK, lender);
+        }
         declare_jobs(&inner).await?;
         processors::run(&inner, self.processors).await?;
         if let (Some(port), Some(durable_port)) = (port, durable_port) {
@@ -534,7 +567,8 @@ impl Builder {
         let keys = KeyFile::new(config.keys_file.clone());
         let declared = config.ring()?;
         let ring = ring(&declared, &keys, self.is_development)?;
-        let tls = config.tls.as_ref().filter(|_| self.is_serving);
+        let is_reached = self.is_serving || cluster::is_wanted(config);
+        let tls = config.tls.as_ref().filter(|_| is_reached);
         let certificate = tls.map(|(chain, key)| Certificate::load(chain, key));
         if self.is_serving {
             exposure::check(config, &ring, self.is_development)?;
@@ -575,7 +609,8 @@ async fn runtime(
     clock: &Arc<dyn Clock>,
     services: Services,
     makers: BTreeMap<Kind, Maker>,
-) -> Result<(Arc<steadfast_storage::Store>, Runtime)> {
+    joined: Option<&Joined>,
+) -> Result<(Arc<steadfast_storage::Store>, Arc<Runtime>)> {
     let wanted = Space {
         number: 0,
         name: MAIN.to_owned(),
@@ -583,16 +618,19 @@ async fn runtime(
         incarnation: Uuid::new_v4().as_u128(),
     };
     let space = Space::open(&*engine, wanted).await?;
-    let store = Arc::new(open::store(config, engine, clock));
+    let store = Arc::new(open::store(config, engine, clock, joined));
+    let beyond: Arc<dyn Transport> = match joined {
+        Some(joined) => Arc::clone(&joined.forward) as Arc<dyn Transport>,
+        None => Arc::new(Alone),
+    };
     let performers = Arc::new(Performers::default());
     let options = Options {
         services,
         performer: Arc::clone(&performers) as Arc<dyn Performer>,
-        router: Arc::new(Router::new(Arc::new(Alone))),
+        router: Arc::new(Router::new(beyond)),
         clock: Arc::clone(clock),
     };
-    let runtime = Runtime::new(Arc::clone(&store), space, options);
+    let runtime = Arc::new(Runtime::new(Arc::clone(&store), space, options));
     performers.make(makers, &runtime);
-    runtime.serve_all().await?;
     Ok((store, runtime))
 }

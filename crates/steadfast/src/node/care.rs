@@ -26,6 +26,12 @@ const ROWS: usize = 10_000;
 
 impl Inner {
     pub(super) async fn take_backup(&self, order: BackupOrder) -> Result<Value, Problem> {
+        // A backup of some partitions would look like one of all.
+        if self.runtime.serving().len() < usize::from(self.partitions()) {
+            let message = "this node serves a part of the partitions only: stop all nodes and use \
+                           `steadfast backup --data postgres://..`, or back the database up";
+            return Err(Problem::new(UNSUPPORTED, message));
+        }
         let extent = match order.incremental {
             true => Extent::Incremental,
             false => Extent::Full,

@@ -1,30 +1,14 @@
-//! Collections for REST: texts for keys, JSON for values.
+//! Collections for REST, wherever their partitions are.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ring::digest::{SHA256, digest};
-use serde_json::Value;
-use steadfast_collections::schema::Json;
-use steadfast_collections::{Dictionary, Query, Queue, Result as Done, Scheme, State, Tx};
-use steadfast_core::error::Code;
+use steadfast_collections::{Scheme, Service, SlotKey};
 use steadfast_protocols::http::Problem;
-use steadfast_protocols::rest::{
-    Collections, Condition, Found, Page, PageEntry, Place, Range, SlotScheme, Step,
-};
+use steadfast_protocols::rest::{Collections, Found, Page, Place, Range, SlotScheme, Step};
 
-use super::error::Error;
 use super::inner::Inner;
-use super::stateful::{Slot, StatefulService};
-
-/// A condition of a transaction does not hold.
-const CONDITION: Code = Code("STF-6030");
-
-/// Entries on a page unless the request says otherwise, and at most.
-const PAGE: usize = 100;
-const LARGEST_PAGE: usize = 1000;
-
-type Texts = Dictionary<String, Json>;
+use super::lending::{Done, Errand, service, shown};
 
 /// How REST reaches collections.
 pub(super) struct Shelves(pub(super) Arc<Inner>);
@@ -32,209 +16,93 @@ pub(super) struct Shelves(pub(super) Arc<Inner>);
 #[async_trait]
 impl Collections for Shelves {
     async fn create_service(&self, name: &str, scheme: SlotScheme) -> Result<(), Problem> {
-        let scheme = match scheme {
-            SlotScheme::Singleton => Scheme::Singleton,
-            SlotScheme::Named(names) => Scheme::Named(names),
-            SlotScheme::Range { low, high, count } => Scheme::Int64Range { low, high, count },
-        };
-        let opened = StatefulService::open(Arc::clone(&self.0), name, scheme).await;
-        opened.map(drop).map_err(problem)
+        let name = name.to_owned();
+        let home = self.0.home_of(&name);
+        let created = self.0.run(home, Errand::Create { name, scheme }).await;
+        created.map(drop)
     }
 
     async fn transact(&self, place: Place, steps: Vec<Step>) -> Result<Vec<Found>, Problem> {
         let writes = steps.iter().any(|step| !matches!(step, Step::Get { .. }));
-        let slot = match self.slot(&place).await? {
-            Some(slot) => slot,
+        let service = match self.find(&place.service).await? {
+            Some(service) => service,
             // The first write makes a service with one slot, if no slot is named.
             None if writes && place.slot.is_none() => {
                 self.create_service(&place.service, SlotScheme::Singleton)
                     .await?;
-                self.slot(&place).await?.ok_or_else(|| missing(&place))?
+                let found = self.find(&place.service).await?;
+                found.ok_or_else(|| missing(&place))?
             }
             None => return Err(missing(&place)),
         };
-        let (state, steps) = (slot.state().clone(), Arc::new(steps));
-        let done = slot.run(|tx| {
-            let (state, steps) = (state.clone(), Arc::clone(&steps));
-            Box::pin(async move { all(&state, tx, &steps).await })
-        });
-        done.await.map_err(|error| problem(error.into()))?
+        let slot = slot_of(&service, place.slot.as_deref())?;
+        let errand = Errand::Transact {
+            scheme: shown(&service.scheme),
+            name: service.name.clone(),
+            slot,
+            steps,
+        };
+        match self.run(&service, slot, errand).await? {
+            Done::Steps(found) => Ok(found),
+            _ => Err(surprised()),
+        }
     }
 
     async fn scan(&self, place: Place, collection: &str, range: Range) -> Result<Page, Problem> {
-        let slot = self.slot(&place).await?.ok_or_else(|| missing(&place))?;
-        let found = slot.state().try_get::<Texts>(collection).await;
-        let found = found.map_err(|error| problem(error.into()))?;
-        let Some(texts) = found else {
-            return Err(Problem::not_found(format!(
-                "there is no collection '{collection}'"
-            )));
+        let found = self.find(&place.service).await?;
+        let service = found.ok_or_else(|| missing(&place))?;
+        let slot = slot_of(&service, place.slot.as_deref())?;
+        let errand = Errand::Scan {
+            scheme: shown(&service.scheme),
+            name: service.name.clone(),
+            slot,
+            collection: collection.to_owned(),
+            range,
         };
-        let range = Arc::new(range);
-        let page = slot.run(|tx| {
-            let (texts, range) = (texts.clone(), Arc::clone(&range));
-            Box::pin(async move { page(&texts, tx, &range).await })
-        });
-        page.await.map_err(|error| problem(error.into()))
+        match self.run(&service, slot, errand).await? {
+            Done::Page(page) => Ok(page),
+            _ => Err(surprised()),
+        }
     }
 }
 
 impl Shelves {
-    /// The slot, if there is such a service.
-    async fn slot(&self, place: &Place) -> Result<Option<Slot>, Problem> {
-        let found = StatefulService::find(Arc::clone(&self.0), &place.service).await;
-        let Some(service) = found.map_err(problem)? else {
-            return Ok(None);
-        };
-        let slot = service.slot_of(place.slot.as_deref()).await;
-        slot.map(Some).map_err(problem)
+    /// The service of this name, if there is one.
+    async fn find(&self, name: &str) -> Result<Option<Service>, Problem> {
+        let name = name.to_owned();
+        let home = self.0.home_of(&name);
+        match self
+            .0
+            .run(home, Errand::Describe { name: name.clone() })
+            .await?
+        {
+            Done::Service(found) => Ok(found.map(|scheme| service(name, scheme))),
+            _ => Err(surprised()),
+        }
+    }
+
+    async fn run(&self, service: &Service, slot: u32, errand: Errand) -> Result<Done, Problem> {
+        let partition = service.partition(slot, self.0.partitions());
+        self.0.run(partition, errand).await
     }
 }
 
-async fn all(
-    state: &State,
-    tx: &mut Tx<'static>,
-    steps: &[Step],
-) -> Done<Result<Vec<Found>, Problem>> {
-    let mut found = Vec::with_capacity(steps.len());
-    for (index, step) in steps.iter().enumerate() {
-        match one(state, tx, step).await? {
-            Some(result) => found.push(result),
-            None => {
-                // What was done before is undone with it.
-                tx.roll_back();
-                let message = format!("the condition of step {index} does not hold");
-                return Ok(Err(Problem::new(CONDITION, message)));
-            }
-        }
-    }
-    Ok(Ok(found))
-}
-
-/// Does one step; `None` if its condition does not hold.
-async fn one(state: &State, tx: &mut Tx<'static>, step: &Step) -> Done<Option<Found>> {
-    Ok(Some(match step {
-        Step::Get { collection, key } => {
-            let Some(texts) = state.try_get::<Texts>(collection).await? else {
-                return Ok(Some(Found::default()));
-            };
-            let value = texts.get(tx, key).await?;
-            value.map_or_else(Found::default, |value| there(value.0.clone()))
-        }
-        Step::Put {
-            collection,
-            key,
-            value,
-            condition,
-        } => {
-            let texts: Texts = state.get_or_add_in(tx, collection).await?;
-            let current = texts.get(tx, key).await?;
-            let current = current.as_ref().map(|json| &json.0);
-            if !holds(condition.as_ref(), current) {
-                return Ok(None);
-            }
-            let found = current.is_some();
-            texts.set(tx, key.clone(), Json(value.clone())).await?;
-            Found {
-                found,
-                value: None,
-                etag: Some(etag(value)),
-            }
-        }
-        Step::Delete {
-            collection,
-            key,
-            condition,
-        } => {
-            let Some(texts) = state.try_get::<Texts>(collection).await? else {
-                let is_held = holds(condition.as_ref(), None);
-                return Ok(is_held.then(Found::default));
-            };
-            let current = texts.get(tx, key).await?;
-            if !holds(condition.as_ref(), current.as_ref().map(|json| &json.0)) {
-                return Ok(None);
-            }
-            let removed = texts.try_remove(tx, key).await?;
-            Found {
-                found: removed.is_some(),
-                ..Found::default()
-            }
-        }
-        Step::Enqueue { collection, value } => {
-            let queue: Queue<Json> = state.get_or_add_in(tx, collection).await?;
-            queue.enqueue(tx, Json(value.clone())).await?;
-            Found::default()
-        }
-        Step::Dequeue { collection } => {
-            let Some(queue) = state.try_get::<Queue<Json>>(collection).await? else {
-                return Ok(Some(Found::default()));
-            };
-            let value = queue.try_dequeue(tx).await?;
-            let value = value.map(|json| json.0.clone());
-            Found {
-                found: value.is_some(),
-                value,
-                etag: None,
-            }
-        }
-    }))
-}
-
-async fn page(texts: &Texts, tx: &mut Tx<'static>, range: &Range) -> Done<Page> {
-    let limit = range.limit.unwrap_or(PAGE).clamp(1, LARGEST_PAGE);
-    let prefix = range.prefix.as_deref().unwrap_or_default();
-    let query = match &range.from {
-        Some(from) => Query::range(from.clone()..),
-        None => Query::starting_with(prefix),
+/// The slot that a text names, as the scheme reads it.
+fn slot_of(service: &Service, text: Option<&str>) -> Result<u32, Problem> {
+    let number = text.and_then(|text| text.parse().ok());
+    let key = match (&service.scheme, text, number) {
+        (Scheme::Int64Range { .. }, _, Some(number)) => SlotKey::Number(number),
+        (_, Some(name), _) => SlotKey::Name(name),
+        (_, None, _) => SlotKey::Only,
     };
-    let mut cursor = texts.enumerate(query.page(limit + 1))?;
-    let rows = cursor.next(tx).await?.unwrap_or_default();
-    let rows = rows
-        .into_iter()
-        .take_while(|(key, _)| key.starts_with(prefix));
-    let mut entries: Vec<_> = rows
-        .map(|(key, value)| PageEntry {
-            key,
-            etag: etag(&value.0),
-            value: value.0.clone(),
-        })
-        .collect();
-    let next = (entries.len() > limit).then(|| entries.pop()).flatten();
-    Ok(Page {
-        entries,
-        next: next.map(|entry| entry.key),
-    })
-}
-
-fn holds(condition: Option<&Condition>, current: Option<&Value>) -> bool {
-    match condition {
-        None => true,
-        Some(Condition::Absent) => current.is_none(),
-        Some(Condition::Present) => current.is_some(),
-        Some(Condition::Etag(tag)) => current.is_some_and(|value| etag(value) == *tag),
-    }
-}
-
-fn there(value: Value) -> Found {
-    Found {
-        found: true,
-        etag: Some(etag(&value)),
-        value: Some(value),
-    }
-}
-
-/// Names a value: equal values have equal tags.
-fn etag(value: &Value) -> String {
-    let hash = digest(&SHA256, value.to_string().as_bytes());
-    let half = &hash.as_ref()[..16];
-    half.iter().map(|byte| format!("{byte:02x}")).collect()
+    let slot = service.slot(key);
+    slot.map_err(|error| Problem::new(error.code(), error.to_string()))
 }
 
 fn missing(place: &Place) -> Problem {
     Problem::not_found(format!("there is no service '{}'", place.service))
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
-fn problem(error: Error) -> Problem {
-    Problem::new(error.code(), error.to_string())
+fn surprised() -> Problem {
+    Problem::internal("another node answers what nobody asked")
 }

@@ -9,6 +9,8 @@ use steadfast_core::error::Code;
 use steadfast_durable::Error as DurableError;
 use steadfast_events::Error as EventsError;
 use steadfast_partition::Error as PartitionError;
+use steadfast_partition::cluster::Refused;
+use steadfast_protocols::http::Problem;
 use steadfast_protocols::listen::Error as ListenError;
 use steadfast_realtime::Error as RealtimeError;
 use steadfast_storage::Error as StorageError;
@@ -28,8 +30,12 @@ pub enum Error {
     Listen(ListenError),
     /// The state cannot be opened.
     Storage(StorageError),
+    /// The node may not join its cluster.
+    Cluster(Refused),
     /// A partition cannot be served.
     Partition(PartitionError),
+    /// A request for collections was not done, here or at their owner.
+    Answer(Problem),
     /// A collection said no.
     Collection(CollectionError),
     /// Event hubs said no.
@@ -54,7 +60,9 @@ impl Error {
             Self::Config(error) => error.code(),
             Self::Listen(error) => error.code(),
             Self::Storage(error) => error.code(),
+            Self::Cluster(refused) => refused.code(),
             Self::Partition(error) => error.code(),
+            Self::Answer(problem) => problem.code(),
             Self::Collection(error) => error.code(),
             Self::Events(error) => error.code(),
             Self::Durable(error) => error.code(),
@@ -70,7 +78,9 @@ impl fmt::Display for Error {
             Self::Config(error) => error.fmt(f),
             Self::Listen(error) => error.fmt(f),
             Self::Storage(error) => error.fmt(f),
+            Self::Cluster(refused) => refused.fmt(f),
             Self::Partition(error) => error.fmt(f),
+            Self::Answer(problem) => problem.fmt(f),
             Self::Collection(error) => error.fmt(f),
             Self::Events(error) => error.fmt(f),
             Self::Durable(error) => error.fmt(f),
@@ -94,7 +104,7 @@ impl StdError for Error {
             Self::Events(error) => error.source(),
             Self::Durable(error) => error.source(),
             Self::Realtime(error) => error.source(),
-            Self::Keys { .. } => None,
+            Self::Cluster(_) | Self::Answer(_) | Self::Keys { .. } => None,
         }
     }
 }

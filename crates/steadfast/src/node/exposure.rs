@@ -37,6 +37,19 @@ pub(super) fn check(config: &Config, ring: &Ring, is_development: bool) -> Resul
     Ok(())
 }
 
+/// Refuses to talk to other nodes beyond loopback without TLS, unless told.
+pub(super) fn check_nodes(config: &Config) -> Result<(), Error> {
+    let listen = config.listen;
+    if listen.is_loopback() || config.tls.is_some() || config.allow_plain {
+        return Ok(());
+    }
+    Err(Error::new(Kind::Exposed {
+        why: format!("a cluster port on {listen} is refused, because nothing would be encrypted"),
+        cure: "set tls.certificate and tls.key, or tls.allow_plain = true on a network of your own"
+            .to_owned(),
+    }))
+}
+
 #[cfg(test)]
 mod tests {
     use steadfast_protocols::access::{Grant, Key, Secret};

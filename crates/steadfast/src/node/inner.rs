@@ -7,6 +7,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use steadfast_core::clock::Clock;
 use steadfast_durable::native::Host;
+use steadfast_partition::cluster::{Cluster, Forward};
 use steadfast_partition::{Hook, Runtime};
 use steadfast_protocols::access::{Access, Ring};
 use steadfast_protocols::http::{Check, Health};
@@ -33,7 +34,11 @@ pub(super) struct Inner {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) began: Duration,
     pub(super) store: Arc<Store>,
-    pub(super) runtime: Runtime,
+    pub(super) runtime: Arc<Runtime>,
+    /// This node among others.
+    pub(super) cluster: Option<Arc<Cluster>>,
+    /// The way to partitions of other nodes.
+    pub(super) forwarded: Option<Arc<Forward>>,
     pub(super) own: Own,
     /// Run people's functions as long as the node is there.
     pub(super) hosts: Mutex<Vec<Host>>,
@@ -92,7 +97,11 @@ impl Inner {
     pub(super) fn checks(&self) -> Vec<Check> {
         let serving = self.runtime.serving().len();
         let all = usize::from(self.partitions());
-        let missing = (serving < all).then(|| format!("{serving} of {all} partitions are served"));
+        let served = match &self.cluster {
+            Some(cluster) => all - cluster.standing().idle.len(),
+            None => serving,
+        };
+        let missing = (served < all).then(|| format!("{served} of {all} partitions are served"));
         let failures = self.store.owned();
         let failure = failures.iter().find_map(steadfast_storage::Ledger::failure);
         vec![

@@ -10,17 +10,23 @@ use steadfast_storage::postgres::{self, Postgres};
 use steadfast_storage::{Engine, Options, Store};
 use uuid::Uuid;
 
+use super::cluster::Joined;
 use super::error::Result;
 use crate::config::{Config, Engine as Choice};
 
+/// An engine, and the identity of its cluster if it has one.
+pub(super) type Opened = (Arc<dyn Engine>, Option<String>);
+
 /// Opens the engine. Reading a log that was left behind takes time, so this runs
 /// where it disturbs nobody.
-pub(super) async fn engine(config: &Config, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Engine>> {
-    Ok(match config.engine {
+pub(super) async fn engine(config: &Config, clock: &Arc<dyn Clock>) -> Result<Opened> {
+    let engine: Arc<dyn Engine> = match config.engine {
         Choice::Memory => Arc::new(Memory::with_clock(Arc::clone(clock))),
         Choice::Postgres => {
             let url = config.postgres_url.clone().unwrap_or_default();
-            Arc::new(Postgres::open(postgres::Options::new(url)).await?)
+            let engine = Postgres::open(postgres::Options::new(url)).await?;
+            let cluster = engine.cluster().to_owned();
+            return Ok((Arc::new(engine), Some(cluster)));
         }
         Choice::Local => {
             let options = local::Options {
@@ -31,17 +37,25 @@ pub(super) async fn engine(config: &Config, clock: &Arc<dyn Clock>) -> Result<Ar
             let opening = tokio::task::spawn_blocking(move || Local::open(&data, &options));
             Arc::new(opening.await.expect("opening does not panic")?)
         }
-    })
+    };
+    Ok((engine, None))
 }
 
 /// Starts a store on the engine, in a new life of this node.
-pub(super) fn store(config: &Config, engine: Arc<dyn Engine>, clock: &Arc<dyn Clock>) -> Store {
-    let owner = Owner {
+pub(super) fn store(
+    config: &Config,
+    engine: Arc<dyn Engine>,
+    clock: &Arc<dyn Clock>,
+    joined: Option<&Joined>,
+) -> Store {
+    let alone = || Owner {
         node: 1,
         incarnation: Uuid::new_v4().as_u128(),
     };
+    let owner = joined.map_or_else(alone, |joined| joined.owner);
     let options = Options {
         clock: Arc::clone(clock),
+        lease: joined.map(|joined| joined.lease.clone()),
         log_target: config.log_target,
         log_limit: config.log_limit,
         row_cache: config.memory / 2,

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use serde_json::Value;
+use serde_json::{Value, json};
 use steadfast_core::error::Code;
 use steadfast_core::limits;
+use steadfast_partition::cluster::{Cluster, NodeStanding, Standing};
 use steadfast_protocols::access::{Grant, Key};
 use steadfast_protocols::http::{Problem, State};
 use steadfast_protocols::rest::{
@@ -20,6 +21,9 @@ use crate::config::{Config, Engine};
 
 /// The thing is there already, or stands where it cannot be changed.
 const CONFLICT: Code = Code("STF-6022");
+
+/// This engine cannot do this.
+const OTHER_ENGINE: Code = Code("STF-6031");
 
 #[async_trait]
 impl Operator for Inner {
@@ -94,6 +98,24 @@ impl Operator for Inner {
         Ok(number)
     }
 
+    fn cluster(&self) -> Result<Value, Problem> {
+        Ok(cluster_json(&self.members()?.standing()))
+    }
+
+    async fn move_partition(&self, partition: u16, node: &str) -> Result<(), Problem> {
+        let most = self.partitions();
+        if partition >= most {
+            let words = format!("there are partitions 0 to {}", most - 1);
+            return Err(Problem::bad_request(words));
+        }
+        let members = self.members()?;
+        let is_there = |one: &NodeStanding| one.name == node && one.state == "up";
+        if !members.standing().nodes.iter().any(is_there) {
+            return Err(Problem::not_found(format!("no node '{node}' is up")));
+        }
+        Ok(members.move_to(partition, node).await?)
+    }
+
     async fn inspect(&self, question: Value) -> Result<Value, Problem> {
         self.look_inside(question).await
     }
@@ -158,7 +180,38 @@ impl Operator for Inner {
     }
 }
 
+/// A standing as REST shows it.
+fn cluster_json(standing: &Standing) -> Value {
+    let node = |node: &NodeStanding| {
+        let partitions = node.partitions.iter();
+        let partitions =
+            partitions.map(|(index, epoch)| json!({"partition": index, "epoch": epoch.0}));
+        json!({
+            "name": node.name,
+            "number": node.number,
+            "address": node.address,
+            "state": node.state,
+            "protocol": node.protocol,
+            "schema": node.schema,
+            "seen_ms": node.seen_ms,
+            "partitions": partitions.collect::<Vec<_>>(),
+        })
+    };
+    json!({
+        "cluster": standing.cluster,
+        "node": standing.node,
+        "nodes": standing.nodes.iter().map(node).collect::<Vec<_>>(),
+        "idle": standing.idle,
+    })
+}
+
 impl Inner {
+    fn members(&self) -> Result<&Arc<Cluster>, Problem> {
+        let alone = "this node is alone: only the engine postgres has a cluster";
+        let members = self.cluster.as_ref();
+        members.ok_or_else(|| Problem::new(OTHER_ENGINE, alone))
+    }
+
     fn partitions_now(&self) -> Vec<StatusPartition> {
         let doors = self.runtime.router().doors();
         let row = |door: &steadfast_partition::Door| {

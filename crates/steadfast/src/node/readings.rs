@@ -107,6 +107,7 @@ pub(super) fn readings(inner: &Inner) -> Vec<Reading> {
         ),
     ];
     readings.extend(events(inner));
+    readings.extend(cluster(inner));
     if let Some(bytes) = resident_bytes() {
         readings.push(Reading::Gauge(
             "resident_bytes",
@@ -115,6 +116,65 @@ pub(super) fn readings(inner: &Inner) -> Vec<Reading> {
         ));
     }
     readings
+}
+
+/// What this node has been through in its cluster.
+fn cluster(inner: &Inner) -> Vec<Reading> {
+    let Some(cluster) = &inner.cluster else {
+        return Vec::new();
+    };
+    let (counts, standing) = (cluster.counts(), cluster.standing());
+    let up = standing.nodes.iter().filter(|node| node.state == "up");
+    let doors = inner.runtime.router().doors();
+    let epochs = doors.iter().map(|door| door.ledger().epoch().0);
+    let (sent, retried) = inner.forwarded.as_ref().map_or((0, 0), |f| f.counts());
+    let outcomes = inner.store.outcomes();
+    vec![
+        Reading::Gauge("cluster_nodes", "Nodes that are up", up.count() as f64),
+        Reading::Gauge(
+            "cluster_partitions_idle",
+            "Partitions that nobody serves",
+            standing.idle.len() as f64,
+        ),
+        Reading::Gauge(
+            "cluster_lease",
+            "Whether the lease of this node holds",
+            f64::from(u8::from(cluster.has_lease())),
+        ),
+        Reading::Gauge(
+            "cluster_epochs",
+            "Sum of the epochs of the partitions served here",
+            epochs.sum::<u64>() as f64,
+        ),
+        Reading::Counter("cluster_taken", "Partitions taken", counts.taken),
+        Reading::Counter(
+            "cluster_given",
+            "Partitions given to nodes that asked",
+            counts.given,
+        ),
+        Reading::Counter("cluster_lapses", "Leases that ended", counts.lapses),
+        Reading::Counter(
+            "cluster_late_beats",
+            "Renewals of the lease that failed",
+            counts.late_beats,
+        ),
+        Reading::Counter("cluster_forwarded", "Requests sent to other nodes", sent),
+        Reading::Counter(
+            "cluster_forward_retries",
+            "Times that an owner was looked for again",
+            retried,
+        ),
+        Reading::Counter(
+            "entries_fenced",
+            "Entries that were refused because another owner had the partition",
+            outcomes.0,
+        ),
+        Reading::Counter(
+            "entries_unknown",
+            "Entries whose outcome had to be found out",
+            outcomes.1,
+        ),
+    ]
 }
 
 /// What goes in and out of event hubs, and who reads.

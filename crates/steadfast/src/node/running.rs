@@ -323,6 +323,7 @@ const RELEASE_PAUSE: Duration = Duration::from_millis(10);
 impl Inner {
     /// Ends what works on the state, and lets go of it.
     async fn close(self) {
+        drop(self.cluster);
         drop(self.own);
         drop(self.runtime);
         if let Ok(store) = Arc::try_unwrap(self.store) {
@@ -362,12 +363,19 @@ impl Inner {
                 tracing::info!(event = "realtime.drained", closed, cut_off);
             }
         }));
+        // From now on the others know that they have to take what is given up.
+        if let Some(cluster) = &self.cluster {
+            cluster.leave().await;
+        }
         let Sheet {
             moved,
             left,
             completed,
             cut_off,
         } = self.runtime.drain(hooks, limit).await;
+        if let Some(cluster) = &self.cluster {
+            cluster.gone().await;
+        }
         self.hosts.lock().clear();
         let took = self.clock.monotonic().saturating_sub(began);
         tracing::info!(event = "node.drained", moved, completed, cut_off, left);

@@ -18,8 +18,13 @@ pub(super) fn key(config: &Config) -> Result<SecretKey> {
         (Some(file), _) => file.clone(),
         (None, Engine::Local) => config.data.join("secret.key"),
         (None, Engine::Memory) => return Ok(SecretKey::new(fresh(Path::new("memory"))?.reveal())),
+        // All nodes have the same one then.
+        (None, Engine::Postgres) if config.cluster_key.is_some() => {
+            let key = config.cluster_key.as_deref().unwrap_or_default();
+            return Ok(SecretKey::new(&format!("secrets of jobs: {key}")));
+        }
         (None, Engine::Postgres) => {
-            let why = "the engine postgres needs it, the same on every node";
+            let why = "the engine postgres needs it or cluster.key, the same on every node";
             let error = crate::config::Error::value("jobs.secret_key", "the settings", why);
             return Err(error.into());
         }

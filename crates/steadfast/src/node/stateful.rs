@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use steadfast_collections::{
-    Lifecycle, Replica, Scheme, Service, SlotKey, State, Work, partition_of,
-};
+use steadfast_collections::{Replica, Scheme, Service, SlotKey};
 use steadfast_core::id::Partition;
 
-use super::error::Result;
+use super::error::{Error, Result};
 use super::inner::Inner;
+use super::lending::{Errand, service, shown};
+use super::slot::Slot;
 
-/// A partitioned service of collections, on this node.
+/// A partitioned service of collections. In a cluster a slot is opened on the node that
+/// owns its partition; others are refused with STF-4001.
 ///
 /// ```
 /// use steadfast::collections::{Queue, Scheme, SlotKey};
@@ -35,96 +36,29 @@ pub struct StatefulService {
     service: Arc<Service>,
 }
 
-/// The collections of one slot of a service.
-#[derive(Clone)]
-pub struct Slot {
-    replica: Replica,
-    state: State,
-}
-
-/// A slot whose owner wants to be told nothing.
-struct Quiet;
-
-impl Lifecycle for Quiet {}
-
 impl StatefulService {
     pub(super) async fn open(inner: Arc<Inner>, name: &str, scheme: Scheme) -> Result<Self> {
-        let service = Service {
-            name: name.to_owned(),
-            scheme,
-            is_volatile: false,
+        let (home, name) = (inner.home_of(name), name.to_owned());
+        let scheme = shown(&scheme);
+        let errand = Errand::Create {
+            name: name.clone(),
+            scheme: scheme.clone(),
         };
-        let home = inner
-            .replica(service.partition(0, inner.partitions()))
-            .await?;
-        let service = Service::create(home.ledger()?, service).await?;
-        let service = Arc::new(service);
+        inner.run(home, errand).await.map_err(Error::Answer)?;
+        let service = Arc::new(service(name, scheme));
         Ok(Self { inner, service })
-    }
-
-    /// The service of this name, if there is one.
-    pub(super) async fn find(inner: Arc<Inner>, name: &str) -> Result<Option<Self>> {
-        let index = partition_of(name, 0, inner.partitions());
-        let home = inner.replica(index).await?;
-        let found = Service::find(home.ledger()?, name).await?;
-        Ok(found.map(|service| Self {
-            inner,
-            service: Arc::new(service),
-        }))
-    }
-
-    /// The slot that a text names, as the scheme reads it.
-    pub(super) async fn slot_of(&self, text: Option<&str>) -> Result<Slot> {
-        let number = text.and_then(|text| text.parse().ok());
-        let key = match (&self.service.scheme, text, number) {
-            (Scheme::Int64Range { .. }, _, Some(number)) => SlotKey::Number(number),
-            (_, Some(name), _) => SlotKey::Name(name),
-            (_, None, _) => SlotKey::Only,
-        };
-        self.slot(key).await
     }
 
     /// The slot that holds a key.
     pub async fn slot(&self, key: SlotKey<'_>) -> Result<Slot> {
         let partitions = self.inner.partitions();
         let slot = self.service.slot(key)?;
-        let home = self
-            .inner
-            .replica(self.service.partition(0, partitions))
-            .await?;
         let replica = self
             .inner
             .replica(self.service.partition(slot, partitions))
             .await?;
-        let opened = self
-            .service
-            .open(home.ledger()?, &replica, slot, &Quiet)
-            .await?;
-        Ok(Slot {
-            replica,
-            state: opened.state,
-        })
-    }
-}
-
-impl Slot {
-    /// Its collections.
-    pub fn state(&self) -> &State {
-        &self.state
-    }
-
-    /// What transactions are begun on.
-    pub fn replica(&self) -> &Replica {
-        &self.replica
-    }
-
-    /// Runs a transaction, again if it has to wait too long for a lock, and commits
-    /// it: what it returns is durable.
-    pub async fn run<T, F>(&self, work: F) -> steadfast_collections::Result<T>
-    where
-        F: for<'t> FnMut(&'t mut steadfast_collections::Tx<'static>) -> Work<'t, T>,
-    {
-        self.replica.run(work).await
+        let state = self.service.state(&replica, slot)?;
+        Ok(Slot::new(replica, state))
     }
 }
 

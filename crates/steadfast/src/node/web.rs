@@ -78,6 +78,7 @@ pub(super) fn start(inner: &Arc<Inner>, port: Port, frame: &Frame, events: &Arc<
     let operator = Arc::clone(inner) as Arc<dyn Operator>;
     let interface = rest::routes(Interface::new(Arc::clone(&inner.access)), &operator);
     let interface = rest::care_routes(interface, &operator);
+    let interface = rest::cluster_routes(interface, &operator);
     let shelves = Arc::new(Shelves(Arc::clone(inner))) as Arc<dyn Collections>;
     let interface = rest::state_routes(interface, &shelves);
     let hubs = Arc::new(rest::Hubs {

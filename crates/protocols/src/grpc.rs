@@ -16,13 +16,13 @@ use tonic_prost::ProstCodec;
 const STATUS: &str = "grpc-status";
 
 /// Something that comes later.
-pub(super) type Later<T> = Pin<Box<dyn Future<Output = Result<T, Status>> + Send>>;
+pub(crate) type Later<T> = Pin<Box<dyn Future<Output = Result<T, Status>> + Send>>;
 
 /// An answer that comes later.
-pub(super) type Answered = Pin<Box<dyn Future<Output = Response> + Send>>;
+pub(crate) type Answered = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 /// Messages that come one after the other.
-pub(super) type Messages<A> = Pin<Box<dyn Stream<Item = Result<A, Status>> + Send>>;
+pub(crate) type Messages<A> = Pin<Box<dyn Stream<Item = Result<A, Status>> + Send>>;
 
 /// A request with one answer.
 struct One<F>(F);
@@ -60,7 +60,7 @@ where
 }
 
 /// Reads the request, has it answered, and writes the answer.
-pub(super) fn one<Q, A>(
+pub(crate) fn one<Q, A>(
     request: axum::extract::Request,
     answer: impl FnMut(Q) -> Later<A> + Send + 'static,
 ) -> Answered
@@ -74,7 +74,7 @@ where
 }
 
 /// Reads the request, has it answered, and writes the answers.
-pub(super) fn many<Q, A>(
+pub(crate) fn many<Q, A>(
     request: axum::extract::Request,
     answer: impl FnMut(Q) -> Later<Messages<A>> + Send + 'static,
 ) -> Answered
@@ -88,7 +88,7 @@ where
 }
 
 /// A request that was not even read.
-pub(super) fn refuse(status: Status) -> Response {
+pub(crate) fn refuse(status: Status) -> Response {
     finish(status.into_http::<tonic::body::Body>())
 }
 

@@ -1,0 +1,286 @@
+//! Work and results as they travel between nodes.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use steadfast_collections::schema::{Record, WriteVersion, encode_value};
+
+use crate::entity::Outcome;
+use crate::event::Event;
+use crate::failure::Failure;
+use crate::rows;
+use crate::work::{
+    ActivityWork, BatchResult, BatchWork, EntityAction, Filter, Filters, Item, Span, Terms,
+    TurnResult, TurnWork, Work,
+};
+
+/// What a node tells another one about workers.
+#[derive(Record, Clone, Debug)]
+#[record(crate = "steadfast_collections", closed)]
+pub(crate) enum Word {
+    /// A worker of the asking node has room: give it what is there, or wait a while.
+    #[n(0)]
+    Pull {
+        #[n(0)]
+        hub: String,
+        /// Names the worker.
+        #[n(1)]
+        seat: u64,
+        #[n(2)]
+        terms: Wanted,
+    },
+    /// A worker has gone.
+    #[n(1)]
+    Gone {
+        #[n(0)]
+        seat: u64,
+    },
+    /// A worker gives an item back.
+    #[n(2)]
+    Abandon {
+        #[n(0)]
+        hub: String,
+        #[n(1)]
+        token: String,
+    },
+}
+
+/// What a worker takes.
+#[derive(Record, Clone, Debug)]
+#[record(crate = "steadfast_collections", closed)]
+pub(crate) struct Wanted {
+    #[n(0)]
+    name: String,
+    #[n(1)]
+    most: Vec<u32>,
+    #[n(2)]
+    filters: Option<Known>,
+}
+
+#[derive(Record, Clone, Debug)]
+#[record(crate = "steadfast_collections", closed)]
+struct Known {
+    #[n(0)]
+    orchestrations: Vec<Named>,
+    #[n(1)]
+    activities: Vec<Named>,
+    #[n(2)]
+    entities: Vec<String>,
+}
+
+#[derive(Record, Clone, Debug)]
+#[record(crate = "steadfast_collections", closed)]
+struct Named {
+    #[n(0)]
+    name: String,
+    #[n(1)]
+    versions: Vec<String>,
+}
+
+impl From<&Terms> for Wanted {
+    fn from(terms: &Terms) -> Self {
+        let named = |filters: &[Filter]| {
+            let named = |filter: &Filter| Named {
+                name: filter.name.clone(),
+                versions: filter.versions.clone(),
+            };
+            filters.iter().map(named).collect()
+        };
+        let most = [terms.turns, terms.activities, terms.batches];
+        Self {
+            name: terms.name.clone(),
+            most: most.iter().map(|most| *most as u32).collect(),
+            filters: terms.filters.as_ref().map(|filters| Known {
+                orchestrations: named(&filters.orchestrations),
+                activities: named(&filters.activities),
+                entities: filters.entities.iter().cloned().collect(),
+            }),
+        }
+    }
+}
+
+impl From<Wanted> for Terms {
+    fn from(wanted: Wanted) -> Self {
+        let filters = |named: Vec<Named>| {
+            let filter = |named: Named| Filter {
+                name: named.name,
+                versions: named.versions,
+            };
+            named.into_iter().map(filter).collect()
+        };
+        let most = |index: usize| wanted.most.get(index).copied().unwrap_or(1) as usize;
+        Self {
+            name: wanted.name.clone(),
+            turns: most(0),
+            activities: most(1),
+            batches: most(2),
+            filters: wanted.filters.map(|known| Filters {
+                orchestrations: filters(known.orchestrations),
+                activities: filters(known.activities),
+                entities: known.entities.into_iter().collect::<BTreeSet<_>>(),
+            }),
+        }
+    }
+}
+
+/// An item on its way to a worker of another node.
+#[derive(Record, Clone, Debug)]
+#[record(crate = "steadfast_collections", closed)]
+struct Packed {
+    #[n(0)]
+    token: String,
+    #[n(1)]
+    work: PackedWork,
+}
+
+#[derive(Record, Clone, Debug)]
+#[record(crate = "steadfast_collections", closed)]
+enum PackedWork {
+    #[n(0)]
+    Turn(PackedTurn),
+    #[n(1)]
+    Activity(ActivityWork),
+    #[n(2)]
+    Batch(BatchWork),
+}
+
+#[derive(Record, Clone, Debug)]
+#[record(crate = "steadfast_collections", closed)]
+struct PackedTurn {
+    #[n(0)]
+    instance: String,
+    #[n(1)]
+    execution: String,
+    #[n(2)]
+    past: Vec<Vec<Event>>,
+    #[n(3)]
+    past_bytes: u64,
+    #[n(4)]
+    new: Vec<Event>,
+    #[n(5)]
+    span: Option<Span>,
+    #[n(6)]
+    is_whole: bool,
+}
+
+/// An item as bytes; `None` if it is too long to travel.
+pub(crate) fn pack(item: Item) -> Option<Bytes> {
+    let work = match item.work {
+        Work::Turn(turn) => {
+            let TurnWork {
+                instance,
+                execution,
+                past,
+                past_bytes,
+                new,
+                span,
+                is_whole,
+            } = *turn;
+            PackedWork::Turn(PackedTurn {
+                instance,
+                execution,
+                past: past.iter().map(|turn| (**turn).clone()).collect(),
+                past_bytes,
+                new,
+                span,
+                is_whole,
+            })
+        }
+        Work::Activity(work) => PackedWork::Activity(*work),
+        Work::Batch(work) => PackedWork::Batch(*work),
+    };
+    let packed = Packed {
+        token: item.token,
+        work,
+    };
+    let bytes = encode_value(&packed, WriteVersion::LATEST).ok()?;
+    Some(bytes.into())
+}
+
+/// The item in bytes.
+pub(crate) fn unpack(bytes: &[u8]) -> Option<Item> {
+    let packed: Packed = rows::decode(bytes).ok()?;
+    let work = match packed.work {
+        PackedWork::Turn(turn) => Work::Turn(Box::new(TurnWork {
+            instance: turn.instance,
+            execution: turn.execution,
+            past: turn.past.into_iter().map(Arc::new).collect(),
+            past_bytes: turn.past_bytes,
+            new: turn.new,
+            span: turn.span,
+            is_whole: turn.is_whole,
+        })),
+        PackedWork::Activity(work) => Work::Activity(Box::new(work)),
+        PackedWork::Batch(work) => Work::Batch(Box::new(work)),
+    };
+    Some(Item {
+        token: packed.token,
+        work,
+    })
+}
+
+/// A result on its way to the owner of its instance.
+#[derive(Record, Clone, Debug)]
+#[record(crate = "steadfast_collections", closed)]
+pub(crate) enum Brought {
+    #[n(0)]
+    Turn(TurnResult),
+    #[n(1)]
+    Chunk {
+        #[n(0)]
+        index: u32,
+        #[n(1)]
+        part: TurnResult,
+    },
+    #[n(2)]
+    Activity {
+        #[n(0)]
+        id: i32,
+        #[n(1)]
+        outcome: Outcome,
+    },
+    #[n(3)]
+    Batch(PackedBatch),
+}
+
+/// What came of a batch.
+#[derive(Record, Clone, Debug)]
+#[record(crate = "steadfast_collections", closed)]
+pub(crate) struct PackedBatch {
+    #[n(0)]
+    results: Vec<Outcome>,
+    #[n(1)]
+    actions: Vec<EntityAction>,
+    #[n(2)]
+    state: Option<String>,
+    #[n(3)]
+    failure: Option<Failure>,
+    #[n(4)]
+    needs_state: bool,
+}
+
+impl From<BatchResult> for PackedBatch {
+    fn from(result: BatchResult) -> Self {
+        Self {
+            results: result.results.into_iter().map(Outcome::from).collect(),
+            actions: result.actions,
+            state: result.state,
+            failure: result.failure,
+            needs_state: result.needs_state,
+        }
+    }
+}
+
+impl From<PackedBatch> for BatchResult {
+    fn from(packed: PackedBatch) -> Self {
+        let results = packed.results.into_iter();
+        Self {
+            results: results.map(Outcome::into_result).collect(),
+            actions: packed.actions,
+            state: packed.state,
+            failure: packed.failure,
+            needs_state: packed.needs_state,
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Waits for instances and entities of other nodes, at their owner.
+//!
+//! Whoever waits is told by its own node. So a node that wants to wait for an
+//! instance of another node has that one wait, for a while and again.
+
+use std::sync::{Arc, Weak};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use steadfast_collections::schema::Record;
+use steadfast_core::id::Partition;
+use steadfast_core::limits;
+use steadfast_partition::{
+    Clerk, Error as PartitionError, ErrorKind, Inquiry, Refusal, Transport as _,
+};
+
+use super::others::Others;
+use super::task_hub::{Inner, TaskHub, TaskHubs, unreadable};
+use crate::command::{Request, Say};
+use crate::dispatch::Brought;
+use crate::error::{Error, Result};
+use crate::id::KIND;
+use crate::rows;
+use crate::status::Status;
+
+/// How far an instance has come.
+#[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub(super) enum Stage {
+    /// Its first turn is committed.
+    #[n(0)]
+    Started,
+    /// It is finished.
+    #[n(1)]
+    Ended,
+}
+
+impl Stage {
+    pub(super) fn is_reached(self, status: Status) -> bool {
+        match self {
+            Self::Started => status != Status::Pending,
+            Self::Ended => status.is_final(),
+        }
+    }
+}
+
+/// What a node asks of another.
+#[derive(Record, Clone, Debug)]
+#[record(crate = "steadfast_collections", closed)]
+enum Wanted {
+    /// Whether an instance has come so far; answered late if it has not.
+    #[n(0)]
+    Reached {
+        #[n(0)]
+        hub: String,
+        #[n(1)]
+        instance: String,
+        #[n(2)]
+        stage: Stage,
+    },
+    /// The answer of an entity.
+    #[n(1)]
+    Call {
+        #[n(0)]
+        hub: String,
+        #[n(1)]
+        request: Request,
+    },
+    /// Take the result of a worker.
+    #[n(2)]
+    Result {
+        #[n(0)]
+        hub: String,
+        #[n(1)]
+        token: String,
+        #[n(2)]
+        instance: String,
+        #[n(3)]
+        brought: Brought,
+    },
+}
+
+/// Answers other nodes.
+struct HubClerk(Weak<Inner>);
+
+impl TaskHubs {
+    /// Has other nodes wait here for instances of this node, and workers of this node
+    /// get the work of others.
+    pub fn open_to_others(&self, others: Arc<dyn Others>) {
+        let _ = self.inner.others.set(others);
+        let clerk = HubClerk(Arc::downgrade(&self.inner));
+        self.inner.router.employ(KIND, Arc::new(clerk));
+    }
+}
+
+#[async_trait]
+impl Clerk for HubClerk {
+    async fn answer(
+        &self,
+        partition: Partition,
+        request: Bytes,
+    ) -> std::result::Result<Bytes, PartitionError> {
+        let gone = || PartitionError::new(ErrorKind::NotOwner { partition });
+        let hubs = TaskHubs::from(self.0.upgrade().ok_or_else(gone)?);
+        let what = "a question about an instance";
+        let malformed = |_| PartitionError::new(ErrorKind::Malformed { what });
+        match rows::decode(&request).map_err(malformed)? {
+            Wanted::Reached {
+                hub,
+                instance,
+                stage,
+            } => {
+                let hub = hubs.hub(&hub).map_err(refused)?;
+                let waiting = hub.reached(&instance, stage, false);
+                let reached = tokio::time::timeout(limits::FOLLOW_TIME, waiting).await;
+                match reached {
+                    Ok(reached) => reached.map(|_| Bytes::from_static(b"1")).map_err(refused),
+                    Err(_) => Ok(Bytes::new()),
+                }
+            }
+            Wanted::Result {
+                hub,
+                token,
+                instance,
+                brought,
+            } => {
+                let hub = hubs.hub(&hub).map_err(refused)?;
+                let taken = hub.take_result(&token, &instance, brought).await;
+                let is_fresh = taken.map_err(refused)?;
+                Ok(Bytes::copy_from_slice(&[u8::from(is_fresh)]))
+            }
+            Wanted::Call { hub, request } => {
+                let hub = hubs.hub(&hub).map_err(refused)?;
+                let outcome = hub.call_here(request).await.map_err(refused)?;
+                Ok(rows::encode(&Say::Answered(outcome)))
+            }
+        }
+    }
+}
+
+/// A refusal that keeps its code on its way.
+#[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
+fn refused(error: Error) -> PartitionError {
+    let refusal = Refusal::new(error.code(), error.message().to_owned());
+    PartitionError::new(ErrorKind::Refused(refusal))
+}
+
+impl TaskHub {
+    /// Waits for a while at the owner of an instance; answers whether it came so far.
+    pub(super) async fn reached_there(&self, instance: &str, stage: Stage) -> Result<bool> {
+        let wanted = Wanted::Reached {
+            hub: self.name().to_owned(),
+            instance: instance.to_owned(),
+            stage,
+        };
+        let answer = self.inquire(instance, &wanted, true).await?;
+        Ok(!answer.is_empty())
+    }
+
+    /// Has the owner of an entity wait for its answer.
+    pub(super) async fn call_there(&self, request: Request) -> Result<crate::entity::Outcome> {
+        let entity = request.requested.operation.target.clone();
+        let is_repeatable = request.client.as_ref().is_some_and(|c| c.is_repeatable);
+        let hub = self.name().to_owned();
+        let wanted = Wanted::Call { hub, request };
+        let answer = self.inquire(&entity, &wanted, is_repeatable).await?;
+        match rows::decode(&answer) {
+            Ok(Say::Answered(outcome)) => Ok(outcome),
+            _ => Err(unreadable()),
+        }
+    }
+
+    /// Brings the result of a worker to the owner of its instance.
+    pub(super) async fn result_there(
+        &self,
+        token: &str,
+        instance: &str,
+        brought: Brought,
+    ) -> Result<bool> {
+        let wanted = Wanted::Result {
+            hub: self.name().to_owned(),
+            token: token.to_owned(),
+            instance: instance.to_owned(),
+            brought,
+        };
+        // The same result again changes nothing.
+        let answer = self.inquire(instance, &wanted, true).await?;
+        Ok(answer.first() == Some(&1))
+    }
+
+    async fn inquire(&self, instance: &str, wanted: &Wanted, is_repeatable: bool) -> Result<Bytes> {
+        let inquiry = Inquiry {
+            kind: KIND,
+            body: rows::encode(wanted),
+            is_repeatable,
+        };
+        let router = Arc::clone(&self.inner.router);
+        Ok(router.ask(self.partition(instance), inquiry).await?)
+    }
+}

@@ -1,0 +1,364 @@
+//! What nodes say to one another, and how a node answers.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
+use steadfast_core::error::Code;
+use steadfast_core::id::{Epoch, Owner, Partition};
+use steadfast_core::limits;
+
+use crate::address::{Envelope, Kind as ServiceKind};
+use crate::clerk::Inquiry;
+use crate::error::{Error, Kind, Result};
+use crate::question::{Finding, Question};
+use crate::refusal::Refusal;
+use crate::router::Router;
+use crate::transport::{Link, Parcel};
+
+/// A request to another node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Request {
+    Call(Partition, Envelope),
+    Deliver(Partition, Parcel),
+    Read(Partition, Question),
+    /// Hand a partition over that has this epoch.
+    Give(Partition, Epoch, Owner),
+    /// For the clerk of a kind.
+    Ask(Partition, Inquiry),
+    /// Commands that are committed together.
+    Commit(Partition, Vec<Envelope>),
+    /// Take a partition.
+    Take(Partition),
+    /// For this node as a whole: what others hear of a kind.
+    Tell(ServiceKind, Bytes),
+}
+
+/// The version of the encodings.
+const FORMAT: u8 = 1;
+
+impl Request {
+    pub(super) fn encode(&self) -> Bytes {
+        let mut out = vec![FORMAT];
+        match self {
+            Self::Call(to, envelope) => {
+                head(&mut out, 1, *to);
+                put_bytes(&mut out, &envelope.encode());
+            }
+            Self::Deliver(to, parcel) => {
+                head(&mut out, 2, *to);
+                put_varint(&mut out, u64::from(parcel.link.source.0));
+                out.extend_from_slice(&parcel.link.incarnation.to_le_bytes());
+                put_varint(&mut out, parcel.first);
+                put_varint(&mut out, parcel.messages.len() as u64);
+                for message in &parcel.messages {
+                    put_bytes(&mut out, message);
+                }
+            }
+            Self::Read(to, question) => {
+                head(&mut out, 3, *to);
+                question.encode(&mut out);
+            }
+            Self::Give(partition, epoch, to) => {
+                head(&mut out, 4, *partition);
+                put_varint(&mut out, epoch.0);
+                put_varint(&mut out, u64::from(to.node));
+                out.extend_from_slice(&to.incarnation.to_le_bytes());
+            }
+            Self::Ask(to, inquiry) => {
+                head(&mut out, 5, *to);
+                put_varint(&mut out, u64::from(inquiry.kind.0));
+                out.push(u8::from(inquiry.is_repeatable));
+                put_bytes(&mut out, &inquiry.body);
+            }
+            Self::Commit(to, commands) => {
+                head(&mut out, 8, *to);
+                put_varint(&mut out, commands.len() as u64);
+                for command in commands {
+                    put_bytes(&mut out, &command.encode());
+                }
+            }
+            Self::Take(partition) => head(&mut out, 6, *partition),
+            Self::Tell(kind, body) => {
+                out.push(7);
+                put_varint(&mut out, u64::from(kind.0));
+                put_bytes(&mut out, body);
+            }
+        }
+        out.into()
+    }
+
+    pub(super) fn decode(bytes: Bytes) -> std::result::Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes);
+        if reader.byte()? != FORMAT {
+            return Err(Malformed);
+        }
+        let reader = &mut reader;
+        Ok(match reader.byte()? {
+            1 => Self::Call(partition(reader)?, Envelope::decode(reader.bytes()?)?),
+            2 => {
+                let to = partition(reader)?;
+                let link = Link {
+                    source: partition(reader)?,
+                    incarnation: reader.u128_le()?,
+                };
+                let first = reader.varint()?;
+                let count = reader.varint()? as usize;
+                let mut messages = Vec::with_capacity(count.min(limits::PARCEL_MESSAGES));
+                for _ in 0..count {
+                    messages.push(reader.bytes()?);
+                }
+                let parcel = Parcel {
+                    link,
+                    first,
+                    messages,
+                };
+                Self::Deliver(to, parcel)
+            }
+            3 => Self::Read(partition(reader)?, Question::decode(reader)?),
+            4 => {
+                let which = partition(reader)?;
+                let epoch = Epoch(reader.varint()?);
+                let to = Owner {
+                    node: reader.varint_u32()?,
+                    incarnation: reader.u128_le()?,
+                };
+                Self::Give(which, epoch, to)
+            }
+            5 => {
+                let to = partition(reader)?;
+                let inquiry = Inquiry {
+                    kind: kind(reader)?,
+                    is_repeatable: reader.byte()? != 0,
+                    body: reader.bytes()?,
+                };
+                Self::Ask(to, inquiry)
+            }
+            6 => Self::Take(partition(reader)?),
+            7 => Self::Tell(kind(reader)?, reader.bytes()?),
+            8 => {
+                let to = partition(reader)?;
+                let count = reader.varint()? as usize;
+                let mut commands = Vec::with_capacity(count.min(limits::TURN_COMMANDS));
+                for _ in 0..count {
+                    commands.push(Envelope::decode(reader.bytes()?)?);
+                }
+                Self::Commit(to, commands)
+            }
+            _ => return Err(Malformed),
+        })
+    }
+}
+
+fn head(out: &mut Vec<u8>, tag: u8, to: Partition) {
+    out.push(tag);
+    put_varint(out, u64::from(to.0));
+}
+
+fn partition(reader: &mut Reader) -> std::result::Result<Partition, Malformed> {
+    reader.varint_u32().map(Partition)
+}
+
+fn kind(reader: &mut Reader) -> std::result::Result<ServiceKind, Malformed> {
+    let kind = u16::try_from(reader.varint()?).map_err(|_| Malformed)?;
+    Ok(ServiceKind(kind))
+}
+
+/// Answers a request for a partition that this node serves.
+pub(super) async fn serve(router: &Arc<Router>, request: Request) -> Result<Bytes> {
+    match request {
+        Request::Call(to, envelope) => router.serve(to, envelope).await,
+        Request::Deliver(to, parcel) => {
+            let handled = router.receive(to, parcel).await?;
+            Ok(Bytes::copy_from_slice(&handled.to_le_bytes()))
+        }
+        Request::Read(to, question) => {
+            let mut out = Vec::new();
+            router.answer(to, question).await?.encode(&mut out);
+            Ok(out.into())
+        }
+        Request::Commit(to, commands) => {
+            router.commit_here(to, commands).await?;
+            Ok(Bytes::new())
+        }
+        Request::Ask(to, inquiry) => router.consult(to, inquiry).await,
+        Request::Give(..) | Request::Take(_) | Request::Tell(..) => Err(malformed()),
+    }
+}
+
+pub(super) fn handled(reply: Bytes) -> Result<u64> {
+    Reader::new(reply).u64_le().map_err(|_| malformed())
+}
+
+pub(super) fn found(reply: Bytes) -> Result<Finding> {
+    Finding::decode(&mut Reader::new(reply)).map_err(|_| malformed())
+}
+
+pub(super) fn malformed() -> Error {
+    Error::new(Kind::Malformed {
+        what: "what another node says",
+    })
+}
+
+/// An answer as bytes: what was asked for, or why not.
+pub(super) fn reply(answer: Result<Bytes>) -> Bytes {
+    let mut out = vec![FORMAT];
+    match answer {
+        Ok(body) => {
+            out.push(0);
+            out.extend_from_slice(&body);
+        }
+        Err(error) => put_error(&mut out, &error),
+    }
+    out.into()
+}
+
+/// What another node has answered.
+pub(super) fn open(bytes: Bytes) -> Result<Bytes> {
+    let mut reader = Reader::new(bytes);
+    let tag = reader.byte().and_then(|format| match format {
+        FORMAT => reader.byte(),
+        _ => Err(Malformed),
+    });
+    match tag {
+        Ok(0) => {
+            let rest = reader.remaining();
+            reader.take(rest).map_err(|_| malformed())
+        }
+        Ok(tag) => Err(error(tag, &mut reader).unwrap_or_else(|_| malformed())),
+        Err(_) => Err(malformed()),
+    }
+}
+
+fn put_error(out: &mut Vec<u8>, error: &Error) {
+    let (tag, partition) = match error.kind() {
+        Kind::NotOwner { partition } => (1, *partition),
+        Kind::Draining { partition } => (2, *partition),
+        Kind::Busy { partition } => (3, *partition),
+        Kind::OutcomeUnknown { partition } => (4, *partition),
+        Kind::Unreachable { partition } => (5, *partition),
+        Kind::NoService { kind } => (6, Partition(u32::from(kind.0))),
+        _ => {
+            out.push(7);
+            let code = error.code().0;
+            let words = error.to_string();
+            // A refusal's words come without its code, others with it.
+            let bare = words
+                .strip_prefix(code)
+                .map_or(&words[..], |rest| rest.strip_prefix(": ").unwrap_or(rest));
+            put_bytes(out, code.as_bytes());
+            put_bytes(out, bare.as_bytes());
+            return;
+        }
+    };
+    out.push(tag);
+    put_varint(out, u64::from(partition.0));
+}
+
+fn error(tag: u8, reader: &mut Reader) -> std::result::Result<Error, Malformed> {
+    let kind = match tag {
+        1 => Kind::NotOwner {
+            partition: partition(reader)?,
+        },
+        2 => Kind::Draining {
+            partition: partition(reader)?,
+        },
+        3 => Kind::Busy {
+            partition: partition(reader)?,
+        },
+        4 => Kind::OutcomeUnknown {
+            partition: partition(reader)?,
+        },
+        5 => Kind::Unreachable {
+            partition: partition(reader)?,
+        },
+        6 => Kind::NoService {
+            kind: kind(reader)?,
+        },
+        7 => {
+            let text = |reader: &mut Reader| {
+                let bytes = reader.bytes()?;
+                String::from_utf8(bytes.to_vec()).map_err(|_| Malformed)
+            };
+            let code = Code::foreign(&text(reader)?).ok_or(Malformed)?;
+            Kind::Refused(Refusal::new(code, text(reader)?))
+        }
+        _ => return Err(Malformed),
+    };
+    Ok(Error::new(kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use steadfast_core::id::Table;
+
+    use super::*;
+    use crate::address::Address;
+
+    #[test]
+    fn requests_come_back_as_written() {
+        let envelope = Envelope::new(Address::new(ServiceKind(3), "a", "b"), "body");
+        let parcel = Parcel {
+            link: Link {
+                source: Partition(9),
+                incarnation: 1 << 100,
+            },
+            first: 12,
+            messages: vec!["one".into(), "two".into()],
+        };
+        let owner = Owner {
+            node: 2,
+            incarnation: 5,
+        };
+        for request in [
+            Request::Call(Partition(7), envelope.clone()),
+            Request::Commit(Partition(7), vec![envelope.clone(), envelope]),
+            Request::Deliver(Partition(7), parcel),
+            Request::Read(Partition(7), Question::Row(Table(1), "key".into())),
+            Request::Give(Partition(7), Epoch(8), owner),
+            Request::Ask(
+                Partition(7),
+                Inquiry {
+                    kind: ServiceKind(32),
+                    body: "wait".into(),
+                    is_repeatable: true,
+                },
+            ),
+            Request::Take(Partition(7)),
+            Request::Tell(ServiceKind(64), "push".into()),
+        ] {
+            let bytes = request.encode();
+            assert_eq!(Request::decode(bytes.clone()), Ok(request));
+            for end in 0..bytes.len() {
+                assert!(Request::decode(bytes.slice(..end)).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn errors_keep_their_code_and_their_words() {
+        let partition = Partition(7);
+        let refusal = Refusal::new(Code("STF-5001"), "the event hub is not there");
+        for error in [
+            Error::new(Kind::NotOwner { partition }),
+            Error::new(Kind::Draining { partition }),
+            Error::new(Kind::OutcomeUnknown { partition }),
+            Error::new(Kind::Refused(refusal)),
+            Error::from(steadfast_storage::Error::new(
+                steadfast_storage::Kind::LeaseEnded { partition },
+            )),
+        ] {
+            let back = open(reply(Err(error.clone()))).unwrap_err();
+            assert_eq!(back.code(), error.code());
+            let words = |error: &Error| {
+                let text = error.to_string();
+                let code = format!("{}: ", error.code());
+                text.strip_prefix(&code).unwrap_or(&text).to_owned()
+            };
+            assert_eq!(words(&back), words(&error));
+        }
+        assert_eq!(open(reply(Ok("yes".into()))).unwrap(), "yes");
+        assert!(open(Bytes::from_static(b"\x01\x63")).is_err());
+        assert!(open(Bytes::new()).is_err());
+    }
+}

@@ -1,0 +1,174 @@
+//! To the owner of a partition, in one hop.
+//!
+//! Whoever is asked never sends a request on: nodes that disagree about an owner
+//! would send it round for ever. So the sender looks for the owner again, for a
+//! bounded time, as long as it is sure that nothing has happened.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use steadfast_core::id::{Owner, Partition};
+use steadfast_core::limits;
+use tokio::time::Instant;
+
+use super::exchange::{self, Request};
+use super::network::{Broken, Network};
+use super::roster::Roster;
+use crate::address::Envelope;
+use crate::clerk::Inquiry;
+use crate::error::{Error, Kind, Result};
+use crate::question::{Finding, Question};
+use crate::router::Router;
+use crate::transport::{Parcel, Transport};
+
+/// The way to partitions of other nodes.
+pub struct Forward {
+    me: Owner,
+    roster: Arc<Roster>,
+    network: Arc<dyn Network>,
+    router: OnceLock<Weak<Router>>,
+    sent: AtomicU64,
+    retried: AtomicU64,
+}
+
+/// The first and the longest pause before the owner is looked for again.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+
+impl Forward {
+    /// Sends to the nodes of a roster.
+    pub fn new(me: Owner, roster: Arc<Roster>, network: Arc<dyn Network>) -> Self {
+        Self {
+            me,
+            roster,
+            network,
+            router: OnceLock::new(),
+            sent: AtomicU64::new(0),
+            retried: AtomicU64::new(0),
+        }
+    }
+
+    /// The partitions of this node: one may come here while it is waited for.
+    pub fn join(&self, router: &Arc<Router>) {
+        let _ = self.router.set(Arc::downgrade(router));
+    }
+
+    /// Requests that went to other nodes, and how often an owner was looked for again.
+    pub fn counts(&self) -> (u64, u64) {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (read(&self.sent), read(&self.retried))
+    }
+
+    async fn send(
+        &self,
+        to: Partition,
+        request: Request,
+        limit: Duration,
+        is_repeatable: bool,
+    ) -> Result<Bytes> {
+        let bytes = request.encode();
+        if bytes.len() > limits::NODE_MESSAGE_BYTES {
+            return Err(Error::new(Kind::Malformed {
+                what: "a message that is too large for another node",
+            }));
+        }
+        let end = Instant::now() + limits::FORWARD_TIME;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let mut changes = self.roster.changes();
+            let error = match self.attempt(to, &request, &bytes, limit).await {
+                Ok(reply) => return Ok(reply),
+                Err(error) => error,
+            };
+            if !passes(&error, is_repeatable) || Instant::now() >= end {
+                return Err(error);
+            }
+            self.retried.fetch_add(1, Ordering::Relaxed);
+            // A change of owner is news; a node that takes the partition itself is not.
+            let _ = tokio::time::timeout(pause, changes.changed()).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    async fn attempt(
+        &self,
+        to: Partition,
+        request: &Request,
+        bytes: &Bytes,
+        limit: Duration,
+    ) -> Result<Bytes> {
+        let router = self.router.get().and_then(Weak::upgrade);
+        if let Some(router) = router.filter(|router| router.door(to).is_some()) {
+            return exchange::serve(&router, request.clone()).await;
+        }
+        let owner = self.roster.owner(to);
+        let Some((peer, _)) = owner.filter(|(peer, _)| peer.owner != self.me) else {
+            return Err(Error::new(Kind::NotOwner { partition: to }));
+        };
+        self.sent.fetch_add(1, Ordering::Relaxed);
+        match self.network.send(&peer, bytes.clone(), limit).await {
+            Ok(reply) => exchange::open(reply),
+            Err(Broken::Unsent(why)) => {
+                let node = peer.name;
+                tracing::debug!(event = "cluster.not_reached", node, why);
+                Err(Error::new(Kind::Unreachable { partition: to }))
+            }
+            Err(Broken::Unknown(why)) => {
+                let node = peer.name;
+                tracing::debug!(event = "cluster.answer_lost", node, why);
+                Err(Error::unknown(to, None))
+            }
+        }
+    }
+}
+
+/// Whether the owner may be looked for again.
+fn passes(error: &Error, is_repeatable: bool) -> bool {
+    match error.kind() {
+        Kind::NotOwner { .. } | Kind::Draining { .. } | Kind::Unreachable { .. } => true,
+        Kind::OutcomeUnknown { .. } => is_repeatable,
+        // The lease of the node, or its hold of the partition, has ended before anything
+        // was done; reads also find ledgers that have just been given up.
+        _ => match error.code().0 {
+            "STF-2019" | "STF-3002" | "STF-3010" => true,
+            "STF-2007" | "STF-2012" => is_repeatable,
+            _ => false,
+        },
+    }
+}
+
+#[async_trait]
+impl Transport for Forward {
+    async fn call(&self, to: Partition, envelope: Envelope) -> Result<Bytes> {
+        let request = Request::Call(to, envelope);
+        self.send(to, request, limits::FORWARD_CALL, false).await
+    }
+
+    async fn deliver(&self, to: Partition, parcel: Parcel) -> Result<u64> {
+        let request = Request::Deliver(to, parcel);
+        let reply = self.send(to, request, limits::FORWARD_READ, true).await?;
+        exchange::handled(reply)
+    }
+
+    async fn commit(&self, to: Partition, commands: Vec<Envelope>) -> Result<()> {
+        let request = Request::Commit(to, commands);
+        let sent = self.send(to, request, limits::FORWARD_CALL, false).await;
+        sent.map(drop)
+    }
+
+    async fn read(&self, to: Partition, question: Question) -> Result<Finding> {
+        let request = Request::Read(to, question);
+        let reply = self.send(to, request, limits::FORWARD_READ, true).await?;
+        exchange::found(reply)
+    }
+
+    async fn ask(&self, to: Partition, inquiry: Inquiry) -> Result<Bytes> {
+        let is_repeatable = inquiry.is_repeatable;
+        let request = Request::Ask(to, inquiry);
+        self.send(to, request, limits::FORWARD_CALL, is_repeatable)
+            .await
+    }
+}

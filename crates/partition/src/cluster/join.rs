@@ -1,0 +1,139 @@
+//! Joining: whether a node may, and who it is.
+//!
+//! Only living nodes are in the way of a newcomer, and whether one lives is seen by its
+//! record: it changes, or it does not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use steadfast_core::clock::Clock;
+use steadfast_core::id::Owner;
+use steadfast_core::limits;
+use steadfast_storage::engine::{Record, Swap};
+use steadfast_storage::{Engine, Error as StorageError};
+
+use super::member::{Identity, Member, NUMBERS, PREFIX, Refused, State};
+use super::network::Network;
+use super::roster::{Roster, Seen};
+
+/// What a cluster needs.
+pub struct Setup {
+    pub identity: Identity,
+    /// How long a node that is not heard of keeps what it has.
+    pub lease: Duration,
+    pub clock: Arc<dyn Clock>,
+    pub engine: Arc<dyn Engine>,
+    pub roster: Arc<Roster>,
+    pub network: Arc<dyn Network>,
+}
+
+/// Joins: finds out whether it may, and who it is.
+pub async fn join(setup: &Setup) -> Result<Owner, JoinError> {
+    let Identity { name, .. } = &setup.identity;
+    loop {
+        let asked = setup.clock.monotonic();
+        let records = setup.engine.list(PREFIX).await?;
+        if records.len() > limits::NODES {
+            return Err(Refused::Crowded.into());
+        }
+        setup.roster.learn(&records, asked);
+        match setup.obstacle() {
+            None => break,
+            // Only a living node is in the way: whether it lives is seen by its beat.
+            Some((seen, refused)) => {
+                if setup.beats(&seen).await? {
+                    return Err(refused.into());
+                }
+                setup.roster.bury(&seen.member.identity.name);
+            }
+        }
+    }
+    let number = match setup.roster.get(name) {
+        Some(seen) => seen.member.owner.node,
+        None => setup.next_number().await?,
+    };
+    Ok(Owner {
+        node: number,
+        incarnation: fastrand::u128(..),
+    })
+}
+
+/// Why a node did not join.
+#[derive(Clone, Debug)]
+pub enum JoinError {
+    Refused(Refused),
+    Storage(StorageError),
+}
+
+impl From<Refused> for JoinError {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused)
+    }
+}
+
+impl From<StorageError> for JoinError {
+    fn from(error: StorageError) -> Self {
+        Self::Storage(error)
+    }
+}
+
+impl Setup {
+    /// A node with which this one cannot work.
+    fn obstacle(&self) -> Option<(Seen, Refused)> {
+        let own = &self.identity;
+        self.roster.all().into_iter().find_map(|seen| {
+            let other = &seen.member.identity;
+            if self.roster.is_dead(&seen) {
+                return None;
+            }
+            let refused = match other.name == own.name {
+                // Nobody else can listen where this node does.
+                true if other.address == own.address && !own.address.is_empty() => None,
+                true => Some(Refused::Name {
+                    name: own.name.clone(),
+                }),
+                false => Refused::between(own, other),
+            };
+            refused.map(|refused| (seen, refused))
+        })
+    }
+
+    /// Whether a node's record changes before the time of a lease is over.
+    async fn beats(&self, seen: &Seen) -> Result<bool, StorageError> {
+        let key = Member::key(&seen.member.identity.name);
+        let end = self.clock.monotonic() + self.lease;
+        while self.clock.monotonic() < end {
+            tokio::time::sleep(self.lease / 10).await;
+            let now = self.engine.list(&key).await?;
+            let is_it = |record: &&Record| record.key == key;
+            let Some(now) = now.iter().find(is_it) else {
+                return Ok(false);
+            };
+            if now.version > seen.version {
+                let member = Member::decode(now.value.clone());
+                return Ok(member.is_ok_and(|member| member.state != State::Gone));
+            }
+        }
+        Ok(false)
+    }
+
+    /// A number that no other node has or had.
+    async fn next_number(&self) -> Result<u32, StorageError> {
+        let (mut version, mut last) = (0, 0u32);
+        loop {
+            let value = Bytes::copy_from_slice(&(last + 1).to_le_bytes());
+            match self.engine.cas(NUMBERS, version, value).await? {
+                Swap::Done(_) => return Ok(last + 1),
+                Swap::Conflict {
+                    version: found,
+                    value,
+                } => {
+                    version = found;
+                    let bytes = value.as_deref().and_then(|value| value.try_into().ok());
+                    last = bytes.map_or(0, u32::from_le_bytes);
+                }
+            }
+        }
+    }
+}

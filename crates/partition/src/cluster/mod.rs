@@ -1,0 +1,26 @@
+//! Several nodes that share the partitions of a space.
+//!
+//! Every node has a lease and a record in the engine ([`member`]): who it is, where
+//! it is reached, and what it serves. All read all records ([`roster`]), and each one
+//! decides by the same plan what it takes ([`keeper`]). Taking is the engine's
+//! compare-and-swap; records are hints. What is for another node's partition goes
+//! there in one hop ([`forward`]), through a [`Network`] that `protocols` implements.
+
+mod exchange;
+mod forward;
+mod join;
+mod keeper;
+mod member;
+mod network;
+mod plan;
+mod roster;
+mod standing;
+mod work;
+
+pub use forward::Forward;
+pub use join::{JoinError, Setup, join};
+pub use keeper::{Cluster, Counts, Listener};
+pub use member::{Identity, PROTOCOL, Refused, SCHEMA, fits};
+pub use network::{Broken, Network, Peer};
+pub use roster::Roster;
+pub use standing::{NodeStanding, Standing};

@@ -1,0 +1,145 @@
+//! Which nodes there are and what they serve, as far as is known.
+//!
+//! Time is this node's own: a node is alive for the time of a lease after its record
+//! was last seen to change.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use steadfast_core::clock::Clock;
+use steadfast_core::id::{Epoch, Owner, Partition};
+use steadfast_storage::engine::Record;
+use tokio::sync::watch;
+
+use super::member::{Member, State};
+use super::network::Peer;
+
+/// What is known of all nodes.
+pub struct Roster {
+    clock: Arc<dyn Clock>,
+    lease: Duration,
+    space: u16,
+    seen: RwLock<BTreeMap<String, Seen>>,
+    changes: watch::Sender<u64>,
+}
+
+/// A node's record, and when it last changed.
+#[derive(Clone)]
+pub(super) struct Seen {
+    pub(super) member: Member,
+    pub(super) version: u64,
+    pub(super) at: Duration,
+}
+
+impl Roster {
+    /// Nobody is known yet.
+    pub fn new(clock: Arc<dyn Clock>, lease: Duration, space: u16) -> Self {
+        Self {
+            clock,
+            lease,
+            space,
+            seen: RwLock::default(),
+            changes: watch::channel(0).0,
+        }
+    }
+
+    /// Rings when anything has changed.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Takes in a list of records, asked for at `asked`.
+    pub(super) fn learn(&self, records: &[Record], asked: Duration) {
+        let mut has_changed = false;
+        let mut seen = self.seen.write();
+        for record in records {
+            let Ok(member) = Member::decode(record.value.clone()) else {
+                continue;
+            };
+            let name = member.identity.name.clone();
+            let known = seen.get(&name);
+            if known.is_some_and(|known| known.version >= record.version) {
+                continue;
+            }
+            has_changed |= known.is_none_or(|known| known.member != member);
+            seen.insert(
+                name,
+                Seen {
+                    member,
+                    version: record.version,
+                    at: asked,
+                },
+            );
+        }
+        drop(seen);
+        if has_changed {
+            self.changes.send_modify(|count| *count += 1);
+        }
+    }
+
+    pub(super) fn all(&self) -> Vec<Seen> {
+        self.seen.read().values().cloned().collect()
+    }
+
+    /// A node's record does not change any more, though its time is not over.
+    pub(super) fn bury(&self, name: &str) {
+        if let Some(seen) = self.seen.write().get_mut(name) {
+            seen.member.state = State::Gone;
+        }
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<Seen> {
+        self.seen.read().get(name).cloned()
+    }
+
+    /// Whether a node has gone, or was not heard of for the time of a lease.
+    pub(super) fn is_dead(&self, seen: &Seen) -> bool {
+        let silent = self.clock.monotonic().saturating_sub(seen.at);
+        seen.member.state == State::Gone || silent >= self.lease
+    }
+
+    /// The node that says that it serves a partition, if it is alive: with the highest
+    /// epoch, should several say so.
+    pub(super) fn owner(&self, partition: Partition) -> Option<(Peer, Epoch)> {
+        if partition.space() != self.space {
+            return None;
+        }
+        let seen = self.seen.read();
+        let living = seen.values().filter(|seen| !self.is_dead(seen));
+        let serving = living.filter_map(|seen| {
+            let serves = &seen.member.serves;
+            let at = serves.binary_search_by_key(&partition.index(), |(index, _)| *index);
+            at.ok().map(|at| (seen, serves[at].1))
+        });
+        let (seen, epoch) = serving.max_by_key(|(_, epoch)| *epoch)?;
+        Some((seen.member.peer(), epoch))
+    }
+
+    /// A living node, by who it is.
+    pub(super) fn peer(&self, owner: Owner) -> Option<Peer> {
+        let seen = self.seen.read();
+        let mut living = seen.values().filter(|seen| !self.is_dead(seen));
+        let found = living.find(|seen| seen.member.owner == owner)?;
+        Some(found.member.peer())
+    }
+
+    /// All other living nodes.
+    pub fn others(&self, me: Owner) -> Vec<Peer> {
+        let seen = self.seen.read();
+        let living = seen.values().filter(|seen| !self.is_dead(seen));
+        let others = living.filter(|seen| seen.member.owner != me);
+        others.map(|seen| seen.member.peer()).collect()
+    }
+}
+
+impl Member {
+    pub(super) fn peer(&self) -> Peer {
+        Peer {
+            name: self.identity.name.clone(),
+            owner: self.owner,
+            address: self.identity.address.clone(),
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! Reads of a partition that travel between nodes.
+//!
+//! The same five reads that a [`Door`] offers, as values. Their encoding is spoken
+//! between versions, so it never changes its meaning.
+
+use std::ops::Bound;
+
+use bytes::Bytes;
+use steadfast_core::clock::Timestamp;
+use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
+use steadfast_core::id::{Offset, Sequence, Stream, Table};
+use steadfast_core::limits;
+
+use crate::door::Door;
+use crate::error::{Error, Kind, Result};
+use crate::reading::{Batch, Head, Row, Start};
+
+/// About how large an answer with many rows may be.
+const ANSWER_BYTES: usize = limits::NODE_MESSAGE_BYTES / 8;
+
+/// What is to be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// One row.
+    Row(Table, Bytes),
+    /// Rows in key order.
+    Rows {
+        table: Table,
+        from: Bound<Bytes>,
+        to: Bound<Bytes>,
+        limit: usize,
+    },
+    /// Begin and end of a stream.
+    Head(Stream),
+    /// Batches of a stream.
+    Batches {
+        stream: Stream,
+        from: Start,
+        max_bytes: usize,
+    },
+    /// Begin and end of a stream, as soon as it goes on behind `after`, or after a
+    /// while.
+    Follow { stream: Stream, after: Sequence },
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    Row(Option<Bytes>),
+    /// And whether there may be more: they were cut off for their size.
+    Rows(Vec<Row>, bool),
+    Head(Option<Head>),
+    Batches(Vec<Batch>),
+}
+
+impl Question {
+    /// Reads at the owner.
+    pub(crate) async fn ask(self, door: &Door) -> Result<Finding> {
+        Ok(match self {
+            Self::Row(table, key) => Finding::Row(door.row(table, &key).await?),
+            Self::Rows {
+                table,
+                from,
+                to,
+                limit,
+            } => {
+                let mut rows = door.rows(table, from, to, limit).await?;
+                let fits = fitting(&rows);
+                let is_cut = fits < rows.len();
+                rows.truncate(fits);
+                Finding::Rows(rows, is_cut)
+            }
+            Self::Head(stream) => Finding::Head(door.stream(stream)?),
+            Self::Batches {
+                stream,
+                from,
+                max_bytes,
+            } => {
+                let most = max_bytes.min(limits::NODE_MESSAGE_BYTES / 4);
+                Finding::Batches(door.batches(stream, from, most).await?)
+            }
+            Self::Follow { stream, after } => {
+                let mut end = door.follow(stream)?;
+                let next = end.wait_for(|end| *end > after);
+                if let Ok(Err(_)) = tokio::time::timeout(limits::FOLLOW_TIME, next).await {
+                    let partition = door.partition();
+                    return Err(Error::new(Kind::NotOwner { partition }));
+                }
+                Finding::Head(door.stream(stream)?)
+            }
+        })
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Row(table, key) => {
+                out.push(1);
+                put_varint(out, u64::from(table.0));
+                put_bytes(out, key);
+            }
+            Self::Rows {
+                table,
+                from,
+                to,
+                limit,
+            } => {
+                out.push(2);
+                put_varint(out, u64::from(table.0));
+                put_bound(out, from);
+                put_bound(out, to);
+                put_varint(out, *limit as u64);
+            }
+            Self::Head(stream) => {
+                out.push(3);
+                put_varint(out, u64::from(stream.0));
+            }
+            Self::Batches {
+                stream,
+                from,
+                max_bytes,
+            } => {
+                out.push(4);
+                put_varint(out, u64::from(stream.0));
+                let (which, number) = match from {
+                    Start::Sequence(sequence) => (0, sequence.0),
+                    Start::Offset(offset) => (1, offset.0),
+                    Start::Time(time) => (2, time.0 as u64),
+                };
+                out.push(which);
+                put_varint(out, number);
+                put_varint(out, *max_bytes as u64);
+            }
+            Self::Follow { stream, after } => {
+                out.push(5);
+                put_varint(out, u64::from(stream.0));
+                put_varint(out, after.0);
+            }
+        }
+    }
+
+    pub(crate) fn decode(reader: &mut Reader) -> std::result::Result<Self, Malformed> {
+        Ok(match reader.byte()? {
+            1 => Self::Row(Table(reader.varint_u32()?), reader.bytes()?),
+            2 => Self::Rows {
+                table: Table(reader.varint_u32()?),
+                from: bound(reader)?,
+                to: bound(reader)?,
+                limit: size(reader)?,
+            },
+            3 => Self::Head(Stream(reader.varint_u32()?)),
+            4 => Self::Batches {
+                stream: Stream(reader.varint_u32()?),
+                from: match (reader.byte()?, reader.varint()?) {
+                    (0, number) => Start::Sequence(Sequence(number)),
+                    (1, number) => Start::Offset(Offset(number)),
+                    (2, number) => Start::Time(Timestamp(number as i64)),
+                    _ => return Err(Malformed),
+                },
+                max_bytes: size(reader)?,
+            },
+            5 => Self::Follow {
+                stream: Stream(reader.varint_u32()?),
+                after: Sequence(reader.varint()?),
+            },
+            _ => return Err(Malformed),
+        })
+    }
+}
+
+impl Finding {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Row(row) => {
+                out.extend([1, u8::from(row.is_some())]);
+                put_bytes(out, row.as_deref().unwrap_or_default());
+            }
+            Self::Rows(rows, is_cut) => {
+                out.extend([2, u8::from(*is_cut)]);
+                put_varint(out, rows.len() as u64);
+                for row in rows {
+                    put_bytes(out, &row.key);
+                    put_bytes(out, &row.value);
+                }
+            }
+            Self::Head(head) => {
+                out.extend([3, u8::from(head.is_some())]);
+                let head = head.unwrap_or_default();
+                let numbers = [head.first.0, head.first_offset.0, head.next.0, head.end.0];
+                numbers.iter().for_each(|number| put_varint(out, *number));
+                put_varint(out, head.time.0 as u64);
+            }
+            Self::Batches(batches) => {
+                out.push(4);
+                put_varint(out, batches.len() as u64);
+                for batch in batches {
+                    put_varint(out, u64::from(batch.stream.0));
+                    put_varint(out, batch.first.0);
+                    put_varint(out, batch.offset.0);
+                    put_varint(out, u64::from(batch.count));
+                    put_varint(out, batch.time.0 as u64);
+                    put_bytes(out, &batch.bytes);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn decode(reader: &mut Reader) -> std::result::Result<Self, Malformed> {
+        Ok(match reader.byte()? {
+            1 => {
+                let is_there = reader.byte()? != 0;
+                let row = reader.bytes()?;
+                Self::Row(is_there.then_some(row))
+            }
+            2 => {
+                let is_cut = reader.byte()? != 0;
+                let count = size(reader)?;
+                let mut rows = Vec::with_capacity(count.min(limits::SCAN_ROWS));
+                for _ in 0..count {
+                    rows.push(Row {
+                        key: reader.bytes()?,
+                        value: reader.bytes()?,
+                    });
+                }
+                Self::Rows(rows, is_cut)
+            }
+            3 => {
+                let is_there = reader.byte()? != 0;
+                let head = Head {
+                    first: Sequence(reader.varint()?),
+                    first_offset: Offset(reader.varint()?),
+                    next: Sequence(reader.varint()?),
+                    end: Offset(reader.varint()?),
+                    time: Timestamp(reader.varint()? as i64),
+                };
+                Self::Head(is_there.then_some(head))
+            }
+            4 => {
+                let count = size(reader)?;
+                let mut batches = Vec::with_capacity(count.min(1024));
+                for _ in 0..count {
+                    batches.push(Batch {
+                        stream: Stream(reader.varint_u32()?),
+                        first: Sequence(reader.varint()?),
+                        offset: Offset(reader.varint()?),
+                        count: reader.varint_u32()?,
+                        time: Timestamp(reader.varint()? as i64),
+                        bytes: reader.bytes()?,
+                    });
+                }
+                Self::Batches(batches)
+            }
+            _ => return Err(Malformed),
+        })
+    }
+}
+
+/// How many of these rows go into one answer; one at least.
+fn fitting(rows: &[Row]) -> usize {
+    let mut bytes = 0;
+    let fits = rows.iter().take_while(|row| {
+        let is_first = bytes == 0;
+        bytes += row.key.len() + row.value.len() + 8;
+        is_first || bytes <= ANSWER_BYTES
+    });
+    fits.count()
+}
+
+fn size(reader: &mut Reader) -> std::result::Result<usize, Malformed> {
+    usize::try_from(reader.varint()?).map_err(|_| Malformed)
+}
+
+fn put_bound(out: &mut Vec<u8>, bound: &Bound<Bytes>) {
+    let (which, key) = match bound {
+        Bound::Unbounded => (0, &[][..]),
+        Bound::Included(key) => (1, &key[..]),
+        Bound::Excluded(key) => (2, &key[..]),
+    };
+    out.push(which);
+    put_bytes(out, key);
+}
+
+fn bound(reader: &mut Reader) -> std::result::Result<Bound<Bytes>, Malformed> {
+    Ok(match (reader.byte()?, reader.bytes()?) {
+        (0, _) => Bound::Unbounded,
+        (1, key) => Bound::Included(key),
+        (2, key) => Bound::Excluded(key),
+        _ => return Err(Malformed),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn questions() -> Vec<Question> {
+        let batches = |from| Question::Batches {
+            stream: Stream(9),
+            from,
+            max_bytes: 1 << 20,
+        };
+        vec![
+            Question::Row(Table(7), "key".into()),
+            Question::Rows {
+                table: Table(7),
+                from: Bound::Excluded("a".into()),
+                to: Bound::Unbounded,
+                limit: 300,
+            },
+            Question::Head(Stream(9)),
+            batches(Start::Sequence(Sequence(1 << 40))),
+            batches(Start::Offset(Offset(5))),
+            batches(Start::Time(Timestamp(-1))),
+            Question::Follow {
+                stream: Stream(9),
+                after: Sequence(3),
+            },
+        ]
+    }
+
+    fn findings() -> Vec<Finding> {
+        let head = Head {
+            first: Sequence(1),
+            first_offset: Offset(2),
+            next: Sequence(3),
+            end: Offset(4),
+            time: Timestamp(5),
+        };
+        let batch = Batch {
+            stream: Stream(9),
+            first: Sequence(1),
+            offset: Offset(2),
+            count: 3,
+            time: Timestamp(4),
+            bytes: "events".into(),
+        };
+        let row = Row {
+            key: "key".into(),
+            value: "value".into(),
+        };
+        vec![
+            Finding::Row(None),
+            Finding::Row(Some("value".into())),
+            Finding::Rows(vec![row.clone(), row], true),
+            Finding::Head(None),
+            Finding::Head(Some(head)),
+            Finding::Batches(vec![batch.clone(), batch]),
+        ]
+    }
+
+    #[test]
+    fn questions_and_findings_come_back_as_written() {
+        for question in questions() {
+            let mut out = Vec::new();
+            question.encode(&mut out);
+            let all = Bytes::from(out);
+            let back = Question::decode(&mut Reader::new(all.clone()));
+            assert_eq!(back, Ok(question));
+            for end in 0..all.len() {
+                assert!(Question::decode(&mut Reader::new(all.slice(..end))).is_err());
+            }
+        }
+        for finding in findings() {
+            let mut out = Vec::new();
+            finding.encode(&mut out);
+            let all = Bytes::from(out);
+            let back = Finding::decode(&mut Reader::new(all.clone()));
+            assert_eq!(back, Ok(finding));
+            for end in 0..all.len() {
+                assert!(Finding::decode(&mut Reader::new(all.slice(..end))).is_err());
+            }
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! The side of a connection that asks.
+
+use std::collections::HashMap;
+use std::error::Error as _;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use axum::http::uri::{PathAndQuery, Uri};
+use axum::http::{Request, Response};
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use hyper::body::Incoming;
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use parking_lot::Mutex;
+use prost::Message;
+use rustls::ClientConfig;
+use rustls_pki_types::ServerName;
+use steadfast_core::limits;
+use steadfast_partition::cluster::{Broken, Identity, Network, Peer, Refused};
+use steadfast_wire::cluster::{Hello, Parcel, Prove, Proven, SERVICE, Welcome};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tonic::body::Body;
+use tonic::client::Grpc;
+use tonic::{Code, Status};
+use tonic_prost::ProstCodec;
+use tower::Service;
+
+use super::credentials::Credentials;
+use super::proof::{Side, Transcript, nonce};
+use super::trust::{client, fingerprint};
+
+/// Connections to other nodes: one each, opened when it is first needed.
+pub struct Wire {
+    credentials: Credentials,
+    tls: Option<Arc<ClientConfig>>,
+    lines: Mutex<HashMap<String, Arc<Line>>>,
+}
+
+/// The way to one address.
+#[derive(Default)]
+struct Line {
+    open: tokio::sync::Mutex<Option<Connection>>,
+}
+
+/// A connection on which both sides have proven who they are.
+#[derive(Clone)]
+struct Connection {
+    stub: Stub,
+    incarnation: u128,
+}
+
+/// How long it may take until both sides know one another.
+const DIAL: Duration = Duration::from_secs(3);
+
+/// How soon a peer that stands still is noticed.
+const PING: Duration = Duration::from_secs(3);
+
+impl Wire {
+    /// Talks for a node; encrypted if all nodes are.
+    pub fn new(credentials: Credentials, is_encrypted: bool) -> Self {
+        Self {
+            credentials,
+            tls: is_encrypted.then(client),
+            lines: Mutex::default(),
+        }
+    }
+
+    /// A connection to a node in this very life.
+    async fn connection(&self, to: &Peer) -> Result<Connection, String> {
+        let line = {
+            let mut lines = self.lines.lock();
+            if lines.len() >= limits::NODES * 2 {
+                lines.clear();
+            }
+            Arc::clone(lines.entry(to.address.clone()).or_default())
+        };
+        let mut open = line.open.lock().await;
+        if let Some(connection) = open.as_ref().filter(|open| !open.stub.is_closed()) {
+            if connection.incarnation == to.owner.incarnation {
+                return Ok(connection.clone());
+            }
+        }
+        *open = None;
+        let dialed = tokio::time::timeout(DIAL, self.dial(&to.address)).await;
+        let connection = dialed.map_err(|_| "it does not answer".to_owned())??;
+        if connection.incarnation != to.owner.incarnation {
+            return Err("another node is there by now".to_owned());
+        }
+        *open = Some(connection.clone());
+        Ok(connection)
+    }
+
+    async fn forget(&self, to: &Peer) {
+        let line = self.lines.lock().get(&to.address).cloned();
+        if let Some(line) = line {
+            *line.open.lock().await = None;
+        }
+    }
+
+    async fn dial(&self, address: &str) -> Result<Connection, String> {
+        let words = |error: &dyn std::fmt::Display| error.to_string();
+        let stream = TcpStream::connect(address).await.map_err(|e| words(&e))?;
+        let _ = stream.set_nodelay(true);
+        let (mut stub, certificate) = match &self.tls {
+            None => (handshake(stream, "http", address).await?, Vec::new()),
+            Some(tls) => {
+                let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+                let host = host.trim_matches(['[', ']']).to_owned();
+                let name = ServerName::try_from(host).map_err(|e| words(&e))?;
+                let connector = TlsConnector::from(Arc::clone(tls));
+                let stream = connector
+                    .connect(name, stream)
+                    .await
+                    .map_err(|e| words(&e))?;
+                let shown = stream.get_ref().1.peer_certificates();
+                let leaf = shown.and_then(|chain| chain.first());
+                let leaf = leaf.map(|leaf| fingerprint(leaf)).unwrap_or_default();
+                (handshake(stream, "https", address).await?, leaf)
+            }
+        };
+        let incarnation = self.introduce(&mut stub, &certificate).await?;
+        Ok(Connection { stub, incarnation })
+    }
+
+    /// Both sides prove that they have the key; answers the life of the other one.
+    async fn introduce(&self, stub: &mut Stub, certificate: &[u8]) -> Result<u128, String> {
+        let own = &self.credentials.identity;
+        let mine = nonce().ok_or("the system has no random bytes")?;
+        let hello = Hello {
+            protocol: own.protocol,
+            schema: own.schema,
+            cluster: own.cluster.clone(),
+            name: own.name.clone(),
+            nonce: mine.clone(),
+        };
+        let status = |status: Status| status.message().to_owned();
+        let welcome: Welcome = stub.unary("Hello", hello).await.map_err(status)?;
+        let other = Identity {
+            name: welcome.name.clone(),
+            address: own.address.clone(),
+            cluster: welcome.cluster.clone(),
+            fingerprint: own.fingerprint,
+            protocol: welcome.protocol,
+            schema: welcome.schema,
+        };
+        if let Some(refused) = Refused::between(own, &other) {
+            return Err(refused.to_string());
+        }
+        let transcript = Transcript {
+            cluster: &own.cluster,
+            client: (&own.name, &mine),
+            server: (&welcome.name, &welcome.nonce),
+            certificate,
+        };
+        let key = self.credentials.key();
+        if !transcript.verify(key, Side::Server, &welcome.proof) {
+            let other = welcome.name.clone();
+            return Err(Refused::Key { other }.to_string());
+        }
+        let proof = transcript.sign(key, Side::Client);
+        let _: Proven = stub.unary("Prove", Prove { proof }).await.map_err(status)?;
+        let incarnation = welcome.incarnation[..].try_into();
+        let malformed = |_| "STF-7016: the greeting is malformed".to_owned();
+        incarnation.map(u128::from_le_bytes).map_err(malformed)
+    }
+}
+
+#[async_trait]
+impl Network for Wire {
+    async fn send(&self, to: &Peer, request: Bytes, limit: Duration) -> Result<Bytes, Broken> {
+        let connection = self.connection(to).await;
+        let mut connection = connection.map_err(Broken::Unsent)?;
+        let asking = connection.stub.unary("Ask", Parcel { body: request });
+        let asked: Result<Result<Parcel, Status>, _> = tokio::time::timeout(limit, asking).await;
+        let status = match asked {
+            Ok(Ok(parcel)) => return Ok(parcel.body),
+            Ok(Err(status)) => status,
+            Err(_) => return Err(Broken::Unknown("no answer in time".to_owned())),
+        };
+        self.forget(to).await;
+        let why = status.message().to_owned();
+        match status.code() {
+            Code::Unauthenticated | Code::Unimplemented => Err(Broken::Unsent(why)),
+            _ if was_not_sent(&status) => Err(Broken::Unsent(why)),
+            _ => Err(Broken::Unknown(why)),
+        }
+    }
+}
+
+/// Whether a request never left: its connection had ended before.
+fn was_not_sent(status: &Status) -> bool {
+    let mut cause = status.source();
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<hyper::Error>() {
+            return error.is_canceled();
+        }
+        cause = error.source();
+    }
+    false
+}
+
+/// One HTTP/2 connection, for gRPC.
+#[derive(Clone)]
+struct Stub {
+    sender: SendRequest<Body>,
+    origin: Uri,
+}
+
+async fn handshake<S>(stream: S, scheme: &str, address: &str) -> Result<Stub, String>
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING)
+        .keep_alive_timeout(PING);
+    let shaken = builder.handshake(TokioIo::new(stream)).await;
+    let (sender, connection) = shaken.map_err(|error| error.to_string())?;
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(event = "cluster.connection_ended", %error);
+        }
+    });
+    let origin = format!("{scheme}://{address}").parse();
+    let origin = origin.map_err(|_| format!("{address} is not an address"))?;
+    Ok(Stub { sender, origin })
+}
+
+impl Stub {
+    fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+
+    async fn unary<Q, A>(&mut self, method: &str, message: Q) -> Result<A, Status>
+    where
+        Q: Message + Default + 'static,
+        A: Message + Default + 'static,
+    {
+        let path = PathAndQuery::try_from(format!("{SERVICE}{method}"));
+        let path = path.map_err(|_| Status::internal("the path is malformed"))?;
+        let origin = self.origin.clone();
+        let grpc = Grpc::with_origin(self.clone(), origin);
+        let mut grpc = grpc.max_decoding_message_size(limits::GRPC_MESSAGE_BYTES);
+        let codec = ProstCodec::<Q, A>::default();
+        let asked = grpc.unary(tonic::Request::new(message), path, codec).await;
+        asked.map(tonic::Response::into_inner)
+    }
+}
+
+impl Service<Request<Body>> for Stub {
+    type Response = Response<Incoming>;
+    type Error = hyper::Error;
+    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.sender.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        Box::pin(self.sender.send_request(request))
+    }
+}

@@ -1,0 +1,225 @@
+//! The side of a connection that answers.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use axum::routing::any;
+use axum::{Extension, Router};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use steadfast_core::limits;
+use steadfast_partition::cluster::{Identity, Refused};
+use steadfast_wire::cluster::{Hello, Parcel, Prove, Proven, SERVICE, Welcome};
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+
+use super::credentials::Credentials;
+use super::proof::{NONCE_BYTES, Side, Transcript, nonce};
+use super::trust::fingerprint;
+use crate::grpc::{one, refuse};
+use crate::http::serve as serve_http;
+use crate::listen::{Certificate, Stream};
+
+/// Answers nodes that have proven who they are.
+#[async_trait]
+pub trait Answer: Send + Sync + 'static {
+    /// Answers a request of the node `from`.
+    async fn answer(&self, from: &str, request: Bytes) -> Bytes;
+}
+
+/// What all connections share.
+struct Desk {
+    credentials: Credentials,
+    certificate: Option<Arc<Certificate>>,
+    host: Arc<dyn Answer>,
+}
+
+/// How far a connection is.
+#[derive(Default)]
+struct Session {
+    stage: Mutex<Stage>,
+    proven: CancellationToken,
+}
+
+#[derive(Default)]
+enum Stage {
+    #[default]
+    Strange,
+    /// It has said who it is.
+    Greeted {
+        hello: Hello,
+        nonce: Bytes,
+        certificate: Vec<u8>,
+    },
+    Proven {
+        name: Arc<str>,
+    },
+}
+
+/// Serves connections of other nodes: what it answers is handed to a listener.
+pub fn serve(
+    credentials: Credentials,
+    certificate: Option<Arc<Certificate>>,
+    host: Arc<dyn Answer>,
+    stop: CancellationToken,
+) -> impl Fn(Stream, SocketAddr) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>>
++ Clone
++ Send
++ Sync
++ 'static {
+    let desk = Arc::new(Desk {
+        credentials,
+        certificate,
+        host,
+    });
+    let path = format!("{SERVICE}{{method}}");
+    let routes = Router::new().route(&path, any(handle)).with_state(desk);
+    move |stream, peer| {
+        let session = Arc::new(Session::default());
+        let routes = routes.clone().layer(Extension(Arc::clone(&session)));
+        let serving = serve_http(stream, peer, routes, stop.clone());
+        Box::pin(async move {
+            let proven = session.proven.clone();
+            tokio::pin!(serving);
+            let in_time = tokio::time::timeout(limits::HEADER_TIME, async {
+                tokio::select! {
+                    () = &mut serving => true,
+                    () = proven.cancelled() => false,
+                }
+            });
+            match in_time.await {
+                Ok(true) => {}
+                Ok(false) => serving.await,
+                Err(_) => tracing::debug!(event = "cluster.unproven", %peer),
+            }
+        })
+    }
+}
+
+async fn handle(
+    State(desk): State<Arc<Desk>>,
+    Extension(session): Extension<Arc<Session>>,
+    Path(method): Path<String>,
+    request: Request,
+) -> Response {
+    match method.as_str() {
+        "Hello" => {
+            one(request, move |hello| {
+                let (desk, session) = (Arc::clone(&desk), Arc::clone(&session));
+                Box::pin(async move { greet(&desk, &session, hello) })
+            })
+            .await
+        }
+        "Prove" => {
+            one(request, move |prove| {
+                let (desk, session) = (Arc::clone(&desk), Arc::clone(&session));
+                Box::pin(async move { examine(&desk, &session, &prove) })
+            })
+            .await
+        }
+        "Ask" => {
+            let name = match &*session.stage.lock() {
+                Stage::Proven { name } => Arc::clone(name),
+                _ => return refuse(unproven()),
+            };
+            one(request, move |parcel: Parcel| {
+                let (desk, name) = (Arc::clone(&desk), Arc::clone(&name));
+                Box::pin(async move {
+                    let body = desk.host.answer(&name, parcel.body).await;
+                    Ok(Parcel { body })
+                })
+            })
+            .await
+        }
+        _ => refuse(Status::unimplemented("there is no such method")),
+    }
+}
+
+fn unproven() -> Status {
+    Status::unauthenticated("STF-7016: prove that you have the cluster key first")
+}
+
+/// Looks at who comes, and proves who is here.
+fn greet(desk: &Desk, session: &Session, hello: Hello) -> Result<Welcome, Status> {
+    let own = &desk.credentials.identity;
+    let other = Identity {
+        name: hello.name.clone(),
+        address: own.address.clone(),
+        cluster: hello.cluster.clone(),
+        fingerprint: own.fingerprint,
+        protocol: hello.protocol,
+        schema: hello.schema,
+    };
+    if let Some(refused) = Refused::between(own, &other) {
+        let why = refused.to_string();
+        tracing::warn!(event = "cluster.refused", node = hello.name, why);
+        return Err(Status::failed_precondition(why));
+    }
+    if hello.nonce.len() != NONCE_BYTES || hello.name.len() > limits::NAME_BYTES {
+        return Err(Status::invalid_argument(
+            "STF-7016: the greeting is malformed",
+        ));
+    }
+    let nonce = nonce().ok_or_else(|| Status::internal("STF-6070: no random bytes"))?;
+    let certificate = desk.certificate.as_ref().map(|own| own.leaf());
+    let certificate = certificate
+        .map(|leaf| fingerprint(&leaf))
+        .unwrap_or_default();
+    let transcript = Transcript {
+        cluster: &own.cluster,
+        client: (&hello.name, &hello.nonce),
+        server: (&own.name, &nonce),
+        certificate: &certificate,
+    };
+    let welcome = Welcome {
+        protocol: own.protocol,
+        schema: own.schema,
+        cluster: own.cluster.clone(),
+        name: own.name.clone(),
+        proof: transcript.sign(desk.credentials.key(), Side::Server),
+        incarnation: Bytes::copy_from_slice(&desk.credentials.incarnation.to_le_bytes()),
+        nonce: nonce.clone(),
+    };
+    *session.stage.lock() = Stage::Greeted {
+        hello,
+        nonce,
+        certificate,
+    };
+    Ok(welcome)
+}
+
+/// Looks at the proof of whoever comes. There is one attempt per greeting.
+fn examine(desk: &Desk, session: &Session, prove: &Prove) -> Result<Proven, Status> {
+    let own = &desk.credentials.identity;
+    let stage = std::mem::take(&mut *session.stage.lock());
+    let Stage::Greeted {
+        hello,
+        nonce,
+        certificate,
+    } = stage
+    else {
+        return Err(unproven());
+    };
+    let transcript = Transcript {
+        cluster: &own.cluster,
+        client: (&hello.name, &hello.nonce),
+        server: (&own.name, &nonce),
+        certificate: &certificate,
+    };
+    let key = desk.credentials.key();
+    if !transcript.verify(key, Side::Client, &prove.proof) {
+        let why = Refused::Key {
+            other: own.name.clone(),
+        }
+        .to_string();
+        tracing::warn!(event = "cluster.refused", node = hello.name, why);
+        return Err(Status::unauthenticated(why));
+    }
+    let name = hello.name.into();
+    *session.stage.lock() = Stage::Proven { name };
+    session.proven.cancel();
+    Ok(Proven {})
+}

@@ -1,0 +1,76 @@
+//! How the cluster stands, and moving partitions by hand.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::rejection::JsonRejection;
+use axum::http::{Method, StatusCode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::interface::{Interface, Operation, on, read};
+use super::operator::Operator;
+use crate::access::{Area, Right};
+use crate::http::Problem;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Move {
+    partition: u16,
+    node: String,
+}
+
+/// Adds the routes of the cluster.
+pub fn cluster_routes(interface: Interface, operator: &Arc<dyn Operator>) -> Interface {
+    let own = Arc::clone(operator);
+    let status = async move || own.cluster().map(Json);
+    let own = Arc::clone(operator);
+    let transfer = async move |body: Result<Json<Move>, JsonRejection>| {
+        let Move { partition, node } = read(body)?;
+        own.move_partition(partition, &node).await?;
+        Ok::<_, Problem>(StatusCode::NO_CONTENT)
+    };
+    interface
+        .with(
+            operation(
+                Method::GET,
+                "/v1/cluster",
+                "How the cluster stands, as this node sees it",
+                (200, "Nodes and partitions"),
+                None,
+            ),
+            on(&Method::GET, status),
+        )
+        .with(
+            operation(
+                Method::POST,
+                "/v1/cluster/move",
+                "Have a node take a partition",
+                (204, "It serves the partition"),
+                Some(
+                    json!({"type": "object", "required": ["partition", "node"], "properties": {
+                        "partition": {"type": "integer"}, "node": {"type": "string"},
+                    }}),
+                ),
+            ),
+            on(&Method::POST, transfer),
+        )
+}
+
+fn operation(
+    method: Method,
+    path: &'static str,
+    summary: &'static str,
+    success: (u16, &'static str),
+    body: Option<Value>,
+) -> Operation {
+    Operation {
+        method,
+        path,
+        summary,
+        right: Right::Manage,
+        area: Area::Node,
+        body,
+        success,
+    }
+}

@@ -1,0 +1,190 @@
+//! Node to node: who is let in, and what becomes of requests.
+#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use steadfast_core::id::Owner;
+use steadfast_partition::cluster::{Broken, Network, PROTOCOL, Peer, SCHEMA};
+use steadfast_protocols::access::Secret;
+use steadfast_protocols::cluster::{Answer, Credentials, Wire, serve};
+use steadfast_protocols::listen::{Bind, Certificate, Listener};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+const KEY: &str = "0123456789abcdef0123456789abcdef";
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Says back what it is told, and by whom.
+struct Echo;
+
+#[async_trait]
+impl Answer for Echo {
+    async fn answer(&self, from: &str, request: Bytes) -> Bytes {
+        match &request[..] {
+            b"never" => std::future::pending().await,
+            other => [from.as_bytes(), b": ", other].concat().into(),
+        }
+    }
+}
+
+/// A node that answers; it ends with the token.
+struct Node {
+    peer: Peer,
+    stop: CancellationToken,
+}
+
+fn credentials(name: &str, cluster: &str, key: &str) -> Credentials {
+    Credentials::new(name, "127.0.0.1:1", cluster, &Secret::new(key))
+}
+
+fn start(mut own: Credentials, certificate: Option<Arc<Certificate>>) -> Node {
+    own.incarnation = 7;
+    let name = own.identity.name.clone();
+    let listener = Listener::bind(Bind {
+        address: SocketAddr::from(([127, 0, 0, 1], 0)),
+        tls: certificate.as_ref().map(|own| own.server(&["h2"])),
+        connections: 10,
+    })
+    .unwrap();
+    let peer = Peer {
+        name,
+        owner: Owner {
+            node: 1,
+            incarnation: 7,
+        },
+        address: listener.address().to_string(),
+    };
+    let stop = CancellationToken::new();
+    let serving = serve(own, certificate, Arc::new(Echo), stop.clone());
+    tokio::spawn(listener.run(stop.clone(), TaskTracker::new(), serving));
+    Node { peer, stop }
+}
+
+async fn say(wire: &Wire, to: &Peer, words: &'static str) -> Result<Bytes, Broken> {
+    wire.send(to, Bytes::from_static(words.as_bytes()), LIMIT)
+        .await
+}
+
+/// Why a request was surely not handled.
+fn unsent(answer: Result<Bytes, Broken>) -> String {
+    match answer {
+        Err(Broken::Unsent(why)) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn both_sides_prove_that_they_have_the_key() {
+    let node = start(credentials("b", "c", KEY), None);
+    let wire = Wire::new(credentials("a", "c", KEY), false);
+    assert_eq!(say(&wire, &node.peer, "hello").await.unwrap(), "a: hello");
+    let other = "ffffffffffffffffffffffffffffffff";
+    let stranger = Wire::new(credentials("x", "c", other), false);
+    let why = unsent(say(&stranger, &node.peer, "hello").await);
+    assert!(why.contains("STF-7010"), "{why}");
+}
+
+#[tokio::test]
+async fn another_cluster_is_refused_by_both_sides() {
+    let node = start(credentials("b", "c", KEY), None);
+    let stranger = Wire::new(credentials("x", "d", KEY), false);
+    let why = unsent(say(&stranger, &node.peer, "hello").await);
+    assert!(why.contains("STF-7011"), "{why}");
+}
+
+#[tokio::test]
+async fn the_version_before_is_let_in_and_no_other() {
+    let node = start(credentials("b", "c", KEY), None);
+    let with = |protocol, schema| {
+        let mut own = credentials("a", "c", KEY);
+        (own.identity.protocol, own.identity.schema) = (protocol, schema);
+        Wire::new(own, false)
+    };
+    for wire in [
+        with(PROTOCOL - 1, SCHEMA),
+        with(PROTOCOL, SCHEMA - 1),
+        with(PROTOCOL + 1, SCHEMA),
+    ] {
+        assert_eq!(say(&wire, &node.peer, "hello").await.unwrap(), "a: hello");
+    }
+    for wire in [
+        with(PROTOCOL - 2, SCHEMA),
+        with(PROTOCOL + 2, SCHEMA),
+        with(PROTOCOL, SCHEMA + 2),
+    ] {
+        let why = unsent(say(&wire, &node.peer, "hello").await);
+        assert!(why.contains("STF-7012"), "{why}");
+    }
+}
+
+#[tokio::test]
+async fn a_node_in_another_life_is_not_mistaken() {
+    let node = start(credentials("b", "c", KEY), None);
+    let wire = Wire::new(credentials("a", "c", KEY), false);
+    let mut other = node.peer.clone();
+    other.owner.incarnation = 8;
+    let why = unsent(say(&wire, &other, "hello").await);
+    assert!(why.contains("another node"), "{why}");
+    assert_eq!(say(&wire, &node.peer, "again").await.unwrap(), "a: again");
+}
+
+#[tokio::test]
+async fn what_was_on_its_way_when_a_node_ended_is_unknown() {
+    let node = start(credentials("b", "c", KEY), None);
+    let wire = Arc::new(Wire::new(credentials("a", "c", KEY), false));
+    say(&wire, &node.peer, "hello").await.unwrap();
+    let limited = wire.send(
+        &node.peer,
+        Bytes::from_static(b"never"),
+        Duration::from_millis(200),
+    );
+    assert!(matches!(limited.await, Err(Broken::Unknown(_))));
+    node.stop.cancel();
+    let gone = Peer {
+        address: "127.0.0.1:1".to_owned(),
+        ..node.peer.clone()
+    };
+    unsent(say(&wire, &gone, "hello").await);
+}
+
+#[tokio::test]
+async fn encrypted_nodes_are_known_by_the_key_and_their_certificate() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = rcgen::generate_simple_self_signed(vec!["b".to_owned()]).unwrap();
+    let (chain, key) = (
+        folder.path().join("chain.pem"),
+        folder.path().join("key.pem"),
+    );
+    std::fs::write(&chain, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let certificate = Certificate::load(&chain, &key).unwrap();
+    let node = start(credentials("b", "c", KEY), Some(certificate));
+    let wire = Wire::new(credentials("a", "c", KEY), true);
+    assert_eq!(say(&wire, &node.peer, "hello").await.unwrap(), "a: hello");
+    // Whoever does not encrypt gets nowhere.
+    let plain = Wire::new(credentials("a", "c", KEY), false);
+    assert!(say(&plain, &node.peer, "hello").await.is_err());
+}
+
+#[tokio::test]
+async fn whoever_has_proven_nothing_is_not_answered() {
+    let node = start(credentials("b", "c", KEY), None);
+    let client = reqwest::Client::builder().http2_prior_knowledge();
+    let client = client.build().unwrap();
+    for method in ["Ask", "Prove"] {
+        let url = format!(
+            "http://{}/steadfast.cluster.Node/{method}",
+            node.peer.address
+        );
+        let request = client.post(url).header("content-type", "application/grpc");
+        // One empty message.
+        let answer = request.body(vec![0u8; 5]).send().await.unwrap();
+        let header = |name: &str| answer.headers()[name].to_str().unwrap().to_owned();
+        assert_eq!(header("grpc-status"), "16", "{method}");
+        assert!(header("grpc-message").contains("STF-7016"), "{method}");
+    }
+}

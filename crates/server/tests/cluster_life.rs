@@ -1,0 +1,221 @@
+//! Nodes that join, leave, are killed and stand still.
+#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod nodes;
+mod running;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use nodes::{
+    Caller, LEASE, database, get, node, now, owner, put, settled, shares, standing, taken_over,
+    three,
+};
+use reqwest::{Method, StatusCode};
+use running::until;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+/// What a takeover may take beside the lease.
+const SOON: Duration = Duration::from_secs(2);
+
+/// A service with a slot in every partition, and a value in each.
+fn fill(server: &Caller, service: &str) {
+    let names: Vec<_> = (0..nodes::PARTITIONS)
+        .map(|slot| format!("s{slot}"))
+        .collect();
+    let scheme = json!({"scheme": {"named": names}});
+    let path = format!("/v1/state/{service}");
+    let (status, answer) = server.ask(Method::PUT, &path, Some(scheme));
+    assert_eq!(status, StatusCode::NO_CONTENT, "{answer}");
+    for slot in &names {
+        write(server, service, slot, 0);
+    }
+}
+
+fn write(server: &Caller, service: &str, slot: &str, number: u64) {
+    let (status, answer) = try_write(server, service, slot, number);
+    assert_eq!(status, StatusCode::OK, "{answer}");
+}
+
+fn try_write(server: &Caller, service: &str, slot: &str, number: u64) -> (StatusCode, Value) {
+    let step = json!({"op": "put", "collection": "texts", "key": "n", "value": number});
+    let body = json!({"slot": slot, "steps": [step]});
+    server.ask(Method::POST, &format!("/v1/state/{service}"), Some(body))
+}
+
+fn read(server: &Caller, service: &str, slot: &str) -> (StatusCode, Value) {
+    let step = json!({"op": "get", "collection": "texts", "key": "n"});
+    let body = json!({"slot": slot, "steps": [step]});
+    let (status, answer) = server.ask(Method::POST, &format!("/v1/state/{service}"), Some(body));
+    (status, answer["results"][0]["value"].clone())
+}
+
+#[test]
+fn nodes_join_leave_and_are_killed() {
+    let database = database();
+    let mut nodes = three(&database);
+    let state = standing(&nodes[0]);
+    println!("shares of three nodes: {:?}", shares(&state));
+    let first = Caller::of(&nodes[0]);
+    fill(&first, "life");
+    // Every node reaches every partition.
+    for server in nodes.iter().map(Caller::of) {
+        let server = &server;
+        for slot in 0..nodes::PARTITIONS {
+            let slot = format!("s{slot}");
+            assert_eq!(read(server, "life", &slot), (StatusCode::OK, json!(0)));
+            write(server, "life", &slot, 1);
+            write(server, "life", &slot, 0);
+        }
+    }
+    // A clean leave, while somebody writes.
+    let mut leaving = nodes.pop().unwrap();
+    let stop = AtomicBool::new(false);
+    let (gap, left) = std::thread::scope(|scope| {
+        let (writer, stopped) = (&first, &stop);
+        let writing = scope.spawn(move || {
+            let (mut last, mut gap, mut number) = (now(), Duration::ZERO, 0);
+            while !stopped.load(Ordering::Relaxed) {
+                for slot in 0..nodes::PARTITIONS {
+                    number += 1;
+                    write(writer, "life", &format!("s{slot}"), number);
+                    gap = gap.max(last.elapsed());
+                    last = now();
+                }
+            }
+            gap
+        });
+        let began = now();
+        leaving.signal(Signal::TERM);
+        let (code, said) = leaving.ended();
+        assert_eq!(code, 0, "{said}");
+        assert!(said.contains("lost"), "{said}");
+        let sheet = said.rsplit_once("moved").map_or("", |(_, sheet)| sheet);
+        println!("the node that left: moved {}", sheet.replace('\n', "; "));
+        let left = began.elapsed();
+        let whole = taken_over(&nodes[0], 2, began);
+        println!(
+            "after SIGTERM the node was gone in {left:?}, everything was served again in {whole:?}"
+        );
+        stop.store(true, Ordering::Relaxed);
+        (writing.join().unwrap(), whole.saturating_sub(left))
+    });
+    println!("a clean leave: the longest wait of a writer was {gap:?}");
+    assert!(left < SOON && gap < SOON, "{left:?} {gap:?}");
+    settled(&nodes[0], 2);
+    // A crash.
+    let mut killed = nodes.pop().unwrap();
+    let before = (0..nodes::PARTITIONS).map(|slot| read(&first, "life", &format!("s{slot}")).1);
+    let before: Vec<_> = before.collect();
+    let began = now();
+    killed.process.kill().unwrap();
+    let took = taken_over(&nodes[0], 1, began);
+    println!("a crash: everything was served again in {took:?}; the lease is {LEASE:?}");
+    assert!(took < LEASE + SOON, "{took:?}");
+    for (slot, value) in before.iter().enumerate() {
+        let found = read(&first, "life", &format!("s{slot}"));
+        assert_eq!(found, (StatusCode::OK, value.clone()), "slot {slot}");
+    }
+    // And somebody new.
+    let fresh = node("d", &database).ready();
+    settled(&fresh, 2);
+    let fresh_caller = Caller::of(&fresh);
+    for (slot, value) in before.iter().enumerate() {
+        let found = read(&fresh_caller, "life", &format!("s{slot}"));
+        assert_eq!(found, (StatusCode::OK, value.clone()), "slot {slot}");
+    }
+}
+
+/// The name shows two items: the test inside is about what such a node shows, too.
+mod c61_a_fenced_out_primary_acknowledges_nothing {
+    use super::*;
+
+    /// T12 and C61: a node stands still for longer than its lease, others follow it, and
+    /// when it goes on it neither shows what it remembers nor acknowledges anything.
+    #[test]
+    fn t12_a_paused_owner_shows_nothing_from_memory() {
+        let database = database();
+        let nodes = three(&database);
+        let (first, paused) = (&nodes[0], &nodes[1]);
+        let (teller, asked) = (Caller::of(first), Caller::of(paused));
+        fill(&teller, "pause");
+        // In its memory.
+        for slot in 0..nodes::PARTITIONS {
+            assert_eq!(read(&asked, "pause", &format!("s{slot}")).1, json!(0));
+        }
+        for round in 1..=2u64 {
+            paused.process.freeze().unwrap();
+            let began = now();
+            taken_over(first, 2, began);
+            println!(
+                "round {round}: after a freeze everything was served again in {:?}",
+                began.elapsed()
+            );
+            for slot in 0..nodes::PARTITIONS {
+                write(&teller, "pause", &format!("s{slot}"), round);
+            }
+            paused.process.thaw().unwrap();
+            for slot in 0..nodes::PARTITIONS {
+                let (status, value) = read(&asked, "pause", &format!("s{slot}"));
+                if status == StatusCode::OK {
+                    assert_eq!(
+                        value,
+                        json!(round),
+                        "slot {slot}: it showed what it remembered"
+                    );
+                }
+                // What it acknowledges is there for everybody.
+                let (status, _) = try_write(&asked, "pause", &format!("s{slot}"), round + 100);
+                if status == StatusCode::OK {
+                    let seen = read(&teller, "pause", &format!("s{slot}"));
+                    assert_eq!(seen, (StatusCode::OK, json!(round + 100)), "slot {slot}");
+                }
+            }
+            settled(first, 3);
+            paused.logged("cluster.lease_ended");
+        }
+        let metrics = until("metrics", || {
+            let (status, text) = paused.get("/metrics");
+            (status == StatusCode::OK).then(|| text.as_str().unwrap_or_default().to_owned())
+        });
+        assert!(metrics.contains("cluster_lapses"), "{metrics}");
+    }
+}
+
+#[test]
+fn a_partition_is_moved_by_hand() {
+    let database = database();
+    let (a, b) = (node("a", &database).ready(), node("b", &database).ready());
+    settled(&b, 2);
+    let state = settled(&a, 2);
+    put(&a, "hand", "k", json!("v"));
+    let partition =
+        (0..nodes::PARTITIONS as u64).find(|one| owner(&state, *one).as_deref() == Some("a"));
+    let partition = partition.unwrap().to_string();
+    let said = running::said(&b.run(&[
+        "cluster",
+        "--access-key",
+        running::KNOWN,
+        "move",
+        &partition,
+        "--to",
+        "b",
+    ]));
+    assert_eq!(said.0, 0, "{said:?}");
+    let (code, text, _) =
+        running::said(&a.run(&["cluster", "--access-key", running::KNOWN, "status"]));
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("NODE") && text.contains(" up "), "{text}");
+    assert_eq!(get(&b, "hand", "k").1, json!("v"));
+    let nobody = running::said(&a.run(&[
+        "cluster",
+        "--access-key",
+        running::KNOWN,
+        "move",
+        &partition,
+        "--to",
+        "x",
+    ]));
+    assert_ne!(nobody.0, 0);
+}

@@ -1,0 +1,76 @@
+//! Nodes that do not belong to a cluster are not let in.
+#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod nodes;
+mod running;
+
+use nodes::{database, get, node, put, settled};
+use reqwest::StatusCode;
+use running::{Start, finish, said};
+use serde_json::json;
+
+/// A node that must not start: its exit code and what it says.
+fn refused(start: Start) -> String {
+    let (code, _, error) = said(&finish(start.command));
+    assert_ne!(code, 0, "{error}");
+    error
+}
+
+#[test]
+fn strangers_are_refused_with_a_code_and_change_nothing() {
+    let database = database();
+    let a = node("a", &database).ready();
+    let (status, answer) = put(&a, "kept", "k", json!("v"));
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    let wrong = "cluster.key=ffffffffffffffffffffffffffffffff";
+    let error = refused(node("b", &database).set(wrong));
+    assert!(
+        error.contains("STF-7010") && error.contains("node a"),
+        "{error}"
+    );
+    let error = refused(node("a", &database));
+    assert!(error.contains("STF-7013"), "{error}");
+    let alone = node("b", &database)
+        .set("cluster.key=")
+        .set("jobs.secret_key=./secret");
+    let error = refused(alone);
+    assert!(error.contains("STF-7014"), "{error}");
+    let short = node("b", &database).set("cluster.key=short");
+    assert!(refused(short).contains("STF-7002"));
+    // Nobody was disturbed.
+    settled(&a, 1);
+    let (status, found) = get(&a, "kept", "k");
+    assert_eq!((status, found), (StatusCode::OK, json!("v")));
+}
+
+#[test]
+fn a_killed_node_comes_back_under_its_name() {
+    let database = database();
+    let mut a = node("a", &database).ready();
+    put(&a, "kept", "k", json!("v"));
+    a.process.kill().unwrap();
+    let again = node("a", &database).ready();
+    let standing = settled(&again, 1);
+    assert_eq!(standing["nodes"].as_array().unwrap().len(), 1, "{standing}");
+    assert_eq!(get(&again, "kept", "k").1, json!("v"));
+}
+
+/// One node on PostgreSQL without a cluster key runs everything, and keeps its lease.
+#[test]
+fn a_node_without_a_key_is_alone() {
+    let database = database();
+    let alone = node("a", &database)
+        .set("cluster.key=")
+        .set("jobs.secret_key=./secret");
+    let server = alone.ready();
+    settled(&server, 1);
+    put(&server, "kept", "k", json!("v"));
+    let made = running::said(&server.run(&["eventhub", "create", "houses"]));
+    assert_eq!(made.0, 0, "{made:?}");
+    let sent = running::said(&server.run(&["event", "send", "houses", "warm"]));
+    assert_eq!(sent.0, 0, "{sent:?}");
+    let started = running::said(&server.run(&["orchestration", "start", "greet", "--id", "one"]));
+    assert_eq!(started.0, 0, "{started:?}");
+    let error = refused(node("b", &database));
+    assert!(error.contains("STF-7014"), "{error}");
+}

@@ -1,0 +1,229 @@
+//! This node in its cluster: only the engine postgres has one.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use steadfast_core::clock::Clock;
+use steadfast_core::id::Owner;
+use steadfast_core::limits;
+use steadfast_durable::{KIND as TASK_HUBS, Others, TaskHubs};
+use steadfast_partition::cluster::{
+    Broken, Cluster, Forward, Identity, JoinError, Listener as Hears, Network, PROTOCOL, Peer,
+    Roster, SCHEMA, Setup, join as join_cluster,
+};
+use steadfast_partition::{
+    Error as PartitionError, ErrorKind, Result as PartitionResult, Router, Runtime,
+};
+use steadfast_protocols::access::Secret;
+use steadfast_protocols::cluster::{Answer, Credentials, Wire, serve};
+use steadfast_protocols::listen::{Bind, Certificate, Listener};
+use steadfast_storage::{Engine, Lease, Store};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::error::{Error, Result};
+use super::exposure;
+use crate::config::{Config, Engine as Choice};
+
+/// The number of the space whose partitions are shared out.
+const SPACE: u16 = 0;
+
+/// Whether this node talks to others.
+pub(super) fn is_wanted(config: &Config) -> bool {
+    config.engine == Choice::Postgres && config.cluster_key.is_some()
+}
+
+/// Opens the port of other nodes, if there may be any.
+pub(super) fn bind(
+    config: &Config,
+    certificate: Option<&Arc<Certificate>>,
+) -> Result<Option<Listener>> {
+    if !is_wanted(config) {
+        return Ok(None);
+    }
+    exposure::check_nodes(config)?;
+    let listener = Listener::bind(Bind {
+        address: config.address(config.cluster_port),
+        tls: certificate.map(|certificate| certificate.server(&["h2"])),
+        connections: limits::NODES * 4,
+    })?;
+    Ok(Some(listener))
+}
+
+/// What is known of this node's place before it has a store.
+pub(super) struct Joined {
+    setup: Setup,
+    pub(super) owner: Owner,
+    pub(super) lease: Lease,
+    pub(super) forward: Arc<Forward>,
+    /// For talking to others, if there may be any.
+    door: Option<(Listener, Credentials)>,
+}
+
+/// Finds this node's place in the cluster of an engine.
+pub(super) async fn join(
+    config: &Config,
+    engine: &Arc<dyn Engine>,
+    cluster: &str,
+    clock: &Arc<dyn Clock>,
+    listener: Option<Listener>,
+) -> Result<Joined> {
+    let roster = Arc::new(Roster::new(Arc::clone(clock), config.cluster_lease, SPACE));
+    let door = listener
+        .zip(config.cluster_key.as_ref())
+        .map(|(listener, key)| {
+            let address = advertised(config, &listener);
+            let credentials = Credentials::new(&config.name, &address, cluster, &Secret::new(key));
+            (listener, credentials)
+        });
+    let identity = match &door {
+        Some((_, credentials)) => credentials.identity.clone(),
+        None => alone(config, cluster),
+    };
+    let mut setup = Setup {
+        identity,
+        lease: config.cluster_lease,
+        clock: Arc::clone(clock),
+        engine: Arc::clone(engine),
+        roster: Arc::clone(&roster),
+        network: Arc::new(Nowhere),
+    };
+    let owner = join_cluster(&setup).await.map_err(|error| match error {
+        JoinError::Refused(refused) => Error::Cluster(refused),
+        JoinError::Storage(error) => Error::Storage(error),
+    })?;
+    let door = door.map(|(listener, mut credentials)| {
+        credentials.incarnation = owner.incarnation;
+        setup.network = Arc::new(Wire::new(credentials.clone(), listener.is_encrypted()));
+        (listener, credentials)
+    });
+    let forward = Forward::new(owner, roster, Arc::clone(&setup.network));
+    Ok(Joined {
+        setup,
+        owner,
+        lease: Lease::new(Arc::clone(clock)),
+        forward: Arc::new(forward),
+        door,
+    })
+}
+
+/// Where others reach this node.
+fn advertised(config: &Config, listener: &Listener) -> String {
+    let port = listener.address().port();
+    match &config.cluster_advertise {
+        Some(address) if address.contains(':') && !address.ends_with(']') => address.clone(),
+        Some(host) => format!("{host}:{port}"),
+        None => listener.address().to_string(),
+    }
+}
+
+fn alone(config: &Config, cluster: &str) -> Identity {
+    Identity {
+        name: config.name.clone(),
+        address: String::new(),
+        cluster: cluster.to_owned(),
+        fingerprint: [0; 16],
+        protocol: PROTOCOL,
+        schema: SCHEMA,
+    }
+}
+
+impl Joined {
+    /// Takes part: answers others, and takes a share of the partitions. Waits until all
+    /// of them have an owner.
+    pub(super) async fn start(
+        self,
+        runtime: &Arc<Runtime>,
+        store: &Arc<Store>,
+        certificate: Option<Arc<Certificate>>,
+        stop: &CancellationToken,
+        tasks: &TaskTracker,
+    ) -> Result<Arc<Cluster>> {
+        let router: &Arc<Router> = runtime.router();
+        self.forward.join(router);
+        let limit = limits::FORWARD_TIME + self.setup.lease * 2;
+        let cluster = Cluster::start(self.setup, runtime, Arc::clone(store), self.lease).await?;
+        let cluster = Arc::new(cluster);
+        if let Some((listener, credentials)) = self.door {
+            let host = Arc::new(Host(Arc::clone(&cluster)));
+            let certificate = certificate.filter(|_| listener.is_encrypted());
+            let serving = serve(credentials, certificate, host, stop.clone());
+            tasks.spawn(listener.run(stop.clone(), tasks.clone(), serving));
+        }
+        if !cluster.settled(limit).await {
+            tracing::warn!(event = "cluster.unsettled", idle = ?cluster.standing().idle);
+        }
+        Ok(cluster)
+    }
+}
+
+/// Answers other nodes.
+struct Host(Arc<Cluster>);
+
+#[async_trait]
+impl Answer for Host {
+    async fn answer(&self, _: &str, request: Bytes) -> Bytes {
+        self.0.answer(request).await
+    }
+}
+
+/// There is no way to other nodes.
+struct Nowhere;
+
+#[async_trait]
+impl Network for Nowhere {
+    async fn send(&self, _: &Peer, _: Bytes, _: Duration) -> std::result::Result<Bytes, Broken> {
+        Err(Broken::Unsent("there is no cluster key".to_owned()))
+    }
+}
+
+/// Makes task hubs of all nodes known to one another.
+pub(super) fn introduce(cluster: &Arc<Cluster>, hubs: &TaskHubs) {
+    hubs.open_to_others(Arc::new(Neighbours(Arc::downgrade(cluster))));
+    cluster.listen(TASK_HUBS, Arc::new(Foreman(hubs.clone())));
+}
+
+/// The other nodes, for task hubs.
+struct Neighbours(Weak<Cluster>);
+
+impl Neighbours {
+    fn others(&self) -> Vec<Peer> {
+        let cluster = self.0.upgrade();
+        cluster.map_or_else(Vec::new, |own| own.roster().others(own.owner()))
+    }
+}
+
+#[async_trait]
+impl Others for Neighbours {
+    fn names(&self) -> Vec<String> {
+        self.others().into_iter().map(|peer| peer.name).collect()
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        match self.0.upgrade() {
+            Some(cluster) => cluster.roster().changes(),
+            None => watch::channel(0).1,
+        }
+    }
+
+    async fn tell(&self, name: &str, word: Bytes) -> PartitionResult<Bytes> {
+        let nowhere = || PartitionError::new(ErrorKind::NoService { kind: TASK_HUBS });
+        let cluster = self.0.upgrade().ok_or_else(nowhere)?;
+        let peer = self.others().into_iter().find(|peer| peer.name == name);
+        let peer = peer.ok_or_else(nowhere)?;
+        cluster.tell(&peer, TASK_HUBS, word).await
+    }
+}
+
+/// Hears what other nodes say about workers.
+struct Foreman(TaskHubs);
+
+#[async_trait]
+impl Hears for Foreman {
+    async fn hear(&self, message: Bytes) -> PartitionResult<Bytes> {
+        self.0.hear(&message).await
+    }
+}

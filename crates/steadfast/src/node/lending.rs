@@ -1,0 +1,171 @@
+//! Collections of other nodes: whatever is asked is done at the owner.
+
+use std::sync::Weak;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use steadfast_collections::{Scheme, Service, partition_of};
+use steadfast_core::id::Partition;
+use steadfast_partition::{
+    Clerk, Error as PartitionError, ErrorKind, Inquiry, Kind, Refusal, Transport as _,
+};
+use steadfast_protocols::http::Problem;
+use steadfast_protocols::rest::{Found, Page, Range, SlotScheme, Step};
+
+use super::inner::Inner;
+use super::shelf;
+
+/// The clerk of collections; no service has this kind.
+pub(super) const CLERK: Kind = Kind(96);
+
+/// What a node asks of the owner of a partition.
+#[derive(Serialize, Deserialize)]
+pub(super) enum Errand {
+    /// Make a service, or find it as it was made; its first slot is here.
+    Create { name: String, scheme: SlotScheme },
+    /// How a service is split, if there is one; its first slot is here.
+    Describe { name: String },
+    /// Do all steps in a slot that is here.
+    Transact {
+        name: String,
+        scheme: SlotScheme,
+        slot: u32,
+        steps: Vec<Step>,
+    },
+    /// Read a slot that is here.
+    Scan {
+        name: String,
+        scheme: SlotScheme,
+        slot: u32,
+        collection: String,
+        range: Range,
+    },
+}
+
+/// What it answers.
+#[derive(Serialize, Deserialize)]
+pub(super) enum Done {
+    Service(Option<SlotScheme>),
+    Steps(Vec<Found>),
+    Page(Page),
+}
+
+/// The form in which a scheme travels.
+pub(super) fn shown(scheme: &Scheme) -> SlotScheme {
+    match scheme.clone() {
+        Scheme::Singleton => SlotScheme::Singleton,
+        Scheme::Named(names) => SlotScheme::Named(names),
+        Scheme::Int64Range { low, high, count } => SlotScheme::Range { low, high, count },
+    }
+}
+
+/// The scheme that a form means.
+pub(super) fn meant(scheme: SlotScheme) -> Scheme {
+    match scheme {
+        SlotScheme::Singleton => Scheme::Singleton,
+        SlotScheme::Named(names) => Scheme::Named(names),
+        SlotScheme::Range { low, high, count } => Scheme::Int64Range { low, high, count },
+    }
+}
+
+/// A durable service.
+pub(super) fn service(name: String, scheme: SlotScheme) -> Service {
+    Service {
+        name,
+        scheme: meant(scheme),
+        is_volatile: false,
+    }
+}
+
+impl Inner {
+    /// Has an errand done where it belongs: here if the partition is, else at its owner.
+    pub(super) async fn run(&self, index: u16, errand: Errand) -> Result<Done, Problem> {
+        let partition = Partition::new(self.runtime.space().number, index);
+        let router = self.runtime.router();
+        if router.is_alone() {
+            return self.perform(errand).await;
+        }
+        let inquiry = Inquiry {
+            kind: CLERK,
+            body: write(&errand),
+            is_repeatable: matches!(errand, Errand::Describe { .. } | Errand::Scan { .. }),
+        };
+        let answer = router.ask(partition, inquiry).await;
+        let answer = answer.map_err(|error| match error.kind() {
+            ErrorKind::Refused(refusal) => Problem::new(refusal.code, refusal.message.clone()),
+            _ => Problem::new(error.code(), error.to_string()),
+        })?;
+        read(&answer).ok_or_else(|| Problem::internal("another node answers what nobody asked"))
+    }
+
+    /// The partition of the first slot of a service, where its definition is.
+    pub(super) fn home_of(&self, name: &str) -> u16 {
+        partition_of(name, 0, self.partitions())
+    }
+
+    /// Does an errand in partitions of this node.
+    async fn perform(&self, errand: Errand) -> Result<Done, Problem> {
+        match errand {
+            Errand::Create { name, scheme } => {
+                let made = shelf::create(self, service(name, scheme)).await?;
+                Ok(Done::Service(Some(shown(&made.scheme))))
+            }
+            Errand::Describe { name } => {
+                let found = shelf::find(self, &name).await?;
+                Ok(Done::Service(found.map(|found| shown(&found.scheme))))
+            }
+            Errand::Transact {
+                name,
+                scheme,
+                slot,
+                steps,
+            } => {
+                let state = shelf::slot(self, &service(name, scheme), slot).await?;
+                shelf::transact(&state, steps).await.map(Done::Steps)
+            }
+            Errand::Scan {
+                name,
+                scheme,
+                slot,
+                collection,
+                range,
+            } => {
+                let state = shelf::slot(self, &service(name, scheme), slot).await?;
+                shelf::scan(&state, &collection, range)
+                    .await
+                    .map(Done::Page)
+            }
+        }
+    }
+}
+
+/// Does errands for other nodes.
+pub(super) struct Lender(pub(super) Weak<Inner>);
+
+#[async_trait]
+impl Clerk for Lender {
+    async fn answer(&self, partition: Partition, request: Bytes) -> Result<Bytes, PartitionError> {
+        let gone = || PartitionError::new(ErrorKind::NotOwner { partition });
+        let inner = self.0.upgrade().ok_or_else(gone)?;
+        let what = "an errand for collections";
+        let errand = read(&request);
+        let errand = errand.ok_or_else(|| PartitionError::new(ErrorKind::Malformed { what }))?;
+        let done = inner.perform(errand).await.map_err(|problem| {
+            let words = problem.message().to_owned();
+            let refusal = Refusal::new(problem.code(), words);
+            PartitionError::new(ErrorKind::Refused(refusal))
+        })?;
+        Ok(write(&done))
+    }
+}
+
+fn write<T: Serialize>(value: &T) -> Bytes {
+    // Texts and JSON can be written.
+    serde_json::to_vec(value).unwrap_or_default().into()
+}
+
+fn read<T: DeserializeOwned>(bytes: &Bytes) -> Option<T> {
+    serde_json::from_slice(bytes).ok()
+}

@@ -1,0 +1,221 @@
+//! Collections for REST, in partitions of this node: texts for keys, JSON for values.
+
+use std::sync::Arc;
+
+use ring::digest::{SHA256, digest};
+use serde_json::Value;
+use steadfast_collections::schema::Json;
+use steadfast_collections::{Dictionary, Query, Queue, Result as Done, Service, State, Tx};
+use steadfast_core::error::Code;
+use steadfast_protocols::http::Problem;
+use steadfast_protocols::rest::{Condition, Found, Page, PageEntry, Range, Step};
+
+use super::error::Error;
+use super::inner::Inner;
+use super::slot::Slot;
+
+/// A condition of a transaction does not hold.
+const CONDITION: Code = Code("STF-6030");
+
+/// Entries on a page unless the request says otherwise, and at most.
+const PAGE: usize = 100;
+const LARGEST_PAGE: usize = 1000;
+
+type Texts = Dictionary<String, Json>;
+
+/// Makes a service whose first slot is here, or finds it as it was made.
+pub(super) async fn create(inner: &Inner, service: Service) -> Result<Service, Problem> {
+    let home = inner.replica(inner.home_of(&service.name)).await;
+    let home = home.map_err(problem)?;
+    let home = home.ledger().map_err(|error| problem(error.into()))?;
+    let made = Service::create(home, service).await;
+    made.map_err(|error| problem(error.into()))
+}
+
+/// The service of this name, whose first slot is here.
+pub(super) async fn find(inner: &Inner, name: &str) -> Result<Option<Service>, Problem> {
+    let home = inner.replica(inner.home_of(name)).await.map_err(problem)?;
+    let home = home.ledger().map_err(|error| problem(error.into()))?;
+    let found = Service::find(home, name).await;
+    found.map_err(|error| problem(error.into()))
+}
+
+/// A slot that is here.
+pub(super) async fn slot(inner: &Inner, service: &Service, slot: u32) -> Result<Slot, Problem> {
+    let partition = service.partition(slot, inner.partitions());
+    let replica = inner.replica(partition).await.map_err(problem)?;
+    let state = service.state(&replica, slot);
+    let state = state.map_err(|error| problem(error.into()))?;
+    Ok(Slot::new(replica, state))
+}
+
+/// Does all steps in one transaction.
+pub(super) async fn transact(slot: &Slot, steps: Vec<Step>) -> Result<Vec<Found>, Problem> {
+    let (state, steps) = (slot.state().clone(), Arc::new(steps));
+    let done = slot.run(|tx| {
+        let (state, steps) = (state.clone(), Arc::clone(&steps));
+        Box::pin(async move { all(&state, tx, &steps).await })
+    });
+    done.await.map_err(|error| problem(error.into()))?
+}
+
+/// Reads entries of one durable state.
+pub(super) async fn scan(slot: &Slot, collection: &str, range: Range) -> Result<Page, Problem> {
+    let found = slot.state().try_get::<Texts>(collection).await;
+    let found = found.map_err(|error| problem(error.into()))?;
+    let Some(texts) = found else {
+        return Err(Problem::not_found(format!(
+            "there is no collection '{collection}'"
+        )));
+    };
+    let range = Arc::new(range);
+    let page = slot.run(|tx| {
+        let (texts, range) = (texts.clone(), Arc::clone(&range));
+        Box::pin(async move { page(&texts, tx, &range).await })
+    });
+    page.await.map_err(|error| problem(error.into()))
+}
+
+async fn all(
+    state: &State,
+    tx: &mut Tx<'static>,
+    steps: &[Step],
+) -> Done<Result<Vec<Found>, Problem>> {
+    let mut found = Vec::with_capacity(steps.len());
+    for (index, step) in steps.iter().enumerate() {
+        match one(state, tx, step).await? {
+            Some(result) => found.push(result),
+            None => {
+                // What was done before is undone with it.
+                tx.roll_back();
+                let message = format!("the condition of step {index} does not hold");
+                return Ok(Err(Problem::new(CONDITION, message)));
+            }
+        }
+    }
+    Ok(Ok(found))
+}
+
+/// Does one step; `None` if its condition does not hold.
+async fn one(state: &State, tx: &mut Tx<'static>, step: &Step) -> Done<Option<Found>> {
+    Ok(Some(match step {
+        Step::Get { collection, key } => {
+            let Some(texts) = state.try_get::<Texts>(collection).await? else {
+                return Ok(Some(Found::default()));
+            };
+            let value = texts.get(tx, key).await?;
+            value.map_or_else(Found::default, |value| there(value.0.clone()))
+        }
+        Step::Put {
+            collection,
+            key,
+            value,
+            condition,
+        } => {
+            let texts: Texts = state.get_or_add_in(tx, collection).await?;
+            let current = texts.get(tx, key).await?;
+            let current = current.as_ref().map(|json| &json.0);
+            if !holds(condition.as_ref(), current) {
+                return Ok(None);
+            }
+            let found = current.is_some();
+            texts.set(tx, key.clone(), Json(value.clone())).await?;
+            Found {
+                found,
+                value: None,
+                etag: Some(etag(value)),
+            }
+        }
+        Step::Delete {
+            collection,
+            key,
+            condition,
+        } => {
+            let Some(texts) = state.try_get::<Texts>(collection).await? else {
+                let is_held = holds(condition.as_ref(), None);
+                return Ok(is_held.then(Found::default));
+            };
+            let current = texts.get(tx, key).await?;
+            if !holds(condition.as_ref(), current.as_ref().map(|json| &json.0)) {
+                return Ok(None);
+            }
+            let removed = texts.try_remove(tx, key).await?;
+            Found {
+                found: removed.is_some(),
+                ..Found::default()
+            }
+        }
+        Step::Enqueue { collection, value } => {
+            let queue: Queue<Json> = state.get_or_add_in(tx, collection).await?;
+            queue.enqueue(tx, Json(value.clone())).await?;
+            Found::default()
+        }
+        Step::Dequeue { collection } => {
+            let Some(queue) = state.try_get::<Queue<Json>>(collection).await? else {
+                return Ok(Some(Found::default()));
+            };
+            let value = queue.try_dequeue(tx).await?;
+            let value = value.map(|json| json.0.clone());
+            Found {
+                found: value.is_some(),
+                value,
+                etag: None,
+            }
+        }
+    }))
+}
+
+async fn page(texts: &Texts, tx: &mut Tx<'static>, range: &Range) -> Done<Page> {
+    let limit = range.limit.unwrap_or(PAGE).clamp(1, LARGEST_PAGE);
+    let prefix = range.prefix.as_deref().unwrap_or_default();
+    let query = match &range.from {
+        Some(from) => Query::range(from.clone()..),
+        None => Query::starting_with(prefix),
+    };
+    let mut cursor = texts.enumerate(query.page(limit + 1))?;
+    let rows = cursor.next(tx).await?.unwrap_or_default();
+    let rows = rows
+        .into_iter()
+        .take_while(|(key, _)| key.starts_with(prefix));
+    let mut entries: Vec<_> = rows
+        .map(|(key, value)| PageEntry {
+            key,
+            etag: etag(&value.0),
+            value: value.0.clone(),
+        })
+        .collect();
+    let next = (entries.len() > limit).then(|| entries.pop()).flatten();
+    Ok(Page {
+        entries,
+        next: next.map(|entry| entry.key),
+    })
+}
+
+fn holds(condition: Option<&Condition>, current: Option<&Value>) -> bool {
+    match condition {
+        None => true,
+        Some(Condition::Absent) => current.is_none(),
+        Some(Condition::Present) => current.is_some(),
+        Some(Condition::Etag(tag)) => current.is_some_and(|value| etag(value) == *tag),
+    }
+}
+
+fn there(value: Value) -> Found {
+    Found {
+        found: true,
+        etag: Some(etag(&value)),
+        value: Some(value),
+    }
+}
+
+/// Names a value: equal values have equal tags.
+fn etag(value: &Value) -> String {
+    let hash = digest(&SHA256, value.to_string().as_bytes());
+    let half = &hash.as_ref()[..16];
+    half.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
+fn problem(error: Error) -> Problem {
+    Problem::new(error.code(), error.to_string())
+}

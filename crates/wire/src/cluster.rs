@@ -1,0 +1,66 @@
+//! Messages between the nodes of a cluster.
+//!
+//! The service is `steadfast.cluster.Node`. A connection begins with `Hello` and
+//! `Prove`; then `Ask` carries requests whose form the runtime knows. Fields are only
+//! ever added: nodes of neighbouring versions talk to one another.
+
+use bytes::Bytes;
+use prost::Message;
+
+/// In front of every method.
+pub const SERVICE: &str = "/steadfast.cluster.Node/";
+
+/// Who wants to talk.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Hello {
+    #[prost(uint32, tag = "1")]
+    pub protocol: u32,
+    #[prost(uint32, tag = "2")]
+    pub schema: u32,
+    /// The identity of the cluster.
+    #[prost(string, tag = "3")]
+    pub cluster: String,
+    #[prost(string, tag = "4")]
+    pub name: String,
+    /// 32 bytes by chance.
+    #[prost(bytes = "bytes", tag = "5")]
+    pub nonce: Bytes,
+}
+
+/// Who answers, with the proof that it has the key.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Welcome {
+    #[prost(uint32, tag = "1")]
+    pub protocol: u32,
+    #[prost(uint32, tag = "2")]
+    pub schema: u32,
+    #[prost(string, tag = "3")]
+    pub cluster: String,
+    #[prost(string, tag = "4")]
+    pub name: String,
+    #[prost(bytes = "bytes", tag = "5")]
+    pub nonce: Bytes,
+    #[prost(bytes = "bytes", tag = "6")]
+    pub proof: Bytes,
+    /// The life of the node: 16 bytes.
+    #[prost(bytes = "bytes", tag = "7")]
+    pub incarnation: Bytes,
+}
+
+/// The proof that the caller has the key, too.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Prove {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub proof: Bytes,
+}
+
+/// The connection may be used.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Proven {}
+
+/// A request of the runtime, or its answer.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Parcel {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub body: Bytes,
+}
