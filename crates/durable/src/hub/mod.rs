@@ -1,7 +1,7 @@
 //! Task hubs: the way in for clients and workers.
 
-mod direct;
 mod clerk;
+mod direct;
 mod entities;
 mod instances;
 mod list;
