@@ -7,6 +7,7 @@ use steadfast_core::clock::Clock;
 use steadfast_core::id::{Lsn, Partition};
 
 use crate::committer::Committer;
+use crate::courier::Courier;
 use crate::error::{Error, Kind, Result};
 use crate::lock::latch::Parking;
 use crate::lock::table::Table;
@@ -21,6 +22,8 @@ pub(crate) struct Home {
     pub(crate) locks: Arc<Table<Parking>>,
     pub(crate) registry: Registry,
     pub(crate) committer: Option<Committer>,
+    /// How transactions that carry commands are committed.
+    pub(crate) courier: Option<Arc<dyn Courier>>,
     pub(crate) write_version: WriteVersion,
     /// Lost with the process: not everything is offered then.
     pub(crate) is_volatile: bool,
@@ -42,6 +45,7 @@ impl Home {
         registry: Registry,
         write_version: WriteVersion,
         is_volatile: bool,
+        courier: Option<Arc<dyn Courier>>,
     ) -> Self {
         let committer = source.ledger().ok().cloned().map(Committer::start);
         Self {
@@ -51,6 +55,7 @@ impl Home {
             clock,
             registry,
             committer,
+            courier,
             write_version,
             is_volatile,
             state_feed: Channel::default(),

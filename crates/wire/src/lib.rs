@@ -9,4 +9,4 @@ pub mod durabletask;
 pub mod jwt;
 pub mod sas;
 pub mod signalr;
-mod signature;
+pub mod signature;

@@ -20,7 +20,7 @@ use steadfast_protocols::http::{Health, State};
 use steadfast_protocols::listen::Certificate;
 use steadfast_protocols::rest::RestoreOutcome;
 use steadfast_protocols::scheduler;
-use steadfast_realtime::{Hub, HubOptions};
+use steadfast_realtime::{Hub, HubOptions, PUSHES, Pusher};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -443,9 +443,13 @@ impl Builder {
             false => None,
         };
         let hosted = self.hubs.open(&config.name)?;
+        let access = Arc::new(Access::new(ring, Arc::clone(&clock)));
         let engine = open::engine(&config, &clock).await?;
         let mut makers = self.makers;
         let prepared = own::prepare(&config, &clock, &mut makers)?;
+        hosted.set_mode(&config, &prepared.outbound, &access)?;
+        let pusher = Pusher::new(hosted.realtime.clone());
+        makers.insert(PUSHES, Box::new(move |_| pusher as Arc<dyn Performer>));
         let services = own::services(self.services);
         let (store, runtime) = runtime(&config, engine, &clock, services, makers).await?;
         let own = own::open(prepared, &config, &runtime, &clock);
@@ -464,7 +468,7 @@ impl Builder {
                 me: weak.clone(),
                 config,
                 is_development: self.is_development,
-                access: Arc::new(Access::new(ring, Arc::clone(&clock))),
+                access,
                 clock,
                 began,
                 store,
