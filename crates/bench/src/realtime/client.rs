@@ -11,8 +11,8 @@ use anyhow::{Context, Result, bail, ensure};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// Stands once in every message that is counted, and nowhere else.
-pub(super) const MARK: u8 = b'~';
+/// Stands once in every message that is counted, and in no head of a frame.
+const MARK: &[u8; 3] = b"|!|";
 
 /// How long anything may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
@@ -29,6 +29,30 @@ pub(super) enum Speech {
 pub(super) struct Client {
     stream: TcpStream,
     speech: Speech,
+    marks: Marks,
+}
+
+/// Counts marks, also those that come in two pieces.
+#[derive(Default)]
+struct Marks {
+    /// How much of one was seen last.
+    seen: usize,
+}
+
+impl Marks {
+    fn count(&mut self, bytes: &[u8]) -> usize {
+        let mut count = 0;
+        for byte in bytes {
+            self.seen = match *byte == MARK[self.seen] {
+                true => self.seen + 1,
+                false => usize::from(*byte == MARK[0]),
+            };
+            if self.seen == MARK.len() {
+                (count, self.seen) = (count + 1, 0);
+            }
+        }
+        count
+    }
 }
 
 thread_local! {
@@ -41,7 +65,11 @@ impl Client {
         let stream = tokio::time::timeout(PATIENCE, TcpStream::connect(address));
         let stream = stream.await.context("connecting takes too long")??;
         stream.set_nodelay(true)?;
-        let mut client = Self { stream, speech };
+        let mut client = Self {
+            stream,
+            speech,
+            marks: Marks::default(),
+        };
         let request = format!(
             "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\n\
              Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
@@ -105,10 +133,7 @@ impl Client {
             self.stream.readable().await?;
             let read = BUFFER.with_borrow_mut(|buffer| match self.stream.try_read(buffer) {
                 Ok(0) => bail!("the server has hung up"),
-                Ok(read) => {
-                    let marks = buffer[..read].iter().filter(|byte| **byte == MARK);
-                    Ok(Some(marks.count()))
-                }
+                Ok(read) => Ok(Some(self.marks.count(&buffer[..read]))),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(None),
                 Err(error) => Err(error.into()),
             });
@@ -140,10 +165,10 @@ impl Client {
         let text = match self.speech {
             Speech::SignalR => format!(
                 "{{\"type\":1,\"invocationId\":\"{number}\",\"target\":\"echo\",\
-                 \"arguments\":[\"~hello\"]}}\u{1e}"
+                 \"arguments\":[\"|!| hello\"]}}\u{1e}"
             ),
-            Speech::SocketIo => format!("42{number}[\"echo\",\"~hello\"]"),
-            Speech::Plain => "~hello".to_owned(),
+            Speech::SocketIo => format!("42{number}[\"echo\",\"|!| hello\"]"),
+            Speech::Plain => "|!| hello".to_owned(),
         };
         self.say(&text).await?;
         self.hear_all(1).await
@@ -175,4 +200,17 @@ fn frame(text: &str) -> Vec<u8> {
     out.extend_from_slice(&[0; 4]);
     out.extend_from_slice(text.as_bytes());
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_counted_however_they_come() {
+        let mut marks = Marks::default();
+        assert_eq!(marks.count(b"a |!| b ||!| |!"), 2);
+        assert_eq!(marks.count(b"| c"), 1);
+        assert_eq!(marks.count(b"|! |"), 0);
+    }
 }

@@ -12,7 +12,7 @@ pub(super) const FAR: &str = "far";
 pub(super) const SECRET: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789ABCDEFGH";
 
 /// What is broadcast: a mark, and as much as a short message has.
-pub(super) const TEXT: &str = "~ somebody has said something that everybody wants to know";
+pub(super) const TEXT: &str = "somebody |!| has said something that everybody wants to know";
 
 /// Echoes, and floods everybody.
 #[derive(Default)]

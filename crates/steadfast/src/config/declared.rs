@@ -134,7 +134,6 @@ pub(super) const TEMPLATE: &str = r#"
 # url = "https://example.org/{hub}/{category}/{event}"
 # hub = "*"
 # category = "messages"
-# event = "*"
 "#;
 
 /// All that a file declares.
