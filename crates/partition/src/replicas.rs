@@ -101,8 +101,9 @@ impl Courier for Carrier {
     fn commit(&self, writes: Writes, commands: Vec<Bytes>) -> Outcome {
         let door = self.0.clone();
         Box::pin(async move {
-            let commands = envelopes(commands).map_err(declined)?;
-            door.commit(writes, commands).await.map_err(declined)
+            let commands = envelopes(commands).map_err(|error| declined(&error))?;
+            let committed = door.commit(writes, commands).await;
+            committed.map_err(|error| declined(&error))
         })
     }
 }
@@ -116,7 +117,7 @@ fn envelopes(commands: Vec<Bytes>) -> Result<Vec<Envelope>> {
 }
 
 /// What the owner says, in the words of collections.
-fn declined(error: Error) -> Declined {
+fn declined(error: &Error) -> Declined {
     match error.storage() {
         Some(cause) => Declined::Storage(cause.clone()),
         None => Declined::Command {

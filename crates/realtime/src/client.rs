@@ -5,7 +5,7 @@
 //! they are held, the home can be changed. A client leaves once: it is taken out of
 //! its place, and its home is told.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -59,7 +59,9 @@ pub struct Client {
     /// For a client that may come back: what has come from it.
     pub(crate) received: Option<Mutex<Received>>,
     /// Which of its sockets counts; the former ones are ended.
-    pub(crate) socket: tokio::sync::watch::Sender<u64>,
+    socket: AtomicU64,
+    /// Another socket counts now.
+    pub(crate) displaced: Notify,
     pub(crate) gone: CancellationToken,
 }
 
@@ -102,7 +104,8 @@ impl Client {
                 handshake: wishes.handshake.unwrap_or(limits::CLIENT_HANDSHAKE),
             }),
             received: wishes.is_stateful.then(Mutex::default),
-            socket: tokio::sync::watch::channel(0).0,
+            socket: AtomicU64::new(0),
+            displaced: Notify::new(),
             gone: CancellationToken::new(),
         };
         if wishes.is_stateful {
@@ -242,7 +245,7 @@ impl Client {
 
     /// The socket that counts now.
     pub fn socket(&self) -> u64 {
-        *self.socket.borrow()
+        self.socket.load(Ordering::SeqCst)
     }
 
     pub(crate) fn is_away(&self) -> bool {
@@ -262,10 +265,21 @@ impl Client {
         if let Some(home) = home {
             home.resumed(&self.id);
         }
-        let number = self.socket() + 1;
-        self.socket.send_replace(number);
+        let number = self.socket.fetch_add(1, Ordering::SeqCst) + 1;
+        self.displaced.notify_waiters();
         self.outbox.again();
         Some(number)
+    }
+
+    /// Ends when another socket than this counts.
+    async fn displacement(&self, number: u64) {
+        loop {
+            let displaced = self.displaced.notified();
+            if self.socket() != number {
+                return;
+            }
+            displaced.await;
+        }
     }
 
     /// The socket of that number is lost. A client that may come back is waited for;
@@ -282,10 +296,9 @@ impl Client {
         let client = Arc::clone(self);
         let error = error.map(str::to_owned);
         tokio::spawn(async move {
-            let mut socket = client.socket.subscribe();
-            let back = socket.wait_for(|own| *own != number);
+            let back = client.displacement(number);
             let waited = tokio::select! {
-                waited = tokio::time::timeout(limits::CLIENT_RESUME, back) => waited.map(drop),
+                waited = tokio::time::timeout(limits::CLIENT_RESUME, back) => waited,
                 () = client.gone.cancelled() => return,
             };
             if waited.is_err() {

@@ -37,9 +37,9 @@ impl Client {
     /// What the transport of socket `number` sends next. It waits for it, and keeps
     /// the client alive meanwhile.
     pub async fn outgoing(self: &Arc<Self>, number: u64, pulse: Pulse) -> Outgoing {
-        let mut socket = self.socket.subscribe();
         loop {
-            if *socket.borrow_and_update() != number {
+            let displaced = self.displaced.notified();
+            if self.socket() != number {
                 return Outgoing::Displaced;
             }
             let woken = self.outbox.wake.notified();
@@ -54,7 +54,7 @@ impl Client {
             let next = self.next_time(pulse);
             tokio::select! {
                 () = woken => {}
-                _ = socket.changed() => {}
+                () = displaced => {}
                 () = tokio::time::sleep_until(next) => self.look_at_the_time(pulse),
             }
         }

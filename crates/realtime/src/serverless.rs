@@ -246,7 +246,7 @@ impl Work {
                     let body = json!({"type": 11, "error": error}).to_string();
                     self.note(&guest, "disconnected", body).await;
                 }
-                Task::Call { id, target, body } => self.call(&guest, id, target, body).await,
+                Task::Call { id, target, body } => self.call(&guest, id, &target, body).await,
             }
         }
     }
@@ -268,9 +268,9 @@ impl Work {
         );
     }
 
-    async fn call(&self, guest: &Guest, id: Option<String>, target: String, body: Bytes) {
+    async fn call(&self, guest: &Guest, id: Option<String>, target: &str, body: Bytes) {
         let is_packed = guest.protocol != Protocol::Json;
-        let event = self.event(guest, "messages", &target, body, is_packed);
+        let event = self.event(guest, "messages", target, body, is_packed);
         let answer = self.upstream.tell(event).await;
         let Some(id) = id else { return };
         match outcome(answer, guest.protocol) {

@@ -1,7 +1,7 @@
 //! `steadfast appserver`: the app servers of hubs.
 
 use std::io::IsTerminal;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Subcommand;
@@ -113,7 +113,7 @@ fn drain(remote: &Remote, hub: &str, server: &str, limit: Duration) -> Result<Ba
         ..Balance::default()
     };
     let is_shown = std::io::stderr().is_terminal();
-    let began = Instant::now();
+    let mut looks = (limit.as_millis() / LOOK.as_millis()).max(1);
     loop {
         let answer = servers(remote, hub)?;
         let all = rows(&answer, "servers")?;
@@ -126,7 +126,8 @@ fn drain(remote: &Remote, hub: &str, server: &str, limit: Duration) -> Result<Ba
         if is_shown {
             draw(&balance.bar());
         }
-        if balance.left == 0 || began.elapsed() >= limit {
+        looks -= 1;
+        if balance.left == 0 || looks == 0 {
             if is_shown {
                 draw("");
             }

@@ -8,6 +8,7 @@ mod app;
 mod client;
 mod crowd;
 mod hub;
+mod limits;
 mod migrate;
 mod peer;
 mod run;

@@ -8,7 +8,7 @@ use super::hub::OWN;
 use super::server::Server;
 use super::settings::Settings;
 use super::traffic::Measured;
-use super::{migrate, peer};
+use super::{limits, migrate, peer};
 use crate::machine::Machine;
 use crate::process::allow_files;
 use crate::report::{Bound, Report};
@@ -19,6 +19,7 @@ pub fn run(settings: &Settings) -> Result<Report> {
     let mut report = Report::new("realtime", Machine::look(&settings.folder));
     let tasks = Runtime::new()?;
     for _ in 0..settings.rounds {
+        limits::measure(&mut report).context("limits")?;
         own(&tasks, settings, &mut report).context("the service")?;
         peer::measure(&tasks, settings, &mut report).context("peers")?;
     }

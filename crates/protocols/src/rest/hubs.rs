@@ -63,7 +63,10 @@ pub fn hub_routes(interface: Interface, desk: &HubDesk) -> Interface {
     let own = desk.clone();
     let servers = async move |Extension(pass): Extension<Pass>, Path(hub): Path<String>| {
         pass.allows(Right::Manage, Area::Realtime, Some(&hub))?;
-        let servers = own.realtime.servers(&hub).map_err(unknown)?;
+        let servers = own
+            .realtime
+            .servers(&hub)
+            .map_err(|error| unknown(&error))?;
         let servers: Vec<_> = servers.iter().map(shown_server).collect();
         Ok::<_, Problem>(Json(json!({ "servers": servers })))
     };
@@ -71,7 +74,10 @@ pub fn hub_routes(interface: Interface, desk: &HubDesk) -> Interface {
     let drain = async move |Extension(pass): Extension<Pass>,
                             Path((hub, server)): Path<(String, String)>| {
         pass.allows(Right::Manage, Area::Realtime, Some(&hub))?;
-        let clients = own.realtime.drain_server(&hub, &server).map_err(unknown)?;
+        let clients = own
+            .realtime
+            .drain_server(&hub, &server)
+            .map_err(|error| unknown(&error))?;
         let body = Json(json!({"server": server, "clients": clients}));
         Ok::<_, Problem>((StatusCode::ACCEPTED, body))
     };
@@ -286,7 +292,7 @@ fn shown_server(server: &Server) -> Value {
 }
 
 /// What a client of this interface is told.
-fn unknown(error: Error) -> Problem {
+fn unknown(error: &Error) -> Problem {
     match error.kind() {
         ErrorKind::Hosted(_) => Problem::new(error.code(), error.to_string()),
         _ => Problem::not_found(error.to_string()),
