@@ -1,4 +1,4 @@
-//! Clients without app servers: the service, REST and upstreams.
+//! Clients without app servers: REST and upstreams.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::net::SocketAddr;

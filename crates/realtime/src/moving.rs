@@ -1,4 +1,4 @@
-//! How messages of a client reach its home, and how the home changes.
+//! How a client's messages reach its home, and its moves.
 //!
 //! Whole messages go to the home, one after another. While a client moves they are
 //! held: what was begun ends at the old home, and what follows goes to the new one.

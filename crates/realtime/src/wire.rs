@@ -1,4 +1,4 @@
-//! One link of an app server to its service: what is said, and what is waited for.
+//! One link of an app server to its service.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};

@@ -1,4 +1,4 @@
-//! App servers in processes of their own, and the end of one by `kill -9`.
+//! App servers as processes, and `kill -9` of one.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::VecDeque;

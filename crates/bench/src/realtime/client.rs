@@ -1,4 +1,4 @@
-//! A WebSocket client that costs little, so that the server is what is measured.
+//! A WebSocket client that costs little.
 //!
 //! Frames of servers are not parsed: every message that counts holds one mark, and
 //! marks are counted. Frames to servers are masked with zeros.

@@ -1,4 +1,4 @@
-//! Many clients of one app server are moved to another, while some of them call.
+//! Moves many clients while some of them call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! `steadfast bench realtime`: idle, connect, broadcast, echo, move.
+//! `steadfast bench realtime`: clients and their moves.
 //!
 //! The service and its app servers are processes of their own, so that their memory
 //! and processor time are told apart from those of the load. Where node is installed

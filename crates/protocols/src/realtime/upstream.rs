@@ -1,4 +1,4 @@
-//! Tells upstreams what happens to clients without an app server.
+//! Tells upstreams of clients without an app server.
 
 use std::sync::Arc;
 
