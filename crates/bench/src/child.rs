@@ -46,6 +46,11 @@ impl Child {
         Ok((child, said.trim().to_owned()))
     }
 
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+
     /// Processor time that it has had, in seconds.
     pub(crate) fn cpu_seconds(&self) -> Result<f64> {
         cpu_seconds_of(&self.0.id().to_string())

@@ -14,6 +14,7 @@ pub mod jobs;
 mod machine;
 pub mod postgres;
 mod process;
+pub mod realtime;
 mod redis;
 pub mod report;
 pub mod runtime;

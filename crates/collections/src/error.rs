@@ -93,6 +93,8 @@ pub enum Kind {
     InvalidName { name: String },
     /// A key or value does not fit its type or limit; the cause says how.
     Schema { collection: String },
+    /// Whoever got a command of the transaction refuses it.
+    Declined { code: Code, message: String },
 }
 
 /// What a caller may do after a failure.
@@ -191,6 +193,7 @@ impl Error {
     /// The stable code, the name of its page in `docs/errors/`.
     pub fn code(&self) -> Code {
         Code(match self.kind {
+            Kind::Declined { code, .. } => code.0,
             Kind::LockTimeout { .. } => "STF-3001",
             Kind::NotPrimary { .. } => "STF-3002",
             Kind::NotReadable { .. } => "STF-3003",
@@ -290,6 +293,7 @@ impl fmt::Display for Kind {
                 "{collection} is being created by another transaction; wait for its commit"
             ),
             Self::Unsupported { what } => write!(f, "{what} is not supported here"),
+            Self::Declined { message, .. } => write!(f, "a command was refused: {message}"),
             Self::Storage => f.write_str("the storage failed; see the cause"),
             Self::Malformed { what } => write!(
                 f,

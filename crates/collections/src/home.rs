@@ -8,6 +8,7 @@ use steadfast_core::id::{Lsn, Partition};
 use steadfast_storage::Ledger;
 
 use crate::committer::Committer;
+use crate::courier::Courier;
 use crate::error::{Error, Kind, Result};
 use crate::lock::latch::Parking;
 use crate::lock::table::Table;
@@ -22,6 +23,8 @@ pub(crate) struct Home {
     pub(crate) locks: Arc<Table<Parking>>,
     pub(crate) registry: Registry,
     pub(crate) committer: Option<Committer>,
+    /// How transactions that carry commands are committed.
+    pub(crate) courier: Option<Arc<dyn Courier>>,
     pub(crate) write_version: WriteVersion,
     /// Lost with the process: not everything is offered then.
     pub(crate) is_volatile: bool,
@@ -43,6 +46,7 @@ impl Home {
         registry: Registry,
         write_version: WriteVersion,
         is_volatile: bool,
+        courier: Option<Arc<dyn Courier>>,
     ) -> Self {
         let committer = source.ledger().ok().cloned().map(Committer::start);
         Self {
@@ -52,6 +56,7 @@ impl Home {
             clock,
             registry,
             committer,
+            courier,
             write_version,
             is_volatile,
             state_feed: Channel::default(),

@@ -42,6 +42,7 @@
 mod collection;
 mod committer;
 mod concurrent_queue;
+mod courier;
 mod dictionary;
 mod enumerate;
 mod error;
@@ -72,6 +73,7 @@ mod writeset;
 
 pub use collection::{Description, Shape};
 pub use concurrent_queue::ConcurrentQueue;
+pub use courier::{Courier, Declined, Outcome};
 pub use dictionary::{Dictionary, View};
 pub use enumerate::{Cursor, DictionaryNotice, DictionaryNotices, Query};
 pub use error::{Error, Kind, Result, Retry};

@@ -13,6 +13,7 @@ use steadfast_core::id::{Lsn, Partition};
 use steadfast_core::limits;
 use steadfast_storage::{Engine, Ledger};
 
+use crate::courier::Courier;
 use crate::error::{Result, Retry};
 use crate::home::Home;
 use crate::lock::table::Wait;
@@ -34,6 +35,8 @@ pub struct Options {
     pub write_version: WriteVersion,
     /// Whether the state is lost with the process.
     pub is_volatile: bool,
+    /// How transactions that carry commands are committed, where a runtime is.
+    pub courier: Option<Arc<dyn Courier>>,
 }
 
 impl Default for Options {
@@ -43,6 +46,7 @@ impl Default for Options {
             resident_bytes: limits::RESIDENT_BYTES,
             write_version: WriteVersion::default(),
             is_volatile: false,
+            courier: None,
         }
     }
 }
@@ -93,6 +97,7 @@ impl Replica {
             registry,
             options.write_version,
             options.is_volatile,
+            options.courier,
         );
         Self {
             home: Arc::new(home),

@@ -13,6 +13,7 @@ use steadfast_core::id::Lsn;
 use steadfast_storage::{Ledger, Writes};
 
 use crate::collection::{Collection, Life, Shape};
+use crate::courier::{Declined, Outcome};
 use crate::error::{Error, Kind, Result};
 use crate::home::Home;
 use crate::items::Place;
@@ -35,6 +36,7 @@ pub struct Sealed {
     enqueued: Vec<(Arc<Collection>, Place)>,
     counts: Vec<(Arc<Collection>, i64)>,
     writes: Option<Writes>,
+    commands: Vec<Bytes>,
     /// Whether there is anything to show.
     has_changes: bool,
     is_over: bool,
@@ -50,6 +52,14 @@ impl<'p> Tx<'p> {
         let id = self.id();
         match self.seal() {
             Ok(mut sealed) => match (&home.committer, sealed.take_writes()) {
+                (_, writes) if sealed.has_commands() => {
+                    let outcome = sealed.hand_over(writes.unwrap_or_default());
+                    tokio::spawn(async move {
+                        let outcome = outcome.await;
+                        // Nobody may wait for it any more.
+                        let _ = reply.send(sealed.conclude(outcome));
+                    });
+                }
                 (Some(committer), Some(writes)) => {
                     let finish = move |outcome| {
                         // Nobody may wait for it any more.
@@ -74,7 +84,7 @@ impl<'p> Tx<'p> {
     /// Ends the part that the user sees: for whoever runs the log.
     pub fn seal(mut self) -> Result<Sealed> {
         self.check()?;
-        if !self.writes.is_empty() {
+        if !self.writes.is_empty() || !self.commands.is_empty() {
             self.check_write()?;
         }
         if !self.owner.leave_active(Phase::Committing) {
@@ -87,6 +97,7 @@ impl<'p> Tx<'p> {
             enqueued: Vec::new(),
             counts: Vec::new(),
             writes: None,
+            commands: std::mem::take(&mut self.commands),
             has_changes: false,
             is_over: false,
         };
@@ -103,6 +114,37 @@ impl Sealed {
     /// What goes to the log, once; `None` if nothing does.
     pub fn take_writes(&mut self) -> Option<Writes> {
         self.writes.take()
+    }
+
+    /// The commands that share its commit, once.
+    pub fn take_commands(&mut self) -> Vec<Bytes> {
+        std::mem::take(&mut self.commands)
+    }
+
+    fn has_commands(&self) -> bool {
+        !self.commands.is_empty()
+    }
+
+    /// Gives rows and commands to whoever runs the partition.
+    fn hand_over(&mut self, writes: Writes) -> Outcome {
+        let commands = self.take_commands();
+        match &self.home.courier {
+            Some(courier) => courier.commit(writes, commands),
+            // Nothing can be staged without one.
+            None => Box::pin(std::future::ready(Ok(self.home.durable_lsn()))),
+        }
+    }
+
+    /// Ends the transaction with what came of rows and commands.
+    fn conclude(self, outcome: std::result::Result<Lsn, Declined>) -> Result<Lsn> {
+        match outcome {
+            Ok(lsn) => self.finish(Ok(lsn)),
+            Err(Declined::Storage(error)) => self.finish(Err(error)),
+            // Nothing was written: dropping the transaction aborts it.
+            Err(Declined::Command { code, message }) => {
+                Err(Error::new(Kind::Declined { code, message }))
+            }
+        }
     }
 
     /// Ends the transaction with the outcome of its append.

@@ -38,6 +38,8 @@ pub struct Tx<'p> {
     pub(crate) home: Arc<Home>,
     pub(crate) owner: Arc<Owner<Parking>>,
     pub(crate) writes: WriteSet,
+    /// Commands that share its commit.
+    pub(crate) commands: Vec<Bytes>,
     /// Collections that it has entered.
     entered: Vec<Table>,
     pinned: Option<Pinned>,
@@ -67,6 +69,7 @@ impl Tx<'_> {
             home: Arc::clone(home),
             owner,
             writes: WriteSet::default(),
+            commands: Vec::new(),
             entered: Vec::new(),
             pinned: None,
             is_primary: home.may_write(),
@@ -85,6 +88,24 @@ impl Tx<'_> {
     /// the first of them.
     pub fn snapshot_lsn(&self) -> Option<Lsn> {
         self.pinned.as_ref().map(Pinned::lsn)
+    }
+
+    /// Adds a command to an instance of this partition, in the form that the runtime
+    /// reads: it is run with the commit, or not at all.
+    pub fn stage(&mut self, command: Bytes) -> Result<()> {
+        self.check_write()?;
+        if self.home.courier.is_none() {
+            let what = "a command in a transaction without a node around it".to_owned();
+            return Err(Error::new(Kind::Unsupported { what }));
+        }
+        let staged: usize = self.commands.iter().map(Bytes::len).sum();
+        let (bytes, limit) = (staged + command.len(), limits::PUBLIC_TRANSACTION_BYTES);
+        if bytes > limit {
+            let what = "all commands of a transaction";
+            return Err(Error::new(Kind::TooLarge { what, bytes, limit }));
+        }
+        self.commands.push(command);
+        Ok(())
     }
 
     /// Forgets everything and gives the locks back.
@@ -398,6 +419,7 @@ impl Tx<'_> {
             collection.set_life(Life::Removed);
         }
         self.writes = WriteSet::default();
+        self.commands.clear();
         self.pinned = None;
         self.home.locks.end(&self.owner, Phase::Active, to);
     }

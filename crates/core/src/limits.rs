@@ -484,6 +484,22 @@ pub const SERVER_MESSAGE_BYTES: usize = 32 * 1024 * 1024;
 pub const SERVER_ROOM_BYTES: usize = 1024 * 1024;
 pub const SERVER_OUT_BYTES: usize = 64 * 1024 * 1024;
 
+/// Clients of one link of an app server, from which on it is asked for one more.
+pub const LINK_CLIENTS: usize = 5000;
+
+/// Links of one app server for one hub that it opens itself.
+pub const SERVER_LINKS: usize = 64;
+
+/// Members of a group that an app server is told at a time.
+pub const GROUP_PAGE: usize = 1000;
+
+/// Hubs that are counted by name; the others together.
+pub const COUNTED_HUBS: usize = 100;
+
+/// Calls of upstreams at a time, and how long one may take.
+pub const UPSTREAM_CALLS: usize = 256;
+pub const UPSTREAM_TIME: Duration = Duration::from_secs(30);
+
 /// Hubs of app servers.
 pub const SERVER_HUBS: usize = 1000;
 

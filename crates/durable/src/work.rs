@@ -146,6 +146,9 @@ pub enum EntityAction {
         #[n(2)]
         scheduled: Option<Moment>,
     },
+    /// Tell an instance of another service; the bytes are an envelope.
+    #[n(2)]
+    Tell(Vec<u8>),
 }
 
 /// What a worker takes.

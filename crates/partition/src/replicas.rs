@@ -6,8 +6,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use steadfast_collections::{Options, Replica, Tx};
+use bytes::Bytes;
+use steadfast_collections::{Courier, Declined, Options, Outcome, Replica, Tx};
 use steadfast_core::id::{Lsn, Partition};
+use steadfast_storage::Writes;
 use tokio::sync::Mutex;
 
 use crate::address::Envelope;
@@ -44,7 +46,11 @@ impl Replicas {
             // Whoever holds the old replica learns of it.
             replica.close();
         }
-        let opened = Replica::primary(door.ledger().clone(), self.options.clone());
+        let options = Options {
+            courier: Some(Arc::new(Carrier(door.clone()))),
+            ..self.options.clone()
+        };
+        let opened = Replica::primary(door.ledger().clone(), options);
         let replica = opened.await.map_err(|error| collections(&error))?;
         known.insert(partition, replica.clone());
         Ok(replica)
@@ -62,6 +68,8 @@ impl Replicas {
         let door = self.door(partition)?;
         let mut sealed = tx.seal().map_err(|error| collections(&error))?;
         let writes = sealed.take_writes().unwrap_or_default();
+        let staged = envelopes(sealed.take_commands())?;
+        let commands = staged.into_iter().chain(commands).collect();
         // Once it is handed over, its outcome must be taken in whoever still waits.
         let task = tokio::spawn(async move {
             match door.commit(writes, commands).await {
@@ -83,6 +91,39 @@ impl Replicas {
     fn door(&self, partition: Partition) -> Result<Door> {
         let here = self.router.door(partition);
         here.ok_or_else(|| Error::new(Kind::NotOwner { partition }))
+    }
+}
+
+/// Brings commands of transactions to the owner of their partition.
+struct Carrier(Door);
+
+impl Courier for Carrier {
+    fn commit(&self, writes: Writes, commands: Vec<Bytes>) -> Outcome {
+        let door = self.0.clone();
+        Box::pin(async move {
+            let commands = envelopes(commands).map_err(|error| declined(&error))?;
+            let committed = door.commit(writes, commands).await;
+            committed.map_err(|error| declined(&error))
+        })
+    }
+}
+
+fn envelopes(commands: Vec<Bytes>) -> Result<Vec<Envelope>> {
+    let read = |bytes| {
+        let what = "a command of a transaction";
+        Envelope::decode(bytes).map_err(|_| Error::new(Kind::Malformed { what }))
+    };
+    commands.into_iter().map(read).collect()
+}
+
+/// What the owner says, in the words of collections.
+fn declined(error: &Error) -> Declined {
+    match error.storage() {
+        Some(cause) => Declined::Storage(cause.clone()),
+        None => Declined::Command {
+            code: error.code(),
+            message: error.to_string(),
+        },
     }
 }
 

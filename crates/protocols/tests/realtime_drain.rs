@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use steadfast_core::clock::Clock;
 use steadfast_macros::hub;
+use steadfast_protocols::listen::Certificate;
 use steadfast_protocols::realtime::{DialOptions, Dialed};
 use steadfast_realtime::{Context, HubOptions, HubResult, ShutdownMode};
 use tokio::net::TcpStream;
@@ -92,22 +93,39 @@ impl Counter {
         Ok(context.join(&group).await?)
     }
 
+    /// Sends to the caller, and answers.
+    async fn tick(&self, context: &Context, number: u64) -> HubResult<()> {
+        let own = context.clients().connections([context.connection_id()]);
+        Ok(own.send("tick", &(number,)).await?)
+    }
+
     async fn ask(&self, context: &Context) -> HubResult<String> {
         let name: String = context.client().ask("name", &()).await?;
         Ok(format!("it is {name}"))
     }
 }
 
-fn serve(stage: &Stage, name: &str, book: &Book, mode: ShutdownMode) -> Dialed<Counter> {
-    let options = DialOptions {
+fn options(stage: &Stage, name: &str, mode: ShutdownMode) -> DialOptions {
+    DialOptions {
         address: stage.address.to_string(),
+        is_encrypted: false,
+        authorities: None,
         secret: SECRET.to_owned(),
         server: name.to_owned(),
         hub: HUB.to_owned(),
         mode,
-    };
+        links: 1,
+    }
+}
+
+fn dial(stage: &Stage, book: &Book, options: DialOptions) -> Dialed<Counter> {
     let clock = Arc::clone(&stage.clock) as Arc<dyn Clock>;
-    Dialed::start(Counter(book.clone()), options, HubOptions::default(), clock)
+    let dialed = Dialed::start(Counter(book.clone()), options, HubOptions::default(), clock);
+    dialed.expect("options that can be used")
+}
+
+fn serve(stage: &Stage, name: &str, book: &Book, mode: ShutdownMode) -> Dialed<Counter> {
+    dial(stage, book, options(stage, name, mode))
 }
 
 /// A client that speaks JSON.
@@ -427,4 +445,130 @@ async fn clients_of_other_servers_are_asked_through_the_service() {
         .await
         .unwrap();
     assert_eq!(asking.await.unwrap(), "Eve");
+}
+
+#[tokio::test]
+async fn clients_are_spread_over_the_links_of_a_server_and_move_together() {
+    let stage = Stage::start();
+    let book = Book::default();
+    let mode = ShutdownMode::MigrateClients;
+    let three = |name: &str| DialOptions {
+        links: 3,
+        ..options(&stage, name, mode)
+    };
+    let first = dial(&stage, &book, three("a"));
+    first.ready().await;
+    assert_eq!(first.links(), 3);
+    let mut clients = Vec::new();
+    for number in 0..6 {
+        let mut client = Client::start(&stage).await;
+        assert_eq!(client.call(0, "note", json!([number])).await, number);
+        clients.push(client);
+    }
+    let servers = stage.realtime.servers(HUB).unwrap();
+    assert_eq!((servers[0].links, servers[0].clients), (3, 6));
+    // What a call sends comes before its answer, whichever link it takes.
+    for client in &mut clients {
+        client.call(1, "enter", json!(["g"])).await;
+        client.call(2, "tick", json!([7])).await;
+    }
+    for client in &mut clients {
+        client.call(3, "note", json!([3])).await;
+        assert_eq!(client.ticks, [7]);
+    }
+    let second = dial(&stage, &book, three("b"));
+    second.ready().await;
+    assert_eq!(first.shutdown(PATIENCE, async {}).await, 0);
+    for client in &mut clients {
+        assert_eq!(client.call(4, "note", json!([4])).await, 4);
+    }
+    assert_eq!((second.count(), second.links()), (6, 3));
+    assert_eq!(
+        second.shutdown(Duration::from_millis(100), async {}).await,
+        6
+    );
+}
+
+#[tokio::test]
+async fn a_link_that_the_service_asks_for_is_opened() {
+    let stage = Stage::start();
+    let book = Book::default();
+    let server = serve(&stage, "a", &book, ShutdownMode::MigrateClients);
+    server.ready().await;
+    // So many clients are made without sockets.
+    let mut homeless = Vec::new();
+    for _ in 0..steadfast_core::limits::LINK_CLIENTS {
+        let wishes = steadfast_realtime::Wishes::default();
+        let caller = steadfast_realtime::Caller::default();
+        let (client, lobby) = stage.realtime.connect(HUB, caller, &wishes).unwrap();
+        let mut inlet = steadfast_realtime::Inlet::new(Arc::clone(&client), lobby, 1000);
+        let hello = "{\"protocol\":\"json\",\"version\":1}\u{1e}";
+        inlet.take(hello.into()).await.expect("a home");
+        homeless.push((client, inlet));
+    }
+    let opened = tokio::time::timeout(PATIENCE, async {
+        while server.links() < 2 {
+            tokio::task::yield_now().await;
+        }
+    });
+    opened.await.expect("one more link");
+    // New clients are given to it.
+    let _client = Client::start(&stage).await;
+    let own = &stage.realtime.servers(HUB).unwrap()[0];
+    assert_eq!(own.links, 2);
+    server.kill();
+}
+
+#[tokio::test]
+async fn links_are_encrypted_and_trust_only_who_they_should() {
+    let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".into()]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (chain, key) = (folder.path().join("tls.pem"), folder.path().join("tls.key"));
+    std::fs::write(&chain, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let certificate = Certificate::load(&chain, &key).unwrap();
+    let stage = Stage::start_encrypted(&certificate);
+    let book = Book::default();
+    let encrypted = |authorities: Option<Vec<u8>>| DialOptions {
+        is_encrypted: true,
+        authorities,
+        ..options(&stage, "a", ShutdownMode::MigrateClients)
+    };
+    let distrustful = dial(&stage, &book, encrypted(None));
+    let trusting = dial(&stage, &book, encrypted(Some(made.cert.pem().into_bytes())));
+    let ready = tokio::time::timeout(PATIENCE, trusting.ready()).await;
+    ready.expect("the service welcomes it");
+    assert_eq!(distrustful.links(), 0);
+    distrustful.kill();
+    let (client, lobby) = {
+        let wishes = steadfast_realtime::Wishes::default();
+        let caller = steadfast_realtime::Caller::default();
+        stage.realtime.connect(HUB, caller, &wishes).unwrap()
+    };
+    let mut inlet = steadfast_realtime::Inlet::new(Arc::clone(&client), lobby, 1000);
+    let hello = "{\"protocol\":\"json\",\"version\":1}\u{1e}";
+    inlet.take(hello.into()).await.expect("a home");
+    let call = "{\"type\":1,\"invocationId\":\"1\",\"target\":\"note\",\"arguments\":[5]}\u{1e}";
+    inlet.take(call.into()).await.expect("it goes on");
+    let mut said = String::new();
+    while !said.contains("\"result\":5") {
+        let next = client.outgoing(0, steadfast_realtime::Pulse::Pings);
+        match tokio::time::timeout(PATIENCE, next)
+            .await
+            .expect("an answer")
+        {
+            steadfast_realtime::Outgoing::Data(bytes) => {
+                said.push_str(std::str::from_utf8(&bytes).unwrap());
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let nothing = DialOptions {
+        is_encrypted: true,
+        authorities: Some(b"nothing".to_vec()),
+        ..options(&stage, "a", ShutdownMode::MigrateClients)
+    };
+    let clock = Arc::clone(&stage.clock) as Arc<dyn Clock>;
+    let refused = Dialed::start(Counter(book), nothing, HubOptions::default(), clock);
+    assert!(refused.is_err());
 }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use steadfast_core::clock::Clock as _;
 use steadfast_protocols::realtime::server_token;
 use steadfast_wire::signalr::frame::{self, Splitter};
+use steadfast_wire::signalr::pack::Reader;
 use steadfast_wire::signalr::service::{
     Ack, Check, Close, CloseMany, Completion, Data, Flow, FlowKind, GroupData, Handshake, Message,
     Open, Question, Target, read, status, write,
@@ -960,4 +961,142 @@ async fn sticky_clients_go_where_their_token_says() {
         drop(client);
         second.next().await;
     }
+}
+
+#[tokio::test]
+async fn members_of_a_group_are_told_page_by_page() {
+    let stage = Stage::start();
+    let mut server = Server::start(&stage, "a", 0, 0).await;
+    let mut ids = Vec::new();
+    let mut clients = Vec::new();
+    for user in ["u", "v", "w"] {
+        let (client, id) = Client::on(&stage, user, &mut server).await;
+        clients.push(client);
+        ids.push((id.clone(), text(user)));
+        server
+            .say(Message::Join {
+                connection: id,
+                group: text("g"),
+                ack: Some(1),
+            })
+            .await;
+        assert_eq!(server.acked().await, (1, status::OK));
+    }
+    ids.sort();
+    let mut found = Vec::new();
+    let mut token = None;
+    for _ in 0..2 {
+        server
+            .say(Message::Members {
+                group: text("g"),
+                ack: 7,
+                most: Some(2),
+                token: token.clone(),
+            })
+            .await;
+        let Message::Ack(ack) = server.next().await else {
+            panic!("no acknowledgement")
+        };
+        assert_eq!((ack.id, ack.status), (7, status::OK));
+        let payload = ack.payload.unwrap();
+        let mut reader = Reader::new(&payload);
+        assert_eq!(reader.array().unwrap(), 2);
+        for _ in 0..reader.array().unwrap() {
+            assert_eq!(reader.array().unwrap(), 2);
+            let connection = reader.text().unwrap().unwrap().to_owned();
+            found.push((connection, reader.text().unwrap().unwrap().to_owned()));
+        }
+        token = reader.text().unwrap().map(str::to_owned);
+        assert!(reader.is_at_end());
+    }
+    assert_eq!(token, None);
+    assert_eq!(found, ids);
+}
+
+#[tokio::test]
+async fn a_node_that_leaves_tells_its_servers_first() {
+    let stage = Stage::start();
+    let mut server = Server::start(&stage, "a", 0, 0).await;
+    let (mut client, id) = Client::on(&stage, "u", &mut server).await;
+    let realtime = stage.realtime.clone();
+    let leaving = tokio::spawn(async move { realtime.drain(PATIENCE).await });
+    match server.next().await {
+        Message::Flow(Flow {
+            is_server: true,
+            kind: FlowKind::Offline,
+            ..
+        }) => {}
+        other => panic!("{other:?}"),
+    }
+    let offline = Message::Ping(vec![text("offline"), text("here")]);
+    assert_eq!(server.next().await, offline);
+    let closed = client.next().await;
+    assert_eq!(closed["type"], 7);
+    assert_eq!(closed["allowReconnect"], true);
+    drop(client);
+    match server.next().await {
+        Message::Close(own) => assert_eq!(own.connection, id),
+        other => panic!("{other:?}"),
+    }
+    let departed = leaving.await.unwrap();
+    assert_eq!((departed.closed, departed.cut_off), (1, 0));
+}
+
+#[tokio::test]
+async fn links_that_were_asked_for_carry_clients_too() {
+    let stage = Stage::start();
+    let mut usual = Server::start(&stage, "a", 0, 0).await;
+    let (_first, _) = Client::on(&stage, "u", &mut usual).await;
+    let mut asked_for = Server::start(&stage, "a", 1, 0).await;
+    // It has the fewest clients.
+    let (_second, _) = Client::on(&stage, "v", &mut asked_for).await;
+    let servers = stage.realtime.servers(HUB).unwrap();
+    let own = &servers[0];
+    assert_eq!((&*own.name, own.links, own.clients), ("a", 2, 2));
+}
+
+#[tokio::test]
+async fn an_operator_takes_all_clients_away_from_a_server() {
+    let stage = Stage::start();
+    let mut first = Server::start(&stage, "a", 0, 1).await;
+    let (mut client, id) = Client::on(&stage, "u", &mut first).await;
+    assert!(stage.realtime.drain_server(HUB, "nobody").is_err());
+    assert!(stage.realtime.drain_server("room", "here").is_err());
+    let mut second = Server::start(&stage, "b", 0, 1).await;
+    assert_eq!(stage.realtime.drain_server(HUB, "a").unwrap(), 1);
+    assert!(matches!(
+        first.next().await,
+        Message::Flow(Flow {
+            is_server: true,
+            kind: FlowKind::Offline,
+            ..
+        })
+    ));
+    match first.next().await {
+        Message::Flow(flow) => assert_eq!((&flow.id, flow.kind), (&id, FlowKind::Pause)),
+        other => panic!("{other:?}"),
+    }
+    first
+        .say(Message::Flow(Flow {
+            id: id.clone(),
+            is_server: false,
+            kind: FlowKind::Paused,
+        }))
+        .await;
+    assert_eq!(second.open().await.connection, id);
+    match first.next().await {
+        Message::Close(own) => assert_eq!(own.connection, id),
+        other => panic!("{other:?}"),
+    }
+    client.invoke(1, "next").await;
+    assert_eq!(second.heard().await["target"], "next");
+    let servers = stage.realtime.servers(HUB).unwrap();
+    let balance: Vec<_> = servers
+        .iter()
+        .map(|own| (&*own.name, own.clients, own.moved, own.is_offline))
+        .collect();
+    assert_eq!(balance, [("a", 0, 1, true), ("b", 1, 0, false)]);
+    let counts = stage.realtime.counts();
+    let counts = counts.iter().find(|own| own.hub == HUB).unwrap();
+    assert_eq!((counts.clients, counts.moved, counts.unmoved), (1, 1, 0));
 }

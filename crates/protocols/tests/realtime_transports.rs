@@ -3,9 +3,12 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
 use reqwest::{Client, Method, Response, StatusCode};
 use serde_json::{Value, json};
+use steadfast_wire::signalr::message::Outcome;
+use steadfast_wire::signalr::{Protocol, pack, write as hub};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
@@ -374,6 +377,37 @@ async fn realtime_11_events_begin_at_once() {
         .map(|own| own.trim_start_matches("data: "))
         .collect();
     assert_eq!(data, format!("{{}}\u{1e}{ADDED}"));
+}
+
+#[tokio::test]
+async fn realtime_12_messagepack_over_long_polling_carries_all_bytes() {
+    let scene = Scene::new();
+    let door = scene.door().await;
+    assert_eq!(scene.status(Method::GET, &door).await.0, StatusCode::OK);
+    let post = async |body: Bytes| {
+        let url = format!("{}{door}", scene.stage.url());
+        let request = scene.http.post(url).bearer_auth(&scene.token).body(body);
+        assert_eq!(request.send().await.unwrap().status(), StatusCode::OK);
+    };
+    let poll = async || {
+        let response = scene.ask(Method::GET, &door, "").await;
+        assert_eq!(response.status(), StatusCode::OK);
+        response.bytes().await.unwrap()
+    };
+    let hello = "{\"protocol\":\"messagepack\",\"version\":1}\u{1e}";
+    post(Bytes::from_static(hello.as_bytes())).await;
+    assert_eq!(poll().await, "{}\u{1e}");
+    let all: Vec<u8> = (0..=255).collect();
+    let mut argument = Vec::new();
+    pack::bin(&mut argument, &all);
+    let mut arguments = Vec::new();
+    pack::array(&mut arguments, 1);
+    arguments.extend_from_slice(&argument);
+    let protocol = Protocol::MessagePack;
+    let call = hub::invocation(protocol, Some("1"), "echo_bytes", &arguments);
+    post(call).await;
+    let outcome = Outcome::Value(Bytes::from(argument));
+    assert_eq!(poll().await, hub::completion(protocol, "1", &outcome));
 }
 
 #[tokio::test]

@@ -5,25 +5,25 @@
 //! they are held, the home can be changed. A client leaves once: it is taken out of
 //! its place, and its home is told.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use steadfast_core::limits;
-use steadfast_wire::signalr::message::{Outcome, kind};
-use steadfast_wire::signalr::{Protocol, handshake, read, write};
+use steadfast_wire::signalr::message::kind;
+use steadfast_wire::signalr::{Protocol, read, write};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::caller::Caller;
 use crate::calls::Calls;
-use crate::home::{Arrival, Home};
-use crate::outbox::{Outbox, Put, Take};
+use crate::outbox::{Outbox, Put};
 use crate::resume::Received;
+use crate::route::Routing;
+use crate::times::Times;
 
 /// Where clients of one hub are known.
 pub(crate) trait Place: Send + Sync {
@@ -32,82 +32,37 @@ pub(crate) trait Place: Send + Sync {
 
     /// The client has gone for good.
     fn leave(&self, client: &Arc<Client>);
+
+    /// A client is closed because it does not read.
+    fn dropped(&self);
 }
 
 /// A client's connection.
 pub struct Client {
-    id: Arc<str>,
-    caller: Arc<Caller>,
-    place: Arc<dyn Place>,
-    protocol: OnceLock<Protocol>,
+    pub(crate) id: Arc<str>,
+    pub(crate) caller: Arc<Caller>,
+    pub(crate) place: Arc<dyn Place>,
+    pub(crate) protocol: OnceLock<Protocol>,
     /// Its home has answered its handshake: from then on others may send to it.
-    is_greeted: AtomicBool,
+    pub(crate) is_greeted: AtomicBool,
     pub(crate) outbox: Outbox,
-    routing: Mutex<Routing>,
+    pub(crate) routing: Mutex<Routing>,
     /// What is open between client and home; only kept where somebody needs it. It is
     /// locked after the routing, and nothing is called while it is.
-    calls: Mutex<Calls>,
-    notes_calls: AtomicBool,
+    pub(crate) calls: Mutex<Calls>,
+    pub(crate) notes_calls: AtomicBool,
     /// Held messages were let go, or the client has ended.
-    released: Notify,
+    pub(crate) released: Notify,
     /// No call is open any more.
-    settled: Notify,
-    clock: Mutex<Times>,
+    pub(crate) settled: Notify,
+    pub(crate) clock: Mutex<Times>,
     /// For a client that may come back: what has come from it.
     pub(crate) received: Option<Mutex<Received>>,
     /// Which of its sockets counts; the former ones are ended.
-    socket: tokio::sync::watch::Sender<u64>,
-    gone: CancellationToken,
-}
-
-/// Where messages of the client go.
-#[derive(Default)]
-struct Routing {
-    home: Option<Arc<dyn Home>>,
-    handshake: Bytes,
-    /// Messages that wait for another home, if they do.
-    held: Option<VecDeque<Bytes>>,
-    held_bytes: usize,
-    /// Not even what belongs to an open call goes to the old home any more.
-    is_frozen: bool,
-    /// It has gone for good.
-    has_ended: bool,
-}
-
-struct Times {
-    opened: Instant,
-    heard: Instant,
-    spoke: Instant,
-    /// When the token ends, if the connection ends with it.
-    expires: Option<Instant>,
-    handshake: Duration,
-}
-
-/// What became of a message of the client.
-enum Placed {
-    Done,
-    /// It must wait: for room at this home, or for the end of a move.
-    Wait(Option<Arc<dyn Home>>),
-}
-
-/// What a transport does next.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Outgoing {
-    /// Send this: whole messages.
-    Data(Bytes),
-    /// Nothing follows: close.
-    Over,
-    /// Another socket has taken over: close this one without a word.
-    Displaced,
-}
-
-/// How a client is kept alive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pulse {
-    /// By pings, and it is expected to send some.
-    Pings,
-    /// By its requests.
-    Requests,
+    socket: AtomicU64,
+    /// Another socket counts now.
+    pub(crate) displaced: Notify,
+    pub(crate) gone: CancellationToken,
 }
 
 /// What is wanted of a new client.
@@ -149,7 +104,8 @@ impl Client {
                 handshake: wishes.handshake.unwrap_or(limits::CLIENT_HANDSHAKE),
             }),
             received: wishes.is_stateful.then(Mutex::default),
-            socket: tokio::sync::watch::channel(0).0,
+            socket: AtomicU64::new(0),
+            displaced: Notify::new(),
             gone: CancellationToken::new(),
         };
         if wishes.is_stateful {
@@ -221,7 +177,7 @@ impl Client {
     }
 
     /// Notes what its home has answered or asked.
-    fn note_answer(&self, message: &Bytes) {
+    pub(crate) fn note_answer(&self, message: &Bytes) {
         let Some(protocol) = self.protocol() else {
             return;
         };
@@ -231,9 +187,12 @@ impl Client {
         }
     }
 
-    fn put(self: &Arc<Self>, message: Bytes, is_counted: bool) {
+    pub(crate) fn put(self: &Arc<Self>, message: Bytes, is_counted: bool) {
         if self.outbox.put(message, is_counted) == Put::Full {
             tracing::info!(event = "realtime.slow_client", connection = %self.id);
+            if !self.is_ending() {
+                self.place.dropped();
+            }
             self.close(Some("The client does not read what it is sent."), true);
         }
     }
@@ -279,349 +238,17 @@ impl Client {
         self.outbox.is_ending()
     }
 
-    /// It has a protocol and a home.
-    pub(crate) fn settle(
-        self: &Arc<Self>,
-        protocol: Protocol,
-        handshake: Bytes,
-        home: &Arc<dyn Home>,
-    ) {
-        // A client speaks one protocol for as long as it is there.
-        let _ = self.protocol.set(protocol);
-        let mut routing = self.routing.lock();
-        if routing.has_ended {
-            return;
-        }
-        self.place.enter(self);
-        let arrival = self.arrival(protocol, handshake.clone(), None);
-        routing.handshake = handshake;
-        routing.home = Some(Arc::clone(home));
-        self.notes_calls
-            .store(home.needs_calls(), Ordering::Release);
-        home.open(&arrival);
-    }
-
-    /// Nobody is there for it: it is greeted, told so, and may try again.
-    pub(crate) fn turn_away(self: &Arc<Self>, protocol: Protocol, why: &str) {
-        let _ = self.protocol.set(protocol);
-        self.pass(Bytes::from_static(handshake::ACCEPTED));
-        self.close(Some(why), true);
-    }
-
-    fn arrival(&self, protocol: Protocol, handshake: Bytes, from: Option<String>) -> Arrival {
-        Arrival {
-            id: Arc::clone(&self.id),
-            caller: Arc::clone(&self.caller),
-            protocol,
-            handshake,
-            from,
-        }
-    }
-
     /// Something has come from it.
     pub fn heard(&self) {
         self.clock.lock().heard = Instant::now();
     }
 
-    /// Gives a message to the home, when that has room for it.
-    pub(crate) async fn deliver(&self, message: Bytes) {
-        loop {
-            let released = self.released.notified();
-            let home = {
-                let mut routing = self.routing.lock();
-                if routing.has_ended {
-                    return;
-                }
-                match self.place(&mut routing, &message) {
-                    Placed::Done => return,
-                    Placed::Wait(home) => home,
-                }
-            };
-            match home.as_ref().and_then(|home| home.room(&self.id)) {
-                Some(room) => tokio::select! {
-                    () = room => {}
-                    () = released => {}
-                    () = self.gone.cancelled() => return,
-                },
-                None if home.is_some() => {}
-                None => tokio::select! {
-                    () = released => {}
-                    () = self.gone.cancelled() => return,
-                },
-            }
-        }
-    }
-
-    /// Gives a message to the home, or holds it while the client moves.
-    fn place(&self, routing: &mut Routing, message: &Bytes) -> Placed {
-        let protocol = self.protocol().unwrap_or(Protocol::Json);
-        let belongs_there = routing.held.is_some()
-            && !routing.is_frozen
-            && self.calls.lock().is_part(protocol, message);
-        if let Some(held) = routing.held.as_mut().filter(|_| !belongs_there) {
-            if routing.held_bytes >= limits::CLIENT_CALL_BYTES {
-                return Placed::Wait(None);
-            }
-            routing.held_bytes += message.len();
-            held.push_back(message.clone());
-            return Placed::Done;
-        }
-        let Some(home) = routing.home.clone() else {
-            return Placed::Done;
-        };
-        if home.room(&self.id).is_some() {
-            return Placed::Wait(Some(home));
-        }
-        let notes_calls = self.notes_calls.load(Ordering::Acquire);
-        if notes_calls && self.calls.lock().note_client(protocol, message) {
-            self.settled.notify_waiters();
-        }
-        home.data(&self.id, message.clone());
-        Placed::Done
-    }
-
-    /// Moves it to another home between two messages: what was begun ends at the old
-    /// one, what follows goes to the new one. False if it cannot be moved now.
-    pub(crate) async fn migrate(self: &Arc<Self>, to: &Arc<dyn Home>) -> bool {
-        let from = {
-            let mut routing = self.routing.lock();
-            let is_there = self.is_greeted.load(Ordering::Acquire) && !self.is_ending();
-            let may_move = |home: &&Arc<dyn Home>| home.may_move();
-            let from = routing.home.as_ref().filter(may_move).cloned();
-            let (Some(from), None, true) = (from, &routing.held, is_there) else {
-                return false;
-            };
-            routing.held = Some(VecDeque::new());
-            from
-        };
-        self.quiesce().await;
-        let pausing = tokio::time::timeout(limits::MOVE_PAUSE, from.pause(&self.id));
-        // A server that does not know of pauses has said nothing for a while.
-        let _ = pausing.await;
-        self.hand_over(&from, to)
-    }
-
-    /// Its home is lost. A client that may come back is held until it is given
-    /// another one; its open calls get an error. False if it cannot be held.
-    pub(crate) fn hold(self: &Arc<Self>) -> bool {
-        {
-            let mut routing = self.routing.lock();
-            let is_there = self.is_greeted.load(Ordering::Acquire) && !self.is_ending();
-            if !is_there || !self.is_stateful() || routing.has_ended {
-                return false;
-            }
-            routing.held.get_or_insert_default();
-            routing.is_frozen = true;
-            routing.home = None;
-        }
-        self.abandon("The app server was lost.");
-        true
-    }
-
-    /// Gives it a home after its former one, `from`, was lost.
-    pub(crate) fn settle_again(self: &Arc<Self>, from: &str, home: &Arc<dyn Home>) {
-        let mut routing = self.routing.lock();
-        if routing.has_ended {
-            return;
-        }
-        let protocol = self.protocol().unwrap_or(Protocol::Json);
-        let handshake = routing.handshake.clone();
-        home.open(&self.arrival(protocol, handshake, Some(from.to_owned())));
-        routing.home = Some(Arc::clone(home));
-        self.notes_calls
-            .store(home.needs_calls(), Ordering::Release);
-        self.release(&mut routing);
-    }
-
-    /// Lets go of what was held, in order.
-    fn release(&self, routing: &mut Routing) {
-        let held = routing.held.take().unwrap_or_default();
-        routing.held_bytes = 0;
-        routing.is_frozen = false;
-        if let Some(home) = routing.home.clone() {
-            let protocol = self.protocol().unwrap_or(Protocol::Json);
-            for message in held {
-                self.calls.lock().note_client(protocol, &message);
-                home.data(&self.id, message);
-            }
-        }
-        self.released.notify_waiters();
-    }
-
-    /// Answers open calls with an error, because nobody else will.
-    fn abandon(self: &Arc<Self>, why: &str) {
-        let open = self.calls.lock().abandon();
-        let protocol = self.protocol().unwrap_or(Protocol::Json);
-        for id in open {
-            let outcome = Outcome::Error(why.to_owned());
-            self.put(write::completion(protocol, &id, &outcome), true);
-        }
-    }
-
-    /// Waits until no call is open at the home. Those that take too long get an
-    /// error, because nobody would answer them.
-    async fn quiesce(self: &Arc<Self>) {
-        let settled = async {
-            loop {
-                let settled = self.settled.notified();
-                let is_settled = {
-                    let mut routing = self.routing.lock();
-                    let is_settled = self.calls.lock().is_empty() || routing.has_ended;
-                    routing.is_frozen |= is_settled;
-                    is_settled
-                };
-                if is_settled {
-                    return;
-                }
-                settled.await;
-            }
-        };
-        if tokio::time::timeout(limits::MOVE_QUIET, settled)
-            .await
-            .is_ok()
-        {
-            return;
-        }
-        self.routing.lock().is_frozen = true;
-        self.abandon("The connection was migrated.");
-    }
-
-    fn hand_over(self: &Arc<Self>, from: &Arc<dyn Home>, to: &Arc<dyn Home>) -> bool {
-        let mut routing = self.routing.lock();
-        // The old home may have been lost meanwhile: then others look after it.
-        let is_home = routing
-            .home
-            .as_ref()
-            .is_some_and(|home| Arc::ptr_eq(home, from));
-        if !is_home {
-            return false;
-        }
-        let moves = !routing.has_ended && to.takes_clients();
-        if moves {
-            let protocol = self.protocol().unwrap_or(Protocol::Json);
-            let handshake = routing.handshake.clone();
-            to.open(&self.arrival(protocol, handshake, Some(from.server().to_owned())));
-            from.close(&self.id, None, Some(to.server()));
-            routing.home = Some(Arc::clone(to));
-            self.notes_calls.store(to.needs_calls(), Ordering::Release);
-        }
-        self.release(&mut routing);
-        moves
-    }
-
-    /// What the transport of socket `number` sends next. It waits for it, and keeps
-    /// the client alive meanwhile.
-    pub async fn outgoing(self: &Arc<Self>, number: u64, pulse: Pulse) -> Outgoing {
-        let mut socket = self.socket.subscribe();
-        loop {
-            if *socket.borrow_and_update() != number {
-                return Outgoing::Displaced;
-            }
-            let woken = self.outbox.wake.notified();
-            match self.take() {
-                Take::Data(bytes) => {
-                    self.clock.lock().spoke = Instant::now();
-                    return Outgoing::Data(bytes);
-                }
-                Take::Over => return Outgoing::Over,
-                Take::Nothing => {}
-            }
-            let next = self.next_time(pulse);
-            tokio::select! {
-                () = woken => {}
-                _ = socket.changed() => {}
-                () = tokio::time::sleep_until(next) => self.look_at_the_time(pulse),
-            }
-        }
-    }
-
-    /// What is to be sent now, if anything.
-    pub(crate) fn take(&self) -> Take {
-        self.outbox.take(self.protocol().unwrap_or(Protocol::Json))
-    }
-
-    fn next_time(&self, pulse: Pulse) -> Instant {
-        let clock = self.clock.lock();
-        let pings = pulse == Pulse::Pings;
-        let (ping, silence) = match self.protocol.get() {
-            None => (None, Some(clock.opened + clock.handshake)),
-            Some(_) => (
-                pings.then_some(clock.spoke + limits::CLIENT_PING),
-                pings.then_some(clock.heard + limits::CLIENT_SILENCE),
-            ),
-        };
-        let ack = self.received.as_ref().and_then(|own| own.lock().ack_at);
-        let times = [ping, silence, clock.expires, ack];
-        let first = times.into_iter().flatten().min();
-        first.unwrap_or(clock.heard + limits::DRAIN_TIME)
-    }
-
-    /// Does what is due: pings, acknowledgements, ends.
-    pub(crate) fn look_at_the_time(self: &Arc<Self>, pulse: Pulse) {
-        let now = Instant::now();
-        let (opened, heard, spoke, expires, handshake) = {
-            let clock = self.clock.lock();
-            (
-                clock.opened,
-                clock.heard,
-                clock.spoke,
-                clock.expires,
-                clock.handshake,
-            )
-        };
-        let Some(protocol) = self.protocol() else {
-            if now >= opened + handshake {
-                let last = handshake::refused("Handshake was canceled.");
-                self.end(Some(Bytes::from(last)));
-            }
-            return;
-        };
-        if expires.is_some_and(|end| now >= end) {
-            self.close(Some("The access token has expired."), true);
-        }
-        if pulse == Pulse::Pings && now >= heard + limits::CLIENT_SILENCE {
-            tracing::info!(event = "realtime.silent_client", connection = %self.id);
-            self.close(Some("Nothing was heard of the client."), false);
-        }
-        let due = self.received.as_ref().and_then(|own| own.lock().ack(now));
-        if let Some(number) = due {
-            self.put(write::ack(protocol, number), false);
-        }
-        if pulse == Pulse::Pings && now >= spoke + limits::CLIENT_PING {
-            let ping = match protocol {
-                Protocol::Blazor => write::ping(Protocol::MessagePack),
-                own => write::ping(own),
-            };
-            self.put(ping, false);
-            // It waits in the queue if it cannot be sent: one is enough.
-            self.clock.lock().spoke = now;
-        }
-    }
-
-    /// Ends a client whose transport cannot tell when a write takes too long: if it is
-    /// silent, or does not take its last word.
-    pub async fn watch(self: Arc<Self>) {
-        let mut was_ending = false;
-        loop {
-            tokio::select! {
-                () = self.gone.cancelled() => return,
-                () = tokio::time::sleep(limits::CLIENT_SILENCE) => {}
-            }
-            let heard = self.clock.lock().heard;
-            let is_silent = Instant::now() >= heard + limits::CLIENT_SILENCE;
-            if is_silent || was_ending {
-                return self.leave(Some("the client does not read"));
-            }
-            was_ending = self.is_ending();
-        }
-    }
-
     /// The socket that counts now.
     pub fn socket(&self) -> u64 {
-        *self.socket.borrow()
+        self.socket.load(Ordering::SeqCst)
     }
 
-    fn is_away(&self) -> bool {
+    pub(crate) fn is_away(&self) -> bool {
         self.received.as_ref().is_some_and(|own| own.lock().is_away)
     }
 
@@ -638,10 +265,21 @@ impl Client {
         if let Some(home) = home {
             home.resumed(&self.id);
         }
-        let number = self.socket() + 1;
-        self.socket.send_replace(number);
+        let number = self.socket.fetch_add(1, Ordering::SeqCst) + 1;
+        self.displaced.notify_waiters();
         self.outbox.again();
         Some(number)
+    }
+
+    /// Ends when another socket than this counts.
+    async fn displacement(&self, number: u64) {
+        loop {
+            let displaced = self.displaced.notified();
+            if self.socket() != number {
+                return;
+            }
+            displaced.await;
+        }
     }
 
     /// The socket of that number is lost. A client that may come back is waited for;
@@ -658,10 +296,9 @@ impl Client {
         let client = Arc::clone(self);
         let error = error.map(str::to_owned);
         tokio::spawn(async move {
-            let mut socket = client.socket.subscribe();
-            let back = socket.wait_for(|own| *own != number);
+            let back = client.displacement(number);
             let waited = tokio::select! {
-                waited = tokio::time::timeout(limits::CLIENT_RESUME, back) => waited.map(drop),
+                waited = tokio::time::timeout(limits::CLIENT_RESUME, back) => waited,
                 () = client.gone.cancelled() => return,
             };
             if waited.is_err() {

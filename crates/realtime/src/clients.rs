@@ -39,6 +39,14 @@ impl Clients {
         }
     }
 
+    /// The same clients, for a call of this connection.
+    pub(crate) fn within(mut self, connection: &Arc<str>) -> Self {
+        if let Some(reach) = self.reach.within(connection) {
+            self.reach = reach;
+        }
+        self
+    }
+
     /// Everybody.
     pub fn all(&self) -> Audience {
         self.all_except(Vec::<String>::new())

@@ -36,6 +36,10 @@ pub enum Kind {
     Name(&'static str),
     /// The way to the service is broken.
     Lost(String),
+    /// No such app server is linked.
+    NoServer(String),
+    /// The hub is hosted by the service itself, and not by app servers.
+    Hosted(String),
 }
 
 impl Error {
@@ -60,6 +64,8 @@ impl Error {
             Kind::Full(_) => "STF-5307",
             Kind::Name(_) => "STF-5308",
             Kind::Lost(_) => "STF-5309",
+            Kind::NoServer(_) => "STF-5310",
+            Kind::Hosted(_) => "STF-5311",
         })
     }
 }
@@ -77,6 +83,11 @@ impl fmt::Display for Error {
             Kind::Full(what) => write!(f, "there are too many {what}; try again later"),
             Kind::Name(what) => write!(f, "the name of a {what} is empty or too long; shorten it"),
             Kind::Lost(why) => write!(f, "the service cannot be reached: {why}; try again"),
+            Kind::NoServer(name) => write!(f, "no app server '{name}' is linked; list them"),
+            Kind::Hosted(hub) => write!(
+                f,
+                "the hub '{hub}' is hosted by the service itself; drain the node"
+            ),
         }
     }
 }

@@ -135,7 +135,8 @@ impl<H: Hub> Home for Host<H> {
         });
         let is_new = migration.is_none();
         let (id, caller) = (Arc::clone(&arrival.id), Arc::clone(&arrival.caller));
-        let context = Context::new(Arc::clone(&id), caller, self.clients(), migration);
+        let clients = self.clients().within(&id);
+        let context = Context::new(Arc::clone(&id), caller, clients, migration);
         let seat = Arc::new(Seat::new(Arc::clone(&id), arrival.protocol, context));
         self.seats.lock().insert(Arc::clone(&id), Arc::clone(&seat));
         if is_new {

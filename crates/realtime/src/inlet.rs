@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::client::Client;
 use crate::lobby::Lobby;
+use crate::meter::count;
 
 /// The way in of one client.
 pub struct Inlet {
@@ -135,6 +136,7 @@ impl Inlet {
                 _ => {}
             }
         }
+        count(&self.lobby.meter.received, 1);
         self.client.deliver(message).await;
         Ok(())
     }

@@ -5,7 +5,7 @@
 //! the socket. A link that is offline works on, but gets no new clients.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::{Bytes, BytesMut};
@@ -40,6 +40,10 @@ pub struct Link {
     room: Notify,
     tenants: Mutex<HashMap<Arc<str>, Tenant>>,
     is_offline: AtomicBool,
+    /// Clients that were moved away from it.
+    moved: AtomicU64,
+    /// Clients that it had when its socket was lost.
+    left: AtomicU64,
     times: Mutex<Times>,
     over: CancellationToken,
 }
@@ -88,6 +92,8 @@ impl Link {
             room: Notify::new(),
             tenants: Mutex::default(),
             is_offline: AtomicBool::new(false),
+            moved: AtomicU64::new(0),
+            left: AtomicU64::new(0),
             times: Mutex::new(Times {
                 heard: now,
                 spoke: now,
@@ -140,6 +146,31 @@ impl Link {
     /// From now on no client is given to it. False if that was so before.
     pub(crate) fn go_offline(&self) -> bool {
         !self.is_offline.swap(true, Ordering::SeqCst)
+    }
+
+    /// Whether no client is given to it any more.
+    pub(crate) fn is_offline(&self) -> bool {
+        self.is_offline.load(Ordering::SeqCst)
+    }
+
+    /// Whether it carries clients at all.
+    pub(crate) fn carries(&self) -> bool {
+        self.greeting.get().is_some_and(|own| own.kind != 2)
+    }
+
+    /// Clients were moved away from it.
+    pub(crate) fn note_moved(&self, more: u64) {
+        self.moved.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// How many clients were moved away from it.
+    pub(crate) fn moved(&self) -> u64 {
+        self.moved.load(Ordering::Relaxed)
+    }
+
+    /// How many clients it had when its socket was lost.
+    pub(crate) fn left(&self) -> u64 {
+        self.left.load(Ordering::Relaxed)
     }
 
     /// Its clients.
@@ -201,6 +232,7 @@ impl Link {
         self.room.notify_waiters();
         let tenants: Vec<_> = self.tenants.lock().drain().collect();
         let count = tenants.len();
+        self.left.store(count as u64, Ordering::Relaxed);
         let mut held = Vec::new();
         for (id, tenant) in tenants {
             if self.is_ours && tenant.client.hold() {
@@ -288,7 +320,11 @@ impl Home for Link {
             partial: BytesMut::new(),
             paused: None,
         };
-        self.tenants.lock().insert(Arc::clone(&arrival.id), tenant);
+        let count = {
+            let mut tenants = self.tenants.lock();
+            tenants.insert(Arc::clone(&arrival.id), tenant);
+            tenants.len()
+        };
         let mut headers: Vec<_> = arrival
             .caller
             .headers
@@ -320,6 +356,9 @@ impl Home for Link {
             kind: self.labels(1),
             is_partial: false,
         }));
+        if count.is_multiple_of(limits::LINK_CLIENTS) {
+            self.ask_for_another();
+        }
     }
 
     fn room<'a>(&'a self, _connection: &'a str) -> Option<BoxFuture<'a, ()>> {
@@ -363,8 +402,7 @@ impl Home for Link {
     }
 
     fn takes_clients(&self) -> bool {
-        let carries = self.greeting.get().is_some_and(|own| own.kind != 2);
-        carries && !self.is_offline.load(Ordering::SeqCst)
+        self.carries() && !self.is_offline()
     }
 
     fn load(&self) -> usize {
@@ -413,6 +451,31 @@ impl Home for Link {
 }
 
 impl Link {
+    /// Asks the server for one more link, because this one has many clients.
+    fn ask_for_another(&self) {
+        let is_usual = self.greeting.get().is_some_and(|own| own.kind == 0);
+        if is_usual && !self.is_offline() {
+            let words = ["target", self.lobby.instance()].map(str::to_owned);
+            self.tell(&Message::Ping(words.to_vec()));
+        }
+    }
+
+    /// Tells the server to send by other links, and that our clients will go.
+    pub(crate) fn tell_of_the_end(&self) {
+        self.send_elsewhere();
+        let words = ["offline", self.lobby.instance()].map(str::to_owned);
+        self.tell(&Message::Ping(words.to_vec()));
+    }
+
+    /// Tells the server to send by other links.
+    pub(crate) fn send_elsewhere(&self) {
+        self.tell(&Message::Flow(Flow {
+            id: self.id.clone(),
+            is_server: true,
+            kind: FlowKind::Offline,
+        }));
+    }
+
     /// A label for newer servers; older ones fail on it.
     fn labels(&self, kind: i64) -> Option<i64> {
         let knows = self.greeting.get().is_some_and(|own| own.elements >= 7);

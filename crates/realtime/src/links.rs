@@ -1,6 +1,6 @@
 //! What app servers of one hub ask of the service.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,19 +12,22 @@ use steadfast_core::limits;
 use steadfast_wire::signalr::Protocol;
 use steadfast_wire::signalr::service::{
     Ack, Check, Close, CloseMany, Completion, Data, Flow, FlowKind, GroupData, Handshake, Message,
-    Payloads, Question, Target, status,
+    Payloads, Question, Target, members, status,
 };
 
 use crate::client::Client;
 use crate::home::Home;
 use crate::link::{Fin, Link, LinkInlet};
 use crate::lobby::Lobby;
+use crate::meter::count;
 use crate::payload::Payload;
 use crate::reach::To;
 
 /// All links of one hub.
 pub(crate) struct Links {
     lobby: Arc<Lobby>,
+    /// Whether app servers may come.
+    takes_servers: bool,
     all: Mutex<Vec<Arc<Link>>>,
     /// Who waits for the answer of a client, by the id of the call.
     questions: Mutex<HashMap<String, Asker>>,
@@ -35,13 +38,29 @@ struct Asker {
     connection: String,
 }
 
+/// An app server of a hub.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Server {
+    pub name: String,
+    /// Its links that carry clients.
+    pub links: usize,
+    pub clients: usize,
+    /// It takes no clients any more.
+    pub is_offline: bool,
+    /// Its clients may be moved.
+    pub may_move: bool,
+    /// Clients that were moved away from it.
+    pub moved: u64,
+}
+
 /// The link has nothing more to say, or said something that makes no sense.
 pub struct LinkEnded;
 
 impl Links {
-    pub(crate) fn new(lobby: Arc<Lobby>) -> Arc<Self> {
+    pub(crate) fn new(lobby: Arc<Lobby>, takes_servers: bool) -> Arc<Self> {
         let links = Arc::new(Self {
             lobby,
+            takes_servers,
             all: Mutex::default(),
             questions: Mutex::default(),
         });
@@ -67,7 +86,8 @@ impl Links {
     pub(crate) fn allow_state(&self) -> bool {
         let all = self.all.lock();
         let mut greetings = all.iter().filter_map(|link| link.greeting()).peekable();
-        greetings.peek().is_some() && greetings.all(|own| own.is_stateful)
+        let is_anybody = greetings.peek().is_some() || self.lobby.has_last_resort();
+        is_anybody && greetings.all(|own| own.is_stateful)
     }
 
     /// A new link of a server.
@@ -75,6 +95,64 @@ impl Links {
         let link = Link::new(server.to_owned(), Arc::clone(&self.lobby), is_ours);
         self.all.lock().push(Arc::clone(&link));
         link
+    }
+
+    /// All servers that carry clients, in the order of their names.
+    pub(crate) fn servers(&self) -> Vec<Server> {
+        let mut servers: BTreeMap<String, Server> = BTreeMap::new();
+        for link in self.all().iter().filter(|link| link.carries()) {
+            let own = servers.entry(link.server().to_owned());
+            let own = own.or_insert_with(|| Server {
+                name: link.server().to_owned(),
+                is_offline: true,
+                ..Server::default()
+            });
+            own.links += 1;
+            own.clients += link.load();
+            own.is_offline &= link.is_offline();
+            own.may_move |= link.may_move();
+            own.moved += link.moved();
+        }
+        servers.into_values().collect()
+    }
+
+    /// Gives a server no more clients, and moves those that it has. How many there
+    /// are; `None` without such a server.
+    pub(crate) fn drain(self: &Arc<Self>, server: &str) -> Option<usize> {
+        let links = self.all();
+        let own = links.iter().filter(|link| link.server() == server);
+        let own: Vec<_> = own.filter(|link| link.carries()).collect();
+        if own.is_empty() {
+            return None;
+        }
+        // All of them first: none may take what another one gives away.
+        let begun: Vec<_> = own.iter().map(|link| self.take_offline(link)).collect();
+        let clients = own.iter().map(|link| link.load()).sum();
+        for (link, is_first) in own.into_iter().zip(begun) {
+            if is_first {
+                link.send_elsewhere();
+                if link.may_move() {
+                    tokio::spawn(Arc::clone(self).empty(Arc::clone(link)));
+                }
+            }
+        }
+        Some(clients)
+    }
+
+    /// After this no client is opened on the link. False if that was so before.
+    fn take_offline(&self, link: &Arc<Link>) -> bool {
+        let is_first = link.go_offline();
+        self.lobby.remove_home(&(Arc::clone(link) as Arc<dyn Home>));
+        is_first
+    }
+
+    /// The node goes: servers send elsewhere, and clients of this node will go.
+    pub(crate) fn tell_of_the_end(&self) {
+        for link in self.all() {
+            if link.greeting().is_some() {
+                link.tell_of_the_end();
+            }
+        }
     }
 
     /// A link's socket is gone.
@@ -168,10 +246,29 @@ impl Links {
                 error: "Unauthorized".to_owned(),
                 text: "This service knows access keys only.".to_owned(),
             }),
-            Message::Members { ack, .. } => answer(link, Some(ack), status::FAILED),
+            Message::Members {
+                group,
+                ack,
+                most,
+                token,
+            } => self.members(link, &group, ack, most, token.as_deref()),
             _ => {}
         }
         Ok(())
+    }
+
+    fn members(&self, link: &Link, group: &str, ack: i64, most: Option<i64>, token: Option<&str>) {
+        let most = most.and_then(|most| usize::try_from(most).ok());
+        let most = most.unwrap_or(limits::GROUP_PAGE);
+        let (found, next) = self
+            .lobby
+            .members(group, token, most.clamp(1, limits::GROUP_PAGE));
+        link.tell(&Message::Ack(Ack {
+            id: ack,
+            status: status::OK,
+            payload: Some(members(&found, next.as_deref())),
+            ..Ack::default()
+        }));
     }
 
     /// The first message: who is it?
@@ -195,6 +292,9 @@ impl Links {
         }
         if self.lobby.is_own() {
             return refuse("The hub is hosted by the service itself.");
+        }
+        if !self.takes_servers {
+            return refuse("The service is in the mode Serverless, which has no app servers.");
         }
         link.greet(greeting);
         link.tell(&Message::Welcome {
@@ -245,9 +345,7 @@ impl Links {
                     "fin:2" => Fin::Wait,
                     _ => return,
                 };
-                let is_first = link.go_offline();
-                // After this no client is opened on the link.
-                self.lobby.remove_home(&(Arc::clone(link) as Arc<dyn Home>));
+                let is_first = self.take_offline(link);
                 say(&["shutdown", "finack"]);
                 if is_first && fin == Fin::Migrate {
                     tokio::spawn(Arc::clone(self).empty(Arc::clone(link)));
@@ -259,7 +357,6 @@ impl Links {
 
     /// Moves all clients of a link that is offline.
     async fn empty(self: Arc<Self>, link: Arc<Link>) {
-        let (mut moved, mut failed) = (0_u64, 0_u64);
         while link.load() > 0 && !link.is_over() {
             let arrived = self.lobby.arrived();
             let moves = stream::iter(link.tenants()).map(|client| {
@@ -270,9 +367,9 @@ impl Links {
             let mut done = 0;
             while let Some(is_moved) = moves.next().await {
                 done += u64::from(is_moved);
-                failed += u64::from(!is_moved);
             }
-            moved += done;
+            link.note_moved(done);
+            count(&self.lobby.meter.moved, done);
             if done == 0 {
                 // A server may come before this one goes.
                 tokio::select! {
@@ -281,8 +378,9 @@ impl Links {
                 }
             }
         }
-        let server = link.server();
-        tracing::info!(event = "realtime.server_emptied", server, moved, failed);
+        let (server, moved, left) = (link.server(), link.moved(), link.left());
+        count(&self.lobby.meter.unmoved, left);
+        tracing::info!(event = "realtime.server_emptied", server, moved, left);
     }
 
     fn send(&self, to: Target, payloads: Payloads) {

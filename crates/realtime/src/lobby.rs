@@ -20,6 +20,7 @@ use crate::caller::Caller;
 use crate::client::{Client, Place};
 use crate::error::{Error, Kind, Result};
 use crate::home::Home;
+use crate::meter::{HubCounts, Meter, count};
 use crate::payload::{Payload, Protocols};
 use crate::reach::{Reach, To};
 
@@ -48,6 +49,9 @@ pub struct Lobby {
     watcher: OnceLock<Watcher>,
     /// How often homes have come and gone.
     arrivals: AtomicUsize,
+    /// Who is there for clients when no other home is.
+    last_resort: OnceLock<Arc<dyn Home>>,
+    pub(crate) meter: Meter,
     me: Weak<Self>,
 }
 
@@ -78,6 +82,8 @@ impl Lobby {
             arrived: Arc::default(),
             watcher: OnceLock::new(),
             arrivals: AtomicUsize::new(1),
+            last_resort: OnceLock::new(),
+            meter: Meter::default(),
             me: me.clone(),
         })
     }
@@ -102,6 +108,29 @@ impl Lobby {
         self.homes.write().push(home);
         self.arrivals.fetch_add(1, Ordering::SeqCst);
         self.arrived.notify_waiters();
+    }
+
+    /// Clients for whom no other home is there are given to this one.
+    pub(crate) fn add_last_resort(&self, home: Arc<dyn Home>) {
+        let _ = self.last_resort.set(home);
+    }
+
+    /// Whether clients need no other home.
+    pub(crate) fn has_last_resort(&self) -> bool {
+        self.last_resort.get().is_some()
+    }
+
+    /// How the hub stands.
+    pub fn counts(&self) -> HubCounts {
+        let clients = self.clients();
+        let waiting = clients.iter().map(|client| client.waiting_bytes() as u64);
+        HubCounts {
+            hub: self.name.clone(),
+            clients: clients.len() as u64,
+            servers: self.homes.read().len() as u64,
+            waiting_bytes: waiting.sum(),
+            ..self.meter.read()
+        }
     }
 
     /// A home has gone.
@@ -132,7 +161,7 @@ impl Lobby {
 
     /// Whether somebody is there for clients.
     pub fn is_hosted(&self) -> bool {
-        self.homes.read().iter().any(|home| home.takes_clients())
+        self.has_last_resort() || self.homes.read().iter().any(|home| home.takes_clients())
     }
 
     /// The largest message of a client.
@@ -167,7 +196,8 @@ impl Lobby {
             "Preferred" if named.is_some() => named,
             _ => open().min_by_key(|home| home.load()),
         };
-        chosen.cloned()
+        let last_resort = || self.last_resort.get().filter(|_| except.is_none());
+        chosen.or_else(last_resort).cloned()
     }
 
     /// Whether clients may speak this protocol: hubs of the library do not know what
@@ -242,7 +272,9 @@ impl Lobby {
 
     /// Puts a message into the queues of those it is for.
     pub fn send(&self, to: &To, payload: &Payload) {
-        for client in self.targets(to) {
+        let targets = self.targets(to);
+        count(&self.meter.delivered, targets.len() as u64);
+        for client in targets {
             let form = client.protocol().and_then(|own| payload.get(own));
             if let Some(message) = form {
                 client.send(message.clone());
@@ -334,6 +366,31 @@ impl Lobby {
         ids.map_or_else(Vec::new, |ids| {
             ids.iter().map(ToString::to_string).collect()
         })
+    }
+
+    /// Connections of a group with their users, in the order of their ids: at most so
+    /// many behind one, and the last of them if there are more.
+    pub fn members(
+        &self,
+        group: &str,
+        after: Option<&str>,
+        most: usize,
+    ) -> (Vec<(String, Option<String>)>, Option<String>) {
+        let state = self.state.read();
+        let ids = state.groups.get(group).into_iter().flatten();
+        let mut ids: Vec<_> = ids
+            .filter(|id| after.is_none_or(|own| ***id > *own))
+            .collect();
+        ids.sort_unstable();
+        let has_more = ids.len() > most;
+        ids.truncate(most);
+        let last = ids.last().filter(|_| has_more).map(|id| id.to_string());
+        let user = |id: &Arc<str>| {
+            let member = state.connections.get(id)?;
+            member.client.caller().user.clone()
+        };
+        let members = ids.into_iter().map(|id| (id.to_string(), user(id)));
+        (members.collect(), last)
     }
 
     /// Takes a user into a group: all its connections, also those that will come.
@@ -456,6 +513,7 @@ impl Place for Lobby {
         if let Some(protocol) = client.protocol() {
             self.speakers[protocol as usize].fetch_add(1, Ordering::SeqCst);
         }
+        count(&self.meter.connected, 1);
         let member = Member {
             client: Arc::clone(client),
             groups: BTreeSet::new(),
@@ -477,6 +535,10 @@ impl Place for Lobby {
             // It is there: this lobby has just let it in.
             let _ = self.join(client.id(), &group);
         }
+    }
+
+    fn dropped(&self) {
+        count(&self.meter.dropped, 1);
     }
 
     fn leave(&self, client: &Arc<Client>) {

@@ -1,27 +1,23 @@
-//! An app server's end of its link to the service.
+//! An app server's end of its links to the service.
 //!
 //! The host is the same as in the service's own process; what differs is its reach:
-//! everything is a message on the link. One link keeps the order of what one server
-//! says.
+//! everything is a message on a link. One link keeps the order of what is said by
+//! it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use bytes::{Bytes, BytesMut};
-use futures_util::future::BoxFuture;
+use bytes::Bytes;
 use parking_lot::Mutex;
 use steadfast_core::limits;
 use steadfast_wire::signalr::frame::{self, Splitter};
 use steadfast_wire::signalr::message::{Message as HubMessage, Outcome};
 use steadfast_wire::signalr::service::{
-    Close, Completion, Data, Flow, FlowKind, GroupData, Handshake, Message, Open, Payloads,
-    Question, Target, read as read_service, status, write,
+    Completion, Data, Flow, FlowKind, Handshake, Message, Open, read as read_service,
 };
 use steadfast_wire::signalr::{Protocol, handshake, read};
-use tokio::sync::{Notify, oneshot};
-use tokio::time::Instant;
+use tokio::sync::Notify;
 
+use crate::board::{Board, Remote, Tenant};
 use crate::caller::Caller;
 use crate::claims;
 use crate::clients::Clients;
@@ -29,8 +25,7 @@ use crate::error::{Error, Kind, Result};
 use crate::home::{Arrival, Home};
 use crate::host::{Host, HubOptions};
 use crate::hub::Hub;
-use crate::payload::{Payload, Protocols};
-use crate::reach::{Reach, To};
+use crate::wire::Wire;
 
 /// How a server leaves its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,72 +36,46 @@ pub enum ShutdownMode {
     MigrateClients,
 }
 
-/// One hub of an app server, and its link.
+impl ShutdownMode {
+    /// What the service is told.
+    fn word(self) -> &'static str {
+        match self {
+            Self::MigrateClients => "fin:1",
+            Self::WaitForClientsClose => "fin:2",
+        }
+    }
+}
+
+/// One hub of an app server.
 pub struct Office<H> {
     host: Arc<Host<H>>,
+    board: Arc<Board>,
+    wanted: Mutex<Option<String>>,
+    wish: Notify,
+}
+
+/// One link of a hub of an app server, for whoever has its socket.
+pub struct OfficeLink<H: Hub> {
+    office: Arc<Office<H>>,
     wire: Arc<Wire>,
     splitter: Mutex<Splitter>,
 }
 
-/// What is said to the service.
-struct Wire {
-    server: String,
-    out: Mutex<Out>,
-    wake: Notify,
-    room: Notify,
-    acks: Mutex<HashMap<i64, oneshot::Sender<i64>>>,
-    next_ack: AtomicI64,
-    /// Clients of ours, and their protocols.
-    tenants: Mutex<HashMap<String, Tenant>>,
-    /// Questions of other servers to our clients, by their id.
-    foreign: Mutex<HashMap<String, Question>>,
-    welcome: Mutex<Option<oneshot::Sender<std::result::Result<(), String>>>>,
-    finack: Notify,
-    is_acknowledged: AtomicBool,
-    emptied: Notify,
-    heard: Mutex<Instant>,
-}
-
-struct Tenant {
-    protocol: Protocol,
-    /// The handshake has not come yet.
-    is_new: bool,
-}
-
-#[derive(Default)]
-struct Out {
-    bytes: BytesMut,
-    is_ending: bool,
-}
-
-/// How long the service may take to answer.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
-
 impl<H: Hub> Office<H> {
     /// A hub that speaks for this server.
-    pub fn new(server: &str, hub: H, options: HubOptions) -> Self {
-        let wire = Arc::new(Wire {
-            server: server.to_owned(),
-            out: Mutex::default(),
-            wake: Notify::new(),
-            room: Notify::new(),
-            acks: Mutex::default(),
-            next_ack: AtomicI64::new(1),
-            tenants: Mutex::default(),
-            foreign: Mutex::default(),
-            welcome: Mutex::new(None),
-            finack: Notify::new(),
-            is_acknowledged: AtomicBool::new(false),
-            emptied: Notify::new(),
-            heard: Mutex::new(Instant::now()),
+    pub fn new(server: &str, hub: H, options: HubOptions) -> Arc<Self> {
+        let board = Arc::new(Board::new(server));
+        let reach = Arc::new(Remote {
+            board: Arc::clone(&board),
+            flow: None,
         });
-        let reach = Arc::new(Remote(Arc::clone(&wire)));
         let host = Host::new(hub, reach, server, options);
-        Self {
+        Arc::new(Self {
             host,
-            wire,
-            splitter: Mutex::default(),
-        }
+            board,
+            wanted: Mutex::new(None),
+            wish: Notify::new(),
+        })
     }
 
     /// The hub's clients, wherever they are connected.
@@ -116,33 +85,94 @@ impl<H: Hub> Office<H> {
 
     /// How many clients this server has.
     pub fn count(&self) -> usize {
-        self.wire.tenants.lock().len()
+        self.board.tenants.lock().len()
     }
 
-    /// Introduces the server on a new link, and waits until the service has
-    /// welcomed it. Whoever has the socket must carry bytes meanwhile.
-    pub async fn greet(&self, mode: ShutdownMode) -> Result<()> {
-        let (said, welcome) = oneshot::channel();
-        *self.wire.welcome.lock() = Some(said);
-        self.wire.tell(&Message::Handshake(Handshake {
+    /// How many links are up.
+    pub fn links(&self) -> usize {
+        self.board.wires().len()
+    }
+
+    /// A new link, which says nothing yet.
+    pub fn link(self: &Arc<Self>) -> OfficeLink<H> {
+        OfficeLink {
+            office: Arc::clone(self),
+            wire: Arc::new(Wire::new()),
+            splitter: Mutex::default(),
+        }
+    }
+
+    /// Waits until the service wants one more link, to this node.
+    pub async fn wanted(&self) -> String {
+        loop {
+            let wish = self.wish.notified();
+            if let Some(node) = self.wanted.lock().take() {
+                return node;
+            }
+            wish.await;
+        }
+    }
+
+    /// Goes offline: when it returns, no client is given to this server any more.
+    pub async fn go_offline(&self, mode: ShutdownMode) {
+        let wires = self.board.wires();
+        let going = wires.iter().map(|wire| wire.go_offline(mode.word()));
+        futures_util::future::join_all(going).await;
+    }
+
+    /// Waits until this server has no client.
+    pub async fn emptied(&self) {
+        loop {
+            let emptied = self.board.emptied.notified();
+            if self.count() == 0 {
+                return;
+            }
+            emptied.await;
+        }
+    }
+
+    /// Ends all links.
+    pub fn end(&self) {
+        for wire in self.board.wires() {
+            wire.end();
+        }
+    }
+
+    /// Clients that fit have gone, because nothing can be said to them any more.
+    fn lose(&self, fits: impl Fn(&Tenant) -> bool, why: &str) {
+        let lost: Vec<_> = {
+            let mut tenants = self.board.tenants.lock();
+            let lost = tenants.extract_if(|_, own| fits(own));
+            lost.map(|(id, _)| id).collect()
+        };
+        for id in lost {
+            self.host.close(&id, Some(why), None);
+        }
+        self.board.emptied.notify_waiters();
+    }
+}
+
+impl<H: Hub> OfficeLink<H> {
+    /// Introduces the server, and waits until the service has welcomed it. Whoever
+    /// has the socket must carry bytes meanwhile. `target` is the node that wants the
+    /// link, if one does.
+    pub async fn greet(&self, mode: ShutdownMode, target: Option<&str>) -> Result<()> {
+        let greeting = Message::Handshake(Handshake {
             version: 1,
+            kind: i64::from(target.is_some()),
+            target: target.unwrap_or_default().to_owned(),
             migration: i64::from(mode == ShutdownMode::MigrateClients),
             is_stateful: true,
             elements: 7,
-            ..Handshake::default()
-        }));
-        let lost = |why: &str| Error::new(Kind::Lost(why.to_owned()));
-        match tokio::time::timeout(PATIENCE, welcome).await {
-            Ok(Ok(Ok(()))) => Ok(()),
-            Ok(Ok(Err(why))) => Err(lost(&why)),
-            Ok(Err(_)) => Err(lost("the link has ended")),
-            Err(_) => Err(lost("it does not answer")),
-        }
+        });
+        self.wire.greet(&greeting).await?;
+        self.office.board.add(&self.wire);
+        Ok(())
     }
 
     /// Takes what has come from the service.
     pub fn take(&self, bytes: Bytes) -> Result<()> {
-        *self.wire.heard.lock() = Instant::now();
+        self.wire.heard();
         let mut splitter = self.splitter.lock();
         splitter.push(bytes);
         let wrong =
@@ -158,31 +188,37 @@ impl<H: Hub> Office<H> {
         Ok(())
     }
 
+    /// What is to be sent next; `None` at the end, or if the service is silent.
+    pub async fn outgoing(&self) -> Option<Bytes> {
+        self.wire.outgoing().await
+    }
+
+    /// The link is lost, or ended: its clients have gone.
+    pub fn lost(&self) {
+        self.wire.end();
+        self.office.board.remove(&self.wire);
+        let is_ours = |own: &Tenant| Arc::ptr_eq(&own.wire, &self.wire);
+        self.office
+            .lose(is_ours, "the link to the service was lost");
+    }
+
     fn handle(&self, message: Message) {
-        let wire = &self.wire;
+        let (wire, board) = (&self.wire, &self.office.board);
         match message {
-            Message::Welcome { error, .. } => {
-                if let Some(said) = wire.welcome.lock().take() {
-                    let _ = said.send(if error.is_empty() { Ok(()) } else { Err(error) });
-                }
-            }
+            Message::Welcome { error, .. } => wire.welcomed(error),
             Message::Ping(words) => self.ping(words),
             Message::Open(open) => self.open(open),
             Message::Data(data) => self.data(data),
             Message::Close(own) => {
-                wire.tenants.lock().remove(&own.connection);
+                board.tenants.lock().remove(&own.connection);
                 let to = header(&own.headers, "Asrs-Migrate-To");
                 let error = (!own.error.is_empty()).then_some(own.error.as_str());
-                self.host.close(&own.connection, error, to);
-                wire.emptied.notify_waiters();
+                self.office.host.close(&own.connection, error, to);
+                board.emptied.notify_waiters();
             }
-            Message::Ack(ack) => {
-                if let Some(said) = wire.acks.lock().remove(&ack.id) {
-                    let _ = said.send(ack.status);
-                }
-            }
+            Message::Ack(ack) => wire.acknowledged(ack.id, ack.status),
             Message::Ask(question) => {
-                wire.foreign.lock().insert(question.id.clone(), question);
+                board.foreign.lock().insert(question.id.clone(), question);
             }
             Message::Answer(own) => self.answered(&own),
             Message::Flow(Flow {
@@ -194,6 +230,11 @@ impl<H: Hub> Office<H> {
                 is_server: false,
                 kind: FlowKind::Paused,
             })),
+            Message::Flow(Flow {
+                is_server: true,
+                kind: FlowKind::Offline,
+                ..
+            }) => wire.avoid(),
             _ => {}
         }
     }
@@ -201,11 +242,17 @@ impl<H: Hub> Office<H> {
     fn ping(&self, words: Vec<String>) {
         let texts: Vec<_> = words.iter().map(String::as_str).collect();
         match texts[..] {
-            ["shutdown", "finack"] => {
-                self.wire.is_acknowledged.store(true, Ordering::SeqCst);
-                self.wire.finack.notify_waiters();
-            }
+            ["shutdown", "finack"] => self.wire.is_offline_now(),
             ["echo", _] => self.wire.tell(&Message::Ping(words)),
+            ["target", node] => {
+                *self.office.wanted.lock() = Some(node.to_owned());
+                self.office.wish.notify_one();
+            }
+            ["offline", node] => {
+                let is_there = |own: &Tenant| own.instance == node;
+                self.office
+                    .lose(is_there, "the node of the service has gone");
+            }
             [] => self.wire.tell(&Message::Ping(Vec::new())),
             _ => {}
         }
@@ -217,11 +264,14 @@ impl<H: Hub> Office<H> {
             return;
         };
         let from = header(&open.headers, "Asrs-Migrate-From").map(str::to_owned);
+        let instance = header(&open.headers, "Asrs-Instance-Id");
         let tenant = Tenant {
             protocol,
             is_new: true,
+            instance: instance.unwrap_or_default().to_owned(),
+            wire: Arc::clone(&self.wire),
         };
-        let mut tenants = self.wire.tenants.lock();
+        let mut tenants = self.office.board.tenants.lock();
         tenants.insert(open.connection.clone(), tenant);
         drop(tenants);
         let claims = open.claims.into_iter();
@@ -239,7 +289,7 @@ impl<H: Hub> Office<H> {
             headers: flat(&open.headers),
             query: open.query,
         };
-        self.host.open(&Arrival {
+        self.office.host.open(&Arrival {
             id: open.connection.into(),
             caller: Arc::new(caller),
             protocol,
@@ -250,8 +300,9 @@ impl<H: Hub> Office<H> {
 
     fn data(&self, data: Data) {
         let connection = &data.connection;
+        let board = &self.office.board;
         let protocol = {
-            let mut tenants = self.wire.tenants.lock();
+            let mut tenants = board.tenants.lock();
             let Some(tenant) = tenants.get_mut(connection) else {
                 return;
             };
@@ -261,17 +312,19 @@ impl<H: Hub> Office<H> {
             }
             tenant.protocol
         };
-        if let Ok(HubMessage::Completion { id, .. }) = read::message(protocol, &data.payload)
-            && let Some(question) = self.wire.foreign.lock().remove(&id)
+        let is_asked = !board.foreign.lock().is_empty();
+        if is_asked
+            && let Ok(HubMessage::Completion { id, .. }) = read::message(protocol, &data.payload)
+            && let Some(question) = board.foreign.lock().remove(&id)
         {
             return self.wire.tell(&Message::Answer(Completion {
                 id,
                 connection: question.connection,
-                caller: self.wire.server.clone(),
+                caller: board.server.clone(),
                 outcome: Ok((protocol.name().to_owned(), data.payload)),
             }));
         }
-        self.host.data(connection, data.payload);
+        self.office.host.data(connection, data.payload);
     }
 
     fn answered(&self, own: &Completion) {
@@ -285,65 +338,8 @@ impl<H: Hub> Office<H> {
             }
             Err(why) => (Protocol::Json, Outcome::Error(why.clone())),
         };
-        self.host
-            .answered(&own.connection, &own.id, protocol, outcome);
-    }
-
-    /// Goes offline: when it returns, no client is given to this server any more.
-    pub async fn go_offline(&self, mode: ShutdownMode) {
-        let how = match mode {
-            ShutdownMode::MigrateClients => "fin:1",
-            ShutdownMode::WaitForClientsClose => "fin:2",
-        };
-        loop {
-            let said = self.wire.finack.notified();
-            if self.wire.is_acknowledged.load(Ordering::SeqCst) {
-                return;
-            }
-            let words = ["shutdown", how].map(str::to_owned);
-            self.wire.tell(&Message::Ping(words.to_vec()));
-            let _ = tokio::time::timeout(limits::SERVER_PING, said).await;
-        }
-    }
-
-    /// Waits until this server has no client.
-    pub async fn emptied(&self) {
-        loop {
-            let emptied = self.wire.emptied.notified();
-            if self.count() == 0 {
-                return;
-            }
-            emptied.await;
-        }
-    }
-
-    /// The link is lost, or ended: all clients have gone.
-    pub fn lost(&self) {
-        self.wire.end();
-        let tenants: Vec<_> = self.wire.tenants.lock().drain().collect();
-        for (id, _) in tenants {
-            self.host
-                .close(&id, Some("the link to the service was lost"), None);
-        }
-        self.wire.acks.lock().clear();
-        self.wire.emptied.notify_waiters();
-    }
-
-    /// What is to be sent next; `None` at the end, or if the service is silent.
-    pub async fn outgoing(&self) -> Option<Bytes> {
-        self.wire.outgoing().await
-    }
-
-    /// Nothing more is said.
-    pub fn end(&self) {
-        self.wire.end();
-    }
-
-    /// The link begins anew.
-    pub fn begin(&self) {
-        *self.wire.out.lock() = Out::default();
-        *self.splitter.lock() = Splitter::default();
-        *self.wire.heard.lock() = Instant::now();
+        let host = &self.office.host;
+        host.answered(&own.connection, &own.id, protocol, outcome);
     }
 }
 
@@ -361,179 +357,4 @@ fn flat(headers: &[(String, Vec<String>)]) -> Vec<(String, String)> {
             .map(move |value| (name.clone(), value.clone()))
     });
     pairs.collect()
-}
-
-impl Wire {
-    fn tell(&self, message: &Message) {
-        let mut out = self.out.lock();
-        if !out.is_ending {
-            out.bytes.extend_from_slice(&write(message));
-        }
-        drop(out);
-        self.wake.notify_one();
-    }
-
-    fn end(&self) {
-        self.out.lock().is_ending = true;
-        self.wake.notify_one();
-        self.room.notify_waiters();
-    }
-
-    async fn outgoing(&self) -> Option<Bytes> {
-        loop {
-            let woken = self.wake.notified();
-            {
-                let mut out = self.out.lock();
-                if !out.bytes.is_empty() {
-                    let bytes = out.bytes.split().freeze();
-                    drop(out);
-                    self.room.notify_waiters();
-                    return Some(bytes);
-                }
-                if out.is_ending {
-                    return None;
-                }
-            }
-            let silence = *self.heard.lock() + limits::SERVER_SILENCE;
-            tokio::select! {
-                () = woken => {}
-                () = tokio::time::sleep_until(silence) => {
-                    if Instant::now() >= *self.heard.lock() + limits::SERVER_SILENCE {
-                        return None;
-                    }
-                }
-            }
-        }
-    }
-
-    fn is_full(&self) -> bool {
-        let out = self.out.lock();
-        out.bytes.len() > limits::SERVER_ROOM_BYTES && !out.is_ending
-    }
-
-    async fn wait(&self) {
-        loop {
-            let made = self.room.notified();
-            if !self.is_full() {
-                return;
-            }
-            made.await;
-        }
-    }
-
-    /// Says something whose acknowledgement is waited for.
-    async fn ask(&self, make: impl FnOnce(i64) -> Message) -> Result<i64> {
-        let id = self.next_ack.fetch_add(1, Ordering::Relaxed);
-        let (said, waiting) = oneshot::channel();
-        self.acks.lock().insert(id, said);
-        self.tell(&make(id));
-        let answer = tokio::time::timeout(PATIENCE, waiting).await;
-        self.acks.lock().remove(&id);
-        let lost = || Error::new(Kind::Lost("it does not answer".to_owned()));
-        answer.map_err(|_| lost())?.map_err(|_| lost())
-    }
-}
-
-/// How a hub of an app server reaches clients.
-struct Remote(Arc<Wire>);
-
-fn payloads(payload: &Payload) -> Payloads {
-    let forms = payload.forms().iter();
-    let forms = forms.map(|(protocol, bytes)| (protocol.name().to_owned(), bytes.clone()));
-    forms.collect()
-}
-
-impl Reach for Remote {
-    fn protocols(&self) -> Protocols {
-        Protocols::BOTH
-    }
-
-    fn send<'a>(&'a self, to: &'a To, payload: Payload) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
-            self.0.wait().await;
-            let payloads = payloads(&payload);
-            let to = match to.clone() {
-                To::Group { name, except } => {
-                    self.0.tell(&Message::Group(GroupData {
-                        group: name,
-                        except,
-                        payloads,
-                        ..GroupData::default()
-                    }));
-                    return Ok(());
-                }
-                To::All { except } => Target::All { except },
-                To::Groups(groups) => Target::Groups(groups),
-                To::Users(users) => Target::Users(users),
-                To::Connections(ids) => Target::Connections(ids),
-            };
-            self.0.tell(&Message::Send { to, payloads });
-            Ok(())
-        })
-    }
-
-    fn join<'a>(&'a self, connection: &'a str, group: &'a str) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
-            let asked = self.0.ask(|ack| Message::Join {
-                connection: connection.to_owned(),
-                group: group.to_owned(),
-                ack: Some(ack),
-            });
-            match asked.await? {
-                status::OK => Ok(()),
-                _ => Err(Error::new(Kind::NoConnection(connection.to_owned()))),
-            }
-        })
-    }
-
-    fn leave<'a>(&'a self, connection: &'a str, group: &'a str) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
-            let asked = self.0.ask(|ack| Message::Leave {
-                connection: connection.to_owned(),
-                group: Some(group.to_owned()),
-                ack: Some(ack),
-            });
-            asked.await.map(drop)
-        })
-    }
-
-    fn ask<'a>(
-        &'a self,
-        id: &'a str,
-        connection: &'a str,
-        payload: Payload,
-    ) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
-            self.0.tell(&Message::Ask(Question {
-                id: id.to_owned(),
-                connection: connection.to_owned(),
-                caller: self.0.server.clone(),
-                payloads: payloads(&payload),
-            }));
-            Ok(())
-        })
-    }
-
-    fn data(&self, connection: &str, message: Bytes) {
-        self.0.tell(&Message::Data(Data {
-            connection: connection.to_owned(),
-            payload: message,
-            ..Data::default()
-        }));
-    }
-
-    fn room<'a>(&'a self, _connection: &'a str) -> Option<BoxFuture<'a, ()>> {
-        match self.0.is_full() {
-            true => Some(Box::pin(self.0.wait())),
-            false => None,
-        }
-    }
-
-    fn close(&self, connection: &str, error: Option<&str>) {
-        self.0.tell(&Message::Close(Close {
-            connection: connection.to_owned(),
-            error: error.unwrap_or_default().to_owned(),
-            headers: Vec::new(),
-        }));
-    }
 }

@@ -3,6 +3,8 @@
 //! A hub in the process of the service reaches them directly, one in an app server
 //! by messages to the service. Hubs do not know which.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
@@ -28,6 +30,13 @@ pub enum To {
 pub trait Reach: Send + Sync + 'static {
     /// The protocols that clients may speak.
     fn protocols(&self) -> Protocols;
+
+    /// The same for sends that are part of a call of this connection, if that makes a
+    /// difference: they arrive before what the call answers.
+    fn within(&self, connection: &Arc<str>) -> Option<Arc<dyn Reach>> {
+        let _ = connection;
+        None
+    }
 
     /// Sends a message. Messages of one sender arrive in the order of the calls.
     fn send<'a>(&'a self, to: &'a To, payload: Payload) -> BoxFuture<'a, Result<()>>;

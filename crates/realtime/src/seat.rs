@@ -59,11 +59,12 @@ impl Seat {
         Self {
             connection,
             protocol,
-            context,
             queue: Mutex::default(),
             streams: Mutex::default(),
             room: Arc::new(Notify::new()),
-            gone: CancellationToken::new(),
+            // One token serves both: what the hub watches, and what ends streams.
+            gone: context.aborted().clone(),
+            context,
         }
     }
 
@@ -189,7 +190,6 @@ impl Seat {
     /// The client has gone.
     pub(crate) fn end(&self) {
         self.gone.cancel();
-        self.context.aborted().cancel();
         self.streams.lock().uploads.clear();
         self.room.notify_waiters();
     }

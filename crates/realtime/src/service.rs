@@ -1,7 +1,7 @@
 //! The service: hubs by name, and the way in for clients.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,8 +17,11 @@ use crate::host::{Host, HubOptions};
 use crate::hub::Hub;
 use crate::id;
 use crate::link::{Link, LinkInlet};
-use crate::links::{LinkEnded, Links};
+use crate::links::{LinkEnded, Links, Server};
 use crate::lobby::Lobby;
+use crate::meter::HubCounts;
+use crate::mode::{Mode, Upstream};
+use crate::serverless::Serverless;
 use crate::ticket::{Ticket, Tickets};
 
 /// Real-time connections of one node. Clones are the same.
@@ -33,6 +36,8 @@ struct Shared {
     hubs: RwLock<HashMap<String, Hosted>>,
     /// Hubs of app servers.
     remote: RwLock<HashMap<String, Arc<Links>>>,
+    /// Whether hubs that are not hosted here need app servers, and who is told if not.
+    mode: OnceLock<(Mode, Arc<dyn Upstream>)>,
     tickets: Arc<Tickets>,
     leaving: CancellationToken,
 }
@@ -86,10 +91,22 @@ impl Realtime {
                 server: server.to_owned(),
                 hubs: RwLock::default(),
                 remote: RwLock::default(),
+                mode: OnceLock::new(),
                 tickets: Arc::default(),
                 leaving: CancellationToken::new(),
             }),
         }
+    }
+
+    /// Says whether hubs that are not hosted here need app servers, and who is told of
+    /// clients without one. It counts once, and before clients come.
+    pub fn set_mode(&self, mode: Mode, upstream: Arc<dyn Upstream>) {
+        let _ = self.shared.mode.set((mode, upstream));
+    }
+
+    /// Whether hubs that are not hosted here need app servers.
+    pub fn mode(&self) -> Mode {
+        self.shared.mode.get().map_or(Mode::Default, |own| own.0)
     }
 
     /// Hosts a hub in this process. Names are compared without case.
@@ -161,10 +178,66 @@ impl Realtime {
             return Err(Error::new(Kind::Full("hubs of app servers")));
         }
         let hosted = self.hosted(&name).map(|hosted| hosted.lobby);
-        let made = || Lobby::new(&name, &self.shared.server, false);
-        let links = Links::new(hosted.unwrap_or_else(|_| made()));
+        let lobby = hosted.unwrap_or_else(|_| self.lobby_without_host(&name));
+        let links = Links::new(lobby, self.mode() != Mode::Serverless);
         remote.insert(name, Arc::clone(&links));
         Ok(links)
+    }
+
+    fn lobby_without_host(&self, name: &str) -> Arc<Lobby> {
+        let server = &self.shared.server;
+        let lobby = Lobby::new(name, server, false);
+        if let Some((Mode::Serverless | Mode::Classic, upstream)) = self.shared.mode.get() {
+            let (reach, upstream) = (lobby.direct(), Arc::clone(upstream));
+            lobby.add_last_resort(Serverless::new(name, server, reach, upstream));
+        }
+        lobby
+    }
+
+    /// The servers of a hub, with those that take no clients any more.
+    pub fn servers(&self, hub: &str) -> Result<Vec<Server>> {
+        if let Ok(hosted) = self.hosted(hub) {
+            return Ok(vec![Server {
+                name: self.shared.server.clone(),
+                clients: hosted.lobby.count(),
+                ..Server::default()
+            }]);
+        }
+        Ok(self.known_links(hub)?.servers())
+    }
+
+    /// Takes all clients away from an app server: it gets no new ones, and those that
+    /// it has are moved to others, if it allows that. How many it has now.
+    pub fn drain_server(&self, hub: &str, server: &str) -> Result<usize> {
+        if self.hosted(hub).is_ok() {
+            return Err(Error::new(Kind::Hosted(hub.to_owned())));
+        }
+        let links = self.known_links(hub)?;
+        let begun = links.drain(server);
+        begun.ok_or_else(|| Error::new(Kind::NoServer(server.to_owned())))
+    }
+
+    fn known_links(&self, hub: &str) -> Result<Arc<Links>> {
+        let remote = self.shared.remote.read();
+        let links = remote.get(&hub.to_ascii_lowercase()).cloned();
+        links.ok_or_else(|| Error::new(Kind::NoHub(hub.to_owned())))
+    }
+
+    /// How all hubs stand, in the order of their names.
+    pub fn counts(&self) -> Vec<HubCounts> {
+        let mut counts: Vec<_> = self.lobbies().iter().map(|own| own.counts()).collect();
+        counts.sort_unstable_by(|one, other| one.hub.cmp(&other.hub));
+        counts
+    }
+
+    fn lobbies(&self) -> Vec<Arc<Lobby>> {
+        let own = self.shared.hubs.read();
+        let own: Vec<_> = own.values().map(|own| Arc::clone(&own.lobby)).collect();
+        let remote = self.shared.remote.read();
+        // A hub that is hosted here may have links too, which are refused.
+        let remote = remote.values().map(|links| Arc::clone(links.lobby()));
+        let remote = remote.filter(|lobby| !lobby.is_own());
+        own.into_iter().chain(remote).collect()
     }
 
     /// The connections of a hub, also of one that nobody hosts yet.
@@ -242,11 +315,11 @@ impl Realtime {
     /// Tells all clients to come back elsewhere, and waits until they have gone.
     pub async fn drain(&self, limit: Duration) -> Departed {
         self.shared.leaving.cancel();
-        let own: Vec<_> = self.shared.hubs.read().values().cloned().collect();
-        let own = own.into_iter().map(|hosted| hosted.lobby);
+        let lobbies = self.lobbies();
         let remote: Vec<_> = self.shared.remote.read().values().cloned().collect();
-        let remote = remote.iter().map(|links| Arc::clone(links.lobby()));
-        let lobbies: Vec<_> = own.chain(remote).collect();
+        for links in &remote {
+            links.tell_of_the_end();
+        }
         let clients: Vec<_> = lobbies.iter().flat_map(|lobby| lobby.clients()).collect();
         for client in &clients {
             client.close(Some("The server is going away."), true);

@@ -187,6 +187,10 @@ impl Place for Entry {
         self.lobby.enter(client);
     }
 
+    fn dropped(&self) {
+        self.lobby.dropped();
+    }
+
     fn leave(&self, client: &Arc<Client>) {
         self.lobby.leave(client);
         if let Some(tickets) = self.tickets.upgrade() {

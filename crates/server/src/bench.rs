@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use steadfast_bench::report::Report;
-use steadfast_bench::{collections, durable, events, jobs, postgres, runtime, storage};
+use steadfast_bench::{collections, durable, events, jobs, postgres, realtime, runtime, storage};
 
 use crate::table::Output;
 
@@ -52,6 +52,13 @@ pub(crate) enum Area {
     /// that is not met is shown as MISSED. Takes minutes and a few gigabytes of disk,
     /// which are given back.
     Jobs(Measure),
+    /// Idle connections, broadcasts, calls and moves of SignalR clients
+    ///
+    /// Measures with the service and its app servers in processes of their own and,
+    /// where node is installed with socket.io and ws (NODE_PATH), both beside it. A
+    /// goal that is not met is shown as MISSED. Takes minutes, and as many open files
+    /// as there are clients.
+    Realtime(Measure),
     /// Commits, events and takeover of the engine on PostgreSQL
     ///
     /// Measures the bare commit statement and Steadfast in turn, several times, on
@@ -96,6 +103,17 @@ pub(crate) enum Area {
     JobsChild {
         /// The folder to serve
         folder: PathBuf,
+    },
+    /// Serves SignalR clients, says READY and a port, waits to be killed
+    #[command(hide = true)]
+    RealtimeChild,
+    /// Is an app server of a service, says READY, and leaves when its input closes
+    #[command(hide = true)]
+    RealtimeApp {
+        /// Host and port of the service
+        service: String,
+        /// Its name
+        name: String,
     },
     /// Takes rows and says by how many MB it has grown
     #[command(hide = true)]
@@ -159,6 +177,11 @@ pub(crate) fn run(area: &Area, output: Output) -> Result<()> {
         Area::EventsChild { folder } => events::serve(folder, std::io::stdin(), std::io::stdout()),
         Area::Jobs(arguments) => run_jobs(arguments, output),
         Area::JobsChild { folder } => jobs::serve(folder, std::io::stdin(), std::io::stdout()),
+        Area::Realtime(arguments) => run_realtime(arguments, output),
+        Area::RealtimeChild => realtime::serve(std::io::stdin(), std::io::stdout()),
+        Area::RealtimeApp { service, name } => {
+            realtime::serve_app(service, name, std::io::stdin(), std::io::stdout())
+        }
         Area::RuntimeChild { folder } => {
             runtime::serve(folder, std::io::stdin(), std::io::stdout())
         }
@@ -237,6 +260,18 @@ fn run_jobs(arguments: &Measure, output: Output) -> Result<()> {
         settings.duration = duration;
     }
     show(&jobs::run(&settings)?, output, arguments.quick)
+}
+
+fn run_realtime(arguments: &Measure, output: Output) -> Result<()> {
+    let executable = std::env::current_exe().context("find this executable")?;
+    let mut settings = match arguments.quick {
+        true => realtime::Settings::quick(&arguments.dir, &executable),
+        false => realtime::Settings::full(&arguments.dir, &executable),
+    };
+    if let Some(duration) = arguments.seconds {
+        settings.duration = duration;
+    }
+    show(&realtime::run(&settings)?, output, arguments.quick)
 }
 
 fn run_postgres(arguments: &Postgres, output: Output) -> Result<()> {

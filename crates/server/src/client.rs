@@ -72,16 +72,6 @@ pub(crate) enum Command {
     },
 }
 
-/// Commands about app servers.
-#[derive(Subcommand)]
-pub(crate) enum Servers {
-    /// Show the servers of a hub that take clients
-    List {
-        /// Which hub
-        hub: String,
-    },
-}
-
 /// Asks the server.
 pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<()> {
     let remote = Remote::new(target)?;
@@ -135,19 +125,6 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
             out(&token)
         }
     }
-}
-
-/// Asks about app servers.
-pub(crate) fn servers(command: &Servers, target: &Target, output: Output) -> Result<()> {
-    let remote = Remote::new(target)?;
-    let Servers::List { hub } = command;
-    let path = format!("/v1/hubs/{}/servers", segment(hub)?);
-    let answer: Value = remote.ask(Method::GET, &path, None)?;
-    let mut table = Table::new("servers", &["server", "clients"]);
-    for row in rows(&answer, "servers")? {
-        table.row(row.clone());
-    }
-    table.print(output)
 }
 
 fn place(hub: &str, id: &str) -> Result<String> {

@@ -8,6 +8,7 @@
     reason = "a command-line tool"
 )]
 
+mod appserver;
 mod backup;
 mod bench;
 mod client;
@@ -146,7 +147,7 @@ enum Command {
     #[command(name = "appserver")]
     AppServer {
         #[command(subcommand)]
-        command: client::Servers,
+        command: appserver::Command,
         #[command(flatten)]
         target: Target,
     },
@@ -258,7 +259,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Command::Event { command, target } => event::run(command, target, output),
         Command::Group { command, target } => group::run(command, target, output),
         Command::Client { command, target } => client::run(command, target, output),
-        Command::AppServer { command, target } => client::servers(command, target, output),
+        Command::AppServer { command, target } => appserver::run(command, target, output),
         Command::Parked { command, target } => parked::run(command, target, output),
         Command::Orchestration {
             command,

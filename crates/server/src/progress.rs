@@ -35,7 +35,8 @@ pub(crate) async fn show<T>(
     }
 }
 
-fn draw(line: &str) {
+/// Draws a line over the former one.
+pub(crate) fn draw(line: &str) {
     let mut terminal = std::io::stderr();
     // A terminal that has gone away needs no progress.
     let _ = write!(terminal, "\r\x1b[2K{line}");

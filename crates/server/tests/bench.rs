@@ -346,6 +346,35 @@ fn a_quick_run_of_the_jobs_reports_every_goal() {
 }
 
 #[test]
+fn a_quick_run_of_the_hubs_reports_every_goal() {
+    let report = quick_report("realtime");
+    let goals = report["goals"].as_array().unwrap();
+    // Peers are measured where node has them.
+    let names = goals.iter().map(|goal| goal["name"].as_str().unwrap());
+    let names: Vec<_> = names.filter(|name| !name.contains("_of_")).collect();
+    let expected = [
+        "memory_per_idle_connection",
+        "move_all_clients",
+        "clients_lost_by_moving",
+    ];
+    assert_eq!(names, expected);
+    let figures = [
+        "connects_per_s",
+        "deliveries_per_cpu_s_50",
+        "deliveries_per_cpu_s_200",
+        "echoes_per_s",
+        "echo_p50_us",
+        "echo_p99_us",
+        "moved_clients",
+    ];
+    for name in figures {
+        assert!(report["figures"][name].as_f64().unwrap() > 0.0, "{name}");
+    }
+    let lost = goals.iter().find(|goal| goal["name"] == expected[2]);
+    assert_eq!(lost.unwrap()["value"], 0.0);
+}
+
+#[test]
 fn the_table_names_every_goal_and_says_whether_it_was_met() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().to_str().unwrap();

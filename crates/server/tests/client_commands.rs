@@ -100,6 +100,27 @@ fn clients_of_an_app_server_are_listed_told_and_closed() {
     let told = runtime.block_on(socket.next()).unwrap().unwrap();
     let expected = "{\"type\":1,\"target\":\"told\",\"arguments\":[7,\"a b\"]}\u{1e}";
     assert_eq!(told, Message::text(expected));
+    let other = runtime.block_on(async {
+        let other = AppServer::builder(&service).name("two").hub::<Chat>("chat");
+        let other = other.start().unwrap();
+        other.ready().await;
+        other
+    });
+    let sheet = json(&server, &["appserver", "drain", "chat", "one"]);
+    let expected = serde_json::json!({
+        "server": "one", "clients": 1, "moved": 1, "closed": 0, "left": 0
+    });
+    assert_eq!(sheet, expected);
+    let (code, out, _) = ask(&server, &["appserver", "drain", "chat", "one"]);
+    assert_eq!(
+        (code, &*out),
+        (0, "one: 0 clients, 1 moved, 0 closed, 0 left\n")
+    );
+    let shown = json(&server, &["client", "show", "chat", &id]);
+    assert_eq!(shown["server"], "two");
+    let servers = json(&server, &["appserver", "list", "chat"]);
+    assert_eq!(servers["servers"][0]["state"], "offline");
+    assert_eq!(ask(&server, &["appserver", "drain", "chat", "nobody"]).0, 3);
     assert_eq!(ask(&server, &["client", "close", "chat", &id]).0, 0);
     let closed = runtime.block_on(socket.next()).unwrap().unwrap();
     let expected = "{\"type\":7,\"error\":\"Closed by an operator.\"}\u{1e}";
@@ -108,4 +129,5 @@ fn clients_of_an_app_server_are_listed_told_and_closed() {
     assert_eq!(ask(&server, &["client", "list", "nothing"]).0, 3);
     let left = runtime.block_on(app.shutdown());
     assert_eq!(left, 0);
+    assert_eq!(runtime.block_on(other.shutdown()), 0);
 }

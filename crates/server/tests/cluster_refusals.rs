@@ -65,11 +65,11 @@ fn a_node_without_a_key_is_alone() {
     let server = alone.ready();
     settled(&server, 1);
     put(&server, "kept", "k", json!("v"));
-    let made = running::said(&server.run(&["eventhub", "create", "houses"]));
+    let made = said(&server.run(&["eventhub", "create", "houses"]));
     assert_eq!(made.0, 0, "{made:?}");
-    let sent = running::said(&server.run(&["event", "send", "houses", "warm"]));
+    let sent = said(&server.run(&["event", "send", "houses", "warm"]));
     assert_eq!(sent.0, 0, "{sent:?}");
-    let started = running::said(&server.run(&["orchestration", "start", "greet", "--id", "one"]));
+    let started = said(&server.run(&["orchestration", "start", "greet", "--id", "one"]));
     assert_eq!(started.0, 0, "{started:?}");
     let error = refused(node("b", &database));
     assert!(error.contains("STF-7014"), "{error}");

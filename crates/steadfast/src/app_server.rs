@@ -98,6 +98,8 @@ impl AppServer {
             name: format!("rust_{}", Uuid::new_v4().simple()),
             mode: ShutdownMode::MigrateClients,
             limit: Duration::from_secs(30),
+            links: 1,
+            authorities: None,
             hubs: Vec::new(),
             hooks: Vec::new(),
             clock: Arc::new(SystemClock::new()),
@@ -151,13 +153,16 @@ pub struct AppServerBuilder {
     name: String,
     mode: ShutdownMode,
     limit: Duration,
+    links: usize,
+    authorities: Option<Vec<u8>>,
     hubs: Vec<(String, Start)>,
     hooks: Vec<(String, Hook)>,
     clock: Arc<dyn Clock>,
 }
 
 /// Begins to dial for one hub.
-type Start = Box<dyn FnOnce(DialOptions, Arc<dyn Clock>) -> Box<dyn Linked>>;
+type Start =
+    Box<dyn FnOnce(DialOptions, Arc<dyn Clock>) -> std::result::Result<Box<dyn Linked>, String>>;
 
 impl AppServerBuilder {
     /// Its name, which no other server has; random unless set.
@@ -181,6 +186,22 @@ impl AppServerBuilder {
         self
     }
 
+    /// How many links each hub has; one unless set. With one, everything that this
+    /// server says keeps its order. With several, what one client gets does, and a
+    /// broken link takes fewer clients with it.
+    #[must_use]
+    pub fn links(mut self, links: usize) -> Self {
+        self.links = links;
+        self
+    }
+
+    /// Trusts these authorities, in PEM, beside those of the system.
+    #[must_use]
+    pub fn authorities(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.authorities = Some(pem.into());
+        self
+    }
+
     /// Hosts a hub.
     #[must_use]
     pub fn hub<H: Hub + Default>(self, name: &str) -> Self {
@@ -191,7 +212,8 @@ impl AppServerBuilder {
     #[must_use]
     pub fn hub_with<H: Hub>(mut self, name: &str, hub: H, options: HubOptions) -> Self {
         let start: Start = Box::new(move |dial, clock| {
-            Box::new(Dialed::start(hub, dial, options, clock)) as Box<dyn Linked>
+            let dialed = Dialed::start(hub, dial, options, clock)?;
+            Ok(Box::new(dialed) as Box<dyn Linked>)
         });
         self.hubs.push((name.to_ascii_lowercase(), start));
         self
@@ -212,17 +234,22 @@ impl AppServerBuilder {
 
     /// Begins to dial, and goes on dialing while the service cannot be reached.
     pub fn start(self) -> Result<AppServer> {
-        let (address, secret) = service(&self.service)?;
+        let service = service(&self.service)?;
         let mut hubs = Vec::new();
         for (name, start) in self.hubs {
             let options = DialOptions {
-                address: address.clone(),
-                secret: secret.clone(),
+                address: service.address.clone(),
+                is_encrypted: service.is_encrypted,
+                authorities: self.authorities.clone(),
+                secret: service.secret.clone(),
                 server: self.name.clone(),
                 hub: name.clone(),
                 mode: self.mode,
+                links: self.links,
             };
-            let dialed = start(options, Arc::clone(&self.clock));
+            let wrong =
+                |why: String| Error::Config(ConfigError::value("authorities", "the program", why));
+            let dialed = start(options, Arc::clone(&self.clock)).map_err(wrong)?;
             hubs.push(Running {
                 name,
                 dialed,
@@ -241,8 +268,16 @@ impl AppServerBuilder {
     }
 }
 
-/// Address and secret of a connection string.
-fn service(text: &str) -> Result<(String, String)> {
+/// What a connection string says.
+#[derive(Debug, PartialEq, Eq)]
+struct Service {
+    /// Host and port.
+    address: String,
+    is_encrypted: bool,
+    secret: String,
+}
+
+fn service(text: &str) -> Result<Service> {
     let parts = text.split(';').filter_map(|part| part.split_once('='));
     let parts: Vec<_> = parts
         .map(|(name, value)| (name.trim(), value.trim()))
@@ -255,20 +290,30 @@ fn service(text: &str) -> Result<(String, String)> {
     };
     let wrong =
         |why: &str| Error::Config(ConfigError::value("connection string", "the program", why));
-    let endpoint = part("Endpoint").ok_or_else(|| wrong("it names no Endpoint"))?;
+    let endpoint = part("ServerEndpoint").or_else(|| part("Endpoint"));
+    let endpoint = endpoint.ok_or_else(|| wrong("it names no Endpoint"))?;
     let secret = part("AccessKey").ok_or_else(|| wrong("it has no AccessKey"))?;
-    let Some(host) = endpoint.strip_prefix("http://") else {
-        return Err(wrong(
-            "the Endpoint begins with http://; TLS ends in front of app servers",
-        ));
+    let (scheme, host) = endpoint.split_once("://").unwrap_or(("", endpoint));
+    let is_encrypted = match scheme {
+        "http" => false,
+        "https" => true,
+        _ => return Err(wrong("the Endpoint begins with http:// or https://")),
     };
     let host = host.trim_end_matches('/');
-    let port = part("Port").unwrap_or("80");
-    let address = match host.contains(':') {
+    let usual = if is_encrypted { "443" } else { "80" };
+    let port = part("Port").unwrap_or(usual);
+    let has_port = host
+        .rsplit_once(':')
+        .is_some_and(|(_, port)| !port.contains(']'));
+    let address = match has_port {
         true => host.to_owned(),
         false => format!("{host}:{port}"),
     };
-    Ok((address, secret.to_owned()))
+    Ok(Service {
+        address,
+        is_encrypted,
+        secret: secret.to_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -278,13 +323,22 @@ mod tests {
     #[test]
     fn a_connection_string_is_read_in_any_order() {
         let text = "AccessKey=ab==;Endpoint=http://localhost;Version=1.0;Port=8888;";
-        let expected = ("localhost:8888".to_owned(), "ab==".to_owned());
+        let mut expected = Service {
+            address: "localhost:8888".to_owned(),
+            is_encrypted: false,
+            secret: "ab==".to_owned(),
+        };
+        assert_eq!(service(text).unwrap(), expected);
+        let text = "Endpoint=https://hub.example/;AccessKey=ab==";
+        expected.address = "hub.example:443".to_owned();
+        expected.is_encrypted = true;
         assert_eq!(service(text).unwrap(), expected);
         for text in [
             "",
             "Endpoint=http://x",
             "AccessKey=a",
-            "Endpoint=https://x;AccessKey=a",
+            "Endpoint=ftp://x;AccessKey=a",
+            "Endpoint=x;AccessKey=a",
         ] {
             assert_eq!(service(text).unwrap_err().code().0, "STF-7002", "{text}");
         }

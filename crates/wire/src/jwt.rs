@@ -1,7 +1,7 @@
-//! JSON web tokens, signed with HS256.
+//! JSON web tokens, signed with HS256 or HS512.
 //!
-//! No other algorithm is known here, least of all `none`: the header is read to
-//! refuse, never to choose.
+//! No other algorithm is known here, least of all `none`. Both need the same
+//! secret, so that a choice by the header opens nothing.
 
 use std::fmt;
 
@@ -23,6 +23,8 @@ pub struct Jwt {
     pub claims: Map<String, Value>,
     signed: String,
     signature: Vec<u8>,
+    /// Whether it is signed with HS512.
+    is_long: bool,
 }
 
 /// Why a text is not a token.
@@ -30,7 +32,7 @@ pub struct Jwt {
 pub enum NotJwt {
     /// It does not have the form of one, or is too long.
     Malformed,
-    /// It is not signed with HS256.
+    /// It is signed with neither HS256 nor HS512.
     Algorithm,
 }
 
@@ -38,7 +40,7 @@ impl fmt::Display for NotJwt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Malformed => "it is not a JSON web token",
-            Self::Algorithm => "it is not signed with HS256",
+            Self::Algorithm => "it is signed with neither HS256 nor HS512",
         })
     }
 }
@@ -51,19 +53,26 @@ impl Jwt {
         }
         let (signed, signature) = token.rsplit_once('.').ok_or(NotJwt::Malformed)?;
         let (header, claims) = signed.split_once('.').ok_or(NotJwt::Malformed)?;
-        if object(header)?.get("alg").and_then(Value::as_str) != Some("HS256") {
-            return Err(NotJwt::Algorithm);
-        }
+        let is_long = match object(header)?.get("alg").and_then(Value::as_str) {
+            Some("HS256") => false,
+            Some("HS512") => true,
+            _ => return Err(NotJwt::Algorithm),
+        };
         Ok(Self {
             claims: object(claims)?,
             signed: signed.to_owned(),
             signature: bytes(signature)?,
+            is_long,
         })
     }
 
     /// Whether `key` has signed it, in constant time.
     pub fn is_signed_by(&self, key: &str) -> bool {
-        signature::is_signed(key.as_bytes(), &self.signed, &self.signature)
+        let key = key.as_bytes();
+        match self.is_long {
+            true => signature::is_signed_long(key, &self.signed, &self.signature),
+            false => signature::is_signed(key, &self.signed, &self.signature),
+        }
     }
 
     /// When it ends, in seconds since 1970.
@@ -124,6 +133,24 @@ mod tests {
         assert_eq!(jwt.expiry(), Some(1_893_456_000.0));
         let audience: Vec<_> = jwt.audience().collect();
         assert_eq!(audience, ["http://localhost/client/?hub=chat"]);
+    }
+
+    /// Made by the same implementation.
+    const FOREIGN_LONG: &str = "eyJhbGciOiJIUzUxMiIsInR5cCI6IkpXVCJ9.eyJleHAiOjE4OTM0NTYwMDAsIm5hbWVpZCI6Im1lIn0.c6Zwa0KCKO1cfhFIvdmIzU0kyNRvXp-iK4p19uW8RGkeVW_9eQIIfvqbhWwnz-S_GoPo2UzSFgTPBI1XBDUNcw";
+
+    #[test]
+    fn the_longer_algorithm_counts_too_and_no_other() {
+        let jwt = Jwt::parse(FOREIGN_LONG).unwrap();
+        assert!(jwt.is_signed_by("ABC"));
+        assert!(!jwt.is_signed_by("ABD"));
+        // A signature of one is none of the other.
+        let (_, rest) = FOREIGN_LONG.split_once('.').unwrap();
+        let header = text(HEADER.as_bytes());
+        let renamed = Jwt::parse(&format!("{header}.{rest}")).unwrap();
+        assert!(!renamed.is_signed_by("ABC"));
+        let header = text(br#"{"alg":"HS384"}"#);
+        let other = Jwt::parse(&format!("{header}.{rest}"));
+        assert_eq!(other, Err(NotJwt::Algorithm));
     }
 
     #[test]

@@ -10,4 +10,4 @@ pub mod durabletask;
 pub mod jwt;
 pub mod sas;
 pub mod signalr;
-mod signature;
+pub mod signature;

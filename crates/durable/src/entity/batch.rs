@@ -1,6 +1,7 @@
 //! Results of workers become the state of an entity.
 
-use steadfast_partition::{Address, Halt, Turn};
+use bytes::Bytes;
+use steadfast_partition::{Address, Envelope, Halt, Turn};
 
 use super::outcome::Outcome;
 use super::queue::{Seen, seen_key};
@@ -106,6 +107,20 @@ impl Present<'_, '_> {
                 task,
                 scheduled,
             } => self.begin(instance, task, *scheduled, &seed),
+            EntityAction::Tell(letter) => self.tell(letter),
+        }
+    }
+
+    /// The letter is read in this partition, whatever its address says.
+    fn tell(&mut self, letter: &[u8]) {
+        let partition = self.turn.partition();
+        match Envelope::decode(Bytes::copy_from_slice(letter)) {
+            Ok(envelope) => self.turn.send_to(partition, envelope),
+            Err(_) => tracing::warn!(
+                event = "durable.letter_dropped",
+                entity = self.id(),
+                "an entity has sent something that is no letter",
+            ),
         }
     }
 

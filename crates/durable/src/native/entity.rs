@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use steadfast_partition::Envelope;
 
 use super::payload::{from_json, to_json};
 use crate::event::{Operation, Task};
@@ -95,6 +96,13 @@ impl EntityContext {
             ..Operation::default()
         }));
         Ok(())
+    }
+
+    /// Tells an instance of another service in the commit of this operation, such as
+    /// a push to clients: exactly once, after it.
+    pub fn tell(&mut self, letter: &Envelope) {
+        self.actions
+            .push(EntityAction::Tell(letter.encode().into()));
     }
 
     /// Starts an orchestration; an empty id is filled in.

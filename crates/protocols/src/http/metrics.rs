@@ -29,6 +29,10 @@ pub enum Reading {
     Counter(&'static str, &'static str, u64),
     /// It goes up and down.
     Gauge(&'static str, &'static str, f64),
+    /// Counters of several things of one kind: name, help, kind, and one value each.
+    Counters(&'static str, &'static str, &'static str, Vec<(String, u64)>),
+    /// The same for what goes up and down.
+    Gauges(&'static str, &'static str, &'static str, Vec<(String, f64)>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -68,6 +72,23 @@ impl Collector for Readings {
                     let kind = metric.metric_type();
                     metric.encode(encoder.encode_descriptor(name, help, None, kind)?)?;
                 }
+                Reading::Counters(name, help, label, values) if !values.is_empty() => {
+                    let kind = ConstCounter::new(0_u64).metric_type();
+                    let mut family = encoder.encode_descriptor(name, help, None, kind)?;
+                    for (of, value) in values {
+                        let one = [(label, of.as_str())];
+                        ConstCounter::new(value).encode(family.encode_family(&one)?)?;
+                    }
+                }
+                Reading::Gauges(name, help, label, values) if !values.is_empty() => {
+                    let kind = ConstGauge::new(0.0).metric_type();
+                    let mut family = encoder.encode_descriptor(name, help, None, kind)?;
+                    for (of, value) in values {
+                        let one = [(label, of.as_str())];
+                        ConstGauge::new(value).encode(family.encode_family(&one)?)?;
+                    }
+                }
+                Reading::Counters(..) | Reading::Gauges(..) => {}
             }
         }
         Ok(())

@@ -9,6 +9,8 @@ mod queue;
 mod stamp;
 mod token;
 
+pub(crate) use caller::Caller;
 pub use caller::Options;
 pub use deliver::Outbound;
 pub use guard::Guard;
+pub(crate) use http::cause;

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use axum::http::header::{AUTHORIZATION, COOKIE, HOST};
+use axum::http::HeaderName;
+use axum::http::header::{
+    AUTHORIZATION, CONNECTION, COOKIE, HOST, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
+};
 use axum::http::request::Parts;
 use serde_json::{Map, Value};
 use steadfast_realtime::{Caller, Transport, Wishes};
@@ -129,12 +132,20 @@ fn expires(context: &Context, claims: &Map<String, Value>) -> Option<Duration> {
     ))
 }
 
+/// What concerns the socket alone, or is a secret of the client.
+const HIDDEN: [HeaderName; 6] = [
+    AUTHORIZATION,
+    COOKIE,
+    CONNECTION,
+    UPGRADE,
+    SEC_WEBSOCKET_KEY,
+    SEC_WEBSOCKET_VERSION,
+];
+
 /// What the application may see of the request.
 fn headers(parts: &Parts) -> Vec<(String, String)> {
-    let shown = parts
-        .headers
-        .iter()
-        .filter(|(name, _)| **name != AUTHORIZATION && **name != COOKIE);
+    let shown = parts.headers.iter();
+    let shown = shown.filter(|(name, _)| !HIDDEN.contains(name));
     let mut headers: Vec<_> = shown
         .filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())))
         .collect();

@@ -15,9 +15,12 @@ mod rest;
 mod routes;
 mod server;
 mod token;
+mod trust;
+mod upstream;
 mod websocket;
 
 pub use context::Context;
 pub use dial::{DialOptions, Dialed};
 pub use routes::{Routes, routes};
 pub use token::{TokenWish, server_token, token};
+pub use upstream::{UpstreamRule, Upstreams};

@@ -23,7 +23,7 @@ use super::query::Query;
 use super::refusal::Refusal;
 
 /// What a socket is read into while it is quiet.
-const QUIET_BYTES: usize = 1024;
+const QUIET_BYTES: usize = 512;
 
 /// Opens a WebSocket: for a ticket, again for a client that comes back, or for one
 /// that has not negotiated.

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use steadfast_core::clock::Clock;
 use steadfast_realtime::reach::To;
-use steadfast_realtime::{Client, Lobby, Payload, Protocols, Realtime};
+use steadfast_realtime::{Client, Error, ErrorKind, Lobby, Payload, Protocols, Realtime, Server};
 
 use super::interface::{Interface, Operation, on, read};
 use crate::access::{Access, Area, Pass, Right};
@@ -62,18 +62,24 @@ pub fn hub_routes(interface: Interface, desk: &HubDesk) -> Interface {
     };
     let own = desk.clone();
     let servers = async move |Extension(pass): Extension<Pass>, Path(hub): Path<String>| {
-        let lobby = own.lobby(&pass, Right::Manage, &hub)?;
-        let homes: Vec<_> = lobby
-            .clients()
-            .iter()
-            .filter_map(|own| own.server())
-            .collect();
-        let servers = lobby.servers().into_iter().map(|name| {
-            let clients = homes.iter().filter(|own| **own == name).count();
-            json!({"server": name, "clients": clients})
-        });
-        let servers: Vec<_> = servers.collect();
+        pass.allows(Right::Manage, Area::Realtime, Some(&hub))?;
+        let servers = own
+            .realtime
+            .servers(&hub)
+            .map_err(|error| unknown(&error))?;
+        let servers: Vec<_> = servers.iter().map(shown_server).collect();
         Ok::<_, Problem>(Json(json!({ "servers": servers })))
+    };
+    let own = desk.clone();
+    let drain = async move |Extension(pass): Extension<Pass>,
+                            Path((hub, server)): Path<(String, String)>| {
+        pass.allows(Right::Manage, Area::Realtime, Some(&hub))?;
+        let clients = own
+            .realtime
+            .drain_server(&hub, &server)
+            .map_err(|error| unknown(&error))?;
+        let body = Json(json!({"server": server, "clients": clients}));
+        Ok::<_, Problem>((StatusCode::ACCEPTED, body))
     };
     let own = desk.clone();
     let show = async move |Extension(pass): Extension<Pass>,
@@ -121,6 +127,16 @@ pub fn hub_routes(interface: Interface, desk: &HubDesk) -> Interface {
                 (200, "One object each"),
             ),
             on(&Method::GET, servers),
+        )
+        .with(
+            operation(
+                Method::POST,
+                "/v1/hubs/{hub}/servers/{server}/drain",
+                "Take all clients away from an app server, and give it no new ones",
+                (202, "How many clients it has"),
+                None,
+            ),
+            on(&Method::POST, drain),
         )
         .with(
             get(
@@ -262,6 +278,25 @@ fn shown(lobby: &Lobby, client: &Arc<Client>) -> Value {
         "groups": lobby.groups_of(client.id()),
         "waiting_bytes": client.waiting_bytes(),
     })
+}
+
+fn shown_server(server: &Server) -> Value {
+    json!({
+        "server": server.name,
+        "clients": server.clients,
+        "links": server.links,
+        "state": if server.is_offline { "offline" } else { "online" },
+        "moves": server.may_move,
+        "moved": server.moved,
+    })
+}
+
+/// What a client of this interface is told.
+fn unknown(error: &Error) -> Problem {
+    match error.kind() {
+        ErrorKind::Hosted(_) => Problem::new(error.code(), error.to_string()),
+        _ => Problem::not_found(error.to_string()),
+    }
 }
 
 fn absent(id: &str) -> Problem {

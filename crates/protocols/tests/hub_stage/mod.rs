@@ -13,11 +13,18 @@ use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_macros::hub;
 use steadfast_protocols::access::{Access, Key, Ring, Secret};
 use steadfast_protocols::http::{self, Cors, Frame, Proxies, Registry};
-use steadfast_protocols::listen::{Bind, Listener};
-use steadfast_protocols::realtime::{self, TokenWish};
-use steadfast_realtime::{Binary, Context, HubError, HubOptions, HubResult, Realtime, Upload};
+use steadfast_protocols::listen::{Bind, Certificate, Listener};
+use steadfast_protocols::outbound;
+use steadfast_protocols::realtime::{self, TokenWish, UpstreamRule, Upstreams};
+use steadfast_protocols::scheduler::SecretKey;
+use steadfast_realtime::{
+    Binary, Context, HubError, HubOptions, HubResult, Mode, Realtime, Upload,
+};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+
+/// Counts too.
+pub(crate) const SECOND: &str = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEFGH";
 
 pub(crate) const SECRET: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789ABCDEFGH";
 
@@ -148,6 +155,24 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn start() -> Self {
+        Self::start_in(Mode::Default, Vec::new())
+    }
+
+    /// In one of the modes of hubs that are not hosted here.
+    pub(crate) fn start_in(mode: Mode, rules: Vec<UpstreamRule>) -> Self {
+        Self::start_all(mode, rules, None)
+    }
+
+    /// Behind a certificate.
+    pub(crate) fn start_encrypted(certificate: &Arc<Certificate>) -> Self {
+        Self::start_all(Mode::Default, Vec::new(), Some(certificate))
+    }
+
+    fn start_all(
+        mode: Mode,
+        rules: Vec<UpstreamRule>,
+        certificate: Option<&Arc<Certificate>>,
+    ) -> Self {
         let clock = Arc::new(SystemClock::new());
         let realtime = Realtime::new("here");
         let own = Arc::new(OnceLock::new());
@@ -169,11 +194,15 @@ impl Stage {
             name: "signalr".to_owned(),
             grants: vec!["manage realtime".parse().expect("a right")],
             primary: Secret::new(SECRET),
-            secondary: None,
+            secondary: Some(Secret::new(SECOND)),
         });
+        let access = Arc::new(Access::new(ring, Arc::clone(&clock) as Arc<dyn Clock>));
+        let key = SecretKey::new("a key for secrets of jobs");
+        let upstreams = Upstreams::new(rules, outbound::Options::new(key), Arc::clone(&access));
+        realtime.set_mode(mode, Arc::new(upstreams.expect("rules")));
         let context = realtime::Context {
             realtime: realtime.clone(),
-            access: Arc::new(Access::new(ring, Arc::clone(&clock) as Arc<dyn Clock>)),
+            access,
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
         };
         let paths = [("/open".to_owned(), "open".to_owned())];
@@ -190,15 +219,15 @@ impl Stage {
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         };
-        stage.listen(routes);
+        stage.listen(routes, certificate);
         stage
     }
 
-    fn listen(&mut self, routes: Router) {
+    fn listen(&mut self, routes: Router, certificate: Option<&Arc<Certificate>>) {
         let listener = Listener::bind(Bind {
             address: self.address,
-            tls: None,
-            connections: 1000,
+            tls: certificate.map(|own| own.server(&["http/1.1"])),
+            connections: 3000,
         });
         let listener = listener.expect("a port");
         self.address = listener.address();

@@ -1,6 +1,6 @@
 //! What a configuration file declares.
 //!
-//! Keys, event hubs, task hubs, collections of jobs.
+//! Keys, event hubs, task hubs, collections of jobs, upstreams.
 //!
 //! These are lists of tables, so they have no environment variable and no flag.
 
@@ -61,6 +61,19 @@ pub struct DeclaredJobCollection {
     pub max_jobs: Option<u32>,
 }
 
+/// Who is told of clients without an app server.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct DeclaredUpstream {
+    /// An address with `{hub}`, `{category}` and `{event}` in it.
+    pub url: String,
+    /// Of which hubs: `*`, a name, or names with commas between them.
+    pub hub: Option<String>,
+    /// Of `connections`, `messages`, or both.
+    pub category: Option<String>,
+    /// Of which events: `connected`, `disconnected`, or names of methods.
+    pub event: Option<String>,
+}
+
 /// A secret as it stands in a file. It is not shown.
 #[derive(Clone, Deserialize)]
 #[serde(transparent)]
@@ -90,6 +103,7 @@ const LISTS: &[(&str, &[&str])] = &[
         "job_collection",
         &["subscription", "resource_group", "name", "max_jobs"],
     ),
+    ("upstream", &["url", "hub", "category", "event"]),
 ];
 
 /// What stands at the end of a new configuration file.
@@ -114,6 +128,12 @@ pub(super) const TEMPLATE: &str = r#"
 # [[job_collection]]
 # name = "nightly"
 # max_jobs = 50
+
+# Without app servers (realtime.mode) the first that fits is told of a client.
+# [[upstream]]
+# url = "https://example.org/{hub}/{category}/{event}"
+# hub = "*"
+# category = "messages"
 "#;
 
 /// All that a file declares.
@@ -123,6 +143,7 @@ pub(super) struct Declared {
     pub(super) event_hubs: Vec<DeclaredEventHub>,
     pub(super) task_hubs: Vec<DeclaredTaskHub>,
     pub(super) job_collections: Vec<DeclaredJobCollection>,
+    pub(super) upstreams: Vec<DeclaredUpstream>,
 }
 
 /// Whether this top-level key is a list of declarations.
@@ -143,6 +164,7 @@ impl Declared {
             event_hubs: take(file, "event_hub", place)?,
             task_hubs: take(file, "task_hub", place)?,
             job_collections: take(file, "job_collection", place)?,
+            upstreams: take(file, "upstream", place)?,
         })
     }
 }

@@ -12,7 +12,9 @@ mod setting;
 mod typed;
 mod value;
 
-pub use declared::{DeclaredEventHub, DeclaredJobCollection, DeclaredKey, DeclaredTaskHub};
+pub use declared::{
+    DeclaredEventHub, DeclaredJobCollection, DeclaredKey, DeclaredTaskHub, DeclaredUpstream,
+};
 pub use error::{Error, Kind};
 pub use layers::{Layer, Layers};
 pub use setting::{SETTINGS, Setting, reference, template};

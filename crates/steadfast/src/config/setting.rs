@@ -66,6 +66,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("jobs.quotas", Form::Flag, "true", "Whether the plan of a collection bounds its jobs."),
     setting("jobs.allow_seconds", Form::Flag, "false", "Whether a job may run every second."),
     setting("realtime.port", PORT, "8888", "SignalR clients and app servers."),
+    setting("realtime.mode", Form::Choice(&["default", "serverless", "classic"]), "\"default\"", "Whether clients of hubs that are not hosted here need an app server, or are served without; classic decides when they come."),
     setting("tls.certificate", Form::Text, "", "A PEM file with the chain of certificates; read again on SIGHUP."),
     setting("tls.key", Form::Text, "", "A PEM file with the private key of the certificate."),
     setting("tls.allow_plain", Form::Flag, "false", "Listen beyond loopback without TLS, because something in front encrypts."),

@@ -6,9 +6,12 @@ use std::time::Duration;
 
 use steadfast_core::limits;
 use steadfast_protocols::access::{Grant, Key, Ring, Secret};
+use steadfast_realtime::Mode;
 use toml::Value;
 
-use super::declared::{DeclaredEventHub, DeclaredJobCollection, DeclaredKey, DeclaredTaskHub};
+use super::declared::{
+    DeclaredEventHub, DeclaredJobCollection, DeclaredKey, DeclaredTaskHub, DeclaredUpstream,
+};
 use super::error::Error;
 use super::layers::Layers;
 use super::value::{duration, size};
@@ -114,6 +117,8 @@ pub struct Config {
     pub jobs_allow_seconds: bool,
     /// The port of SignalR clients and app servers.
     pub realtime_port: u16,
+    /// Whether clients need app servers.
+    pub realtime_mode: Mode,
     /// Certificate and key.
     pub tls: Option<(PathBuf, PathBuf)>,
     /// No TLS beyond loopback.
@@ -134,6 +139,8 @@ pub struct Config {
     pub task_hubs: Vec<DeclaredTaskHub>,
     /// Collections of jobs that the file declares.
     pub job_collections: Vec<DeclaredJobCollection>,
+    /// Who is told of clients without an app server.
+    pub upstreams: Vec<DeclaredUpstream>,
 }
 
 impl Default for Config {
@@ -192,6 +199,11 @@ impl Config {
             jobs_quotas: flag(layers, "jobs.quotas"),
             jobs_allow_seconds: flag(layers, "jobs.allow_seconds"),
             realtime_port: number(layers, "realtime.port") as u16,
+            realtime_mode: match text(layers, "realtime.mode").as_deref() {
+                Some("serverless") => Mode::Serverless,
+                Some("classic") => Mode::Classic,
+                _ => Mode::Default,
+            },
             tls: tls(layers)?,
             allow_plain: flag(layers, "tls.allow_plain"),
             keys_file: keys_file.unwrap_or_else(|| data.join("keys.toml")),
@@ -206,6 +218,7 @@ impl Config {
             event_hubs: declared.event_hubs,
             task_hubs: declared.task_hubs,
             job_collections: declared.job_collections,
+            upstreams: declared.upstreams,
             data,
         };
         config.check(layers)?;

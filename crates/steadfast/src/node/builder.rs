@@ -20,7 +20,7 @@ use steadfast_protocols::http::{Health, State};
 use steadfast_protocols::listen::Certificate;
 use steadfast_protocols::rest::RestoreOutcome;
 use steadfast_protocols::scheduler;
-use steadfast_realtime::{Hub, HubOptions};
+use steadfast_realtime::{Hub, HubOptions, PUSHES, Pusher};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -446,6 +446,7 @@ impl Builder {
         };
         let nodes_port = cluster::bind(&config, certificate.as_ref())?;
         let hosted = self.hubs.open(&config.name)?;
+        let access = Arc::new(Access::new(ring, Arc::clone(&clock)));
         let (engine, identity) = open::engine(&config, &clock).await?;
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let joined = match identity {
@@ -457,6 +458,9 @@ impl Builder {
         };
         let mut makers = self.makers;
         let prepared = own::prepare(&config, &clock, &mut makers)?;
+        hosted.set_mode(&config, &prepared.outbound, &access)?;
+        let pusher = Pusher::new(hosted.realtime.clone());
+        makers.insert(PUSHES, Box::new(move |_| pusher as Arc<dyn Performer>));
         let services = own::services(self.services);
         let (store, runtime) =
             runtime(&config, engine, &clock, services, makers, joined.as_ref()).await?;
@@ -492,7 +496,7 @@ impl Builder {
                 me: weak.clone(),
                 config,
                 is_development: self.is_development,
-                access: Arc::new(Access::new(ring, Arc::clone(&clock))),
+                access,
                 clock,
                 began,
                 store,

@@ -1,8 +1,14 @@
 //! The hubs that a node hosts.
 
+use std::sync::Arc;
+
+use steadfast_protocols::access::Access;
+use steadfast_protocols::outbound;
+use steadfast_protocols::realtime::{UpstreamRule, Upstreams};
 use steadfast_realtime::{Hub, HubOptions, Realtime, Result as HubsResult};
 
 use super::error::Result;
+use crate::config::{Config, Error as ConfigError};
 
 /// Hosts one hub, when the node starts.
 type Hosting = Box<dyn FnOnce(&Realtime) -> HubsResult<()> + Send>;
@@ -22,6 +28,27 @@ pub(super) struct Hosted {
 }
 
 impl Hosted {
+    /// Says what becomes of clients without an app server.
+    pub(super) fn set_mode(
+        &self,
+        config: &Config,
+        outbound: &outbound::Options,
+        access: &Arc<Access>,
+    ) -> Result<()> {
+        let any = || "*".to_owned();
+        let rules = config.upstreams.iter().map(|own| UpstreamRule {
+            url: own.url.clone(),
+            hub: own.hub.clone().unwrap_or_else(any),
+            category: own.category.clone().unwrap_or_else(any),
+            event: own.event.clone().unwrap_or_else(any),
+        });
+        let upstreams = Upstreams::new(rules.collect(), outbound.clone(), Arc::clone(access));
+        let wrong = |why: String| ConfigError::value("upstream", "the configuration", why);
+        let upstreams = Arc::new(upstreams.map_err(wrong)?);
+        self.realtime.set_mode(config.realtime_mode, upstreams);
+        Ok(())
+    }
+
     /// Paths, and the hubs behind them.
     pub(super) fn paths(&self) -> &[(String, String)] {
         &self.paths

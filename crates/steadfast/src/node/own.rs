@@ -13,6 +13,7 @@ use steadfast_partition::{Kind, Performer, Replicas, Runtime, Services};
 use steadfast_protocols::durabletask::Counts;
 use steadfast_protocols::outbound::{self, Guard, Outbound};
 use steadfast_protocols::scheduler::SecretKey;
+use steadfast_realtime::Pushes;
 
 use super::error::Result;
 use super::performers::Maker;
@@ -38,6 +39,8 @@ pub(super) struct Own {
 pub(super) struct Prepared {
     secret: SecretKey,
     addresses: Arc<RwLock<Vec<SocketAddr>>>,
+    /// How calls to the outside are made.
+    pub(super) outbound: outbound::Options,
     runner: Arc<OnceLock<Runner>>,
     dispatcher: Arc<OnceLock<Dispatcher>>,
 }
@@ -47,6 +50,7 @@ pub(super) fn services(services: Services) -> Services {
     steadfast_events::register(services)
         .with(Scheduler)
         .with(Instances)
+        .with(Pushes)
 }
 
 /// Prepares what makes calls for jobs, and adds it to the performers.
@@ -70,6 +74,7 @@ pub(super) fn prepare(
         let wrong = |error: std::io::Error| ConfigError::value("jobs.ca", file.display(), error);
         options.roots = Some(std::fs::read(file).map_err(wrong)?);
     }
+    let kept = options.clone();
     let outbound = Outbound::new(options, Arc::clone(clock));
     let outbound = outbound.map_err(|why| ConfigError::value("jobs", "the settings", why))?;
     let runner = Arc::new(OnceLock::new());
@@ -85,6 +90,7 @@ pub(super) fn prepare(
     Ok(Prepared {
         secret,
         addresses,
+        outbound: kept,
         runner,
         dispatcher,
     })

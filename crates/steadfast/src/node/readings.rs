@@ -2,8 +2,10 @@
 
 use std::fs;
 
+use steadfast_core::limits;
 use steadfast_partition::Counts;
 use steadfast_protocols::http::Reading;
+use steadfast_realtime::HubCounts;
 
 use super::inner::Inner;
 
@@ -108,6 +110,7 @@ pub(super) fn readings(inner: &Inner) -> Vec<Reading> {
     ];
     readings.extend(events(inner));
     readings.extend(cluster(inner));
+    readings.extend(hubs(inner));
     if let Some(bytes) = resident_bytes() {
         readings.push(Reading::Gauge(
             "resident_bytes",
@@ -204,6 +207,64 @@ fn events(inner: &Inner) -> Vec<Reading> {
             "event_owner_overlaps",
             "Partitions with two owners of one group at a time",
             readers.overlaps,
+        ),
+    ]
+}
+
+/// Hubs and their clients: the largest by name, the others together.
+fn hubs(inner: &Inner) -> Vec<Reading> {
+    let mut all = inner.hosted.realtime.counts();
+    all.sort_by_key(|own| std::cmp::Reverse(own.clients));
+    let others = all.split_off(all.len().min(limits::COUNTED_HUBS));
+    let read = |value: fn(&HubCounts) -> u64| {
+        let named = all.iter().map(|own| (own.hub.clone(), value(own)));
+        let rest: u64 = others.iter().map(value).sum();
+        let rest = (!others.is_empty()).then(|| ("(others)".to_owned(), rest));
+        named.chain(rest).collect::<Vec<_>>()
+    };
+    let gauge = |name, help, value| {
+        let values = read(value).into_iter();
+        let values = values.map(|(hub, value)| (hub, value as f64));
+        Reading::Gauges(name, help, "hub", values.collect())
+    };
+    let counter = |name, help, value| Reading::Counters(name, help, "hub", read(value));
+    vec![
+        gauge("realtime_clients", "Clients connected", |own| own.clients),
+        gauge(
+            "realtime_servers",
+            "Links of app servers, or the hub in this process",
+            |own| own.servers,
+        ),
+        gauge(
+            "realtime_waiting_bytes",
+            "Bytes that wait to be sent to clients",
+            |own| own.waiting_bytes,
+        ),
+        counter("realtime_connections", "Clients that have come", |own| {
+            own.connected
+        }),
+        counter("realtime_received", "Messages of clients", |own| {
+            own.received
+        }),
+        counter(
+            "realtime_deliveries",
+            "Messages put into queues of clients by sends to several",
+            |own| own.delivered,
+        ),
+        counter(
+            "realtime_dropped",
+            "Clients closed because they did not read",
+            |own| own.dropped,
+        ),
+        counter(
+            "realtime_moved",
+            "Clients moved to another app server",
+            |own| own.moved,
+        ),
+        counter(
+            "realtime_unmoved",
+            "Clients left when an app server that moves them went",
+            |own| own.unmoved,
         ),
     ]
 }

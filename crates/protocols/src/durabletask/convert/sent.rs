@@ -122,14 +122,22 @@ fn end_sent(deed: &Deed) -> wire::CompleteOrchestrationAction {
 }
 
 /// What came of a batch.
-pub(crate) fn batch_result_sent(token: String, result: BatchResult) -> wire::EntityBatchResult {
-    let actions = result.actions.into_iter().enumerate();
+pub(crate) fn batch_result_sent(token: String, mut result: BatchResult) -> wire::EntityBatchResult {
+    let count = result.actions.len();
+    let actions: Vec<_> = result.actions.drain(..).filter_map(action_sent).collect();
+    if actions.len() < count {
+        result.failure = Some(Failure::lasting(
+            "NotSupported",
+            "an entity tells another service only where the node is in its own process",
+        ));
+    }
+    let actions = actions.into_iter().enumerate();
     wire::EntityBatchResult {
         results: result.results.into_iter().map(result_sent).collect(),
         actions: actions
             .map(|(id, action)| wire::OperationAction {
                 id: i32::try_from(id).unwrap_or(i32::MAX),
-                operation_action_type: Some(action_sent(action)),
+                operation_action_type: Some(action),
             })
             .collect(),
         entity_state: result.state,
@@ -156,8 +164,10 @@ fn result_sent(result: Result<Option<String>, Failure>) -> wire::OperationResult
     }
 }
 
-fn action_sent(action: EntityAction) -> OperationActionType {
-    match action {
+/// The protocol knows no letters to other services.
+fn action_sent(action: EntityAction) -> Option<OperationActionType> {
+    let action = match action {
+        EntityAction::Tell(_) => return None,
         EntityAction::Signal(operation) => {
             OperationActionType::SendSignal(wire::SendSignalAction {
                 instance_id: operation.target,
@@ -181,7 +191,8 @@ fn action_sent(action: EntityAction) -> OperationActionType {
             request_time: None,
             parent_trace_context: task.trace.as_ref().map(trace_sent),
         }),
-    }
+    };
+    Some(action)
 }
 
 #[cfg(test)]

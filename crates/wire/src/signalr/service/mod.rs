@@ -12,4 +12,4 @@ pub use message::{
     Open, Payloads, Question, Target, status,
 };
 pub use read::read;
-pub use write::write;
+pub use write::{members, write};

@@ -16,6 +16,21 @@ pub fn write(message: &Message) -> Bytes {
     counted(&out)
 }
 
+/// Who is in a group, as the payload of an acknowledgement: connections with their
+/// users, and what to ask for next.
+pub fn members(members: &[(String, Option<String>)], token: Option<&str>) -> Bytes {
+    let mut out = Vec::new();
+    pack::array(&mut out, 2);
+    pack::array(&mut out, members.len());
+    for (connection, user) in members {
+        pack::array(&mut out, 2);
+        pack::text(&mut out, connection);
+        pack::text_or_nil(&mut out, user.as_deref());
+    }
+    pack::text_or_nil(&mut out, token);
+    out.into()
+}
+
 fn body(out: &mut Vec<u8>, message: &Message) {
     match message {
         Message::Handshake(own) => {

@@ -1,0 +1,52 @@
+//! The hub that is measured.
+
+use std::time::Duration;
+
+use steadfast_realtime::{Context, HubResult};
+
+/// Its name, in the process of the service and in app servers.
+pub(super) const OWN: &str = "load";
+pub(super) const FAR: &str = "far";
+
+/// The secret of the only key.
+pub(super) const SECRET: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789ABCDEFGH";
+
+/// What is broadcast: a mark, and as much as a short message has.
+pub(super) const TEXT: &str = "somebody |!| has said something that everybody wants to know";
+
+/// Echoes, and floods everybody.
+#[derive(Default)]
+pub(super) struct Load;
+
+#[steadfast_macros::hub(crate = "steadfast_realtime")]
+impl Load {
+    async fn echo(&self, text: String) -> String {
+        text
+    }
+
+    async fn flood(&self, context: &Context, count: u32) -> HubResult<()> {
+        for _ in 0..count {
+            context.clients().all().send("told", &(TEXT,)).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes a number of one client after another, and says it again.
+    async fn note(&self, number: u64) -> u64 {
+        number
+    }
+
+    async fn enter(&self, context: &Context, group: String) -> HubResult<()> {
+        Ok(context.join(&group).await?)
+    }
+
+    async fn wait(&self, milliseconds: u64) -> u64 {
+        tokio::time::sleep(Duration::from_millis(milliseconds)).await;
+        milliseconds
+    }
+
+    /// The process that answers.
+    async fn process(&self) -> u32 {
+        std::process::id()
+    }
+}

@@ -1,0 +1,30 @@
+//! Commands that share the commit of a transaction.
+//!
+//! A transaction may carry commands to instances of its own partition: messages,
+//! checkpoints, pushes to clients. What they mean is known to whoever runs the
+//! partition, and so is the way there.
+
+use std::pin::Pin;
+
+use bytes::Bytes;
+use steadfast_core::error::Code;
+use steadfast_core::id::Lsn;
+use steadfast_storage::Writes;
+
+/// Why nothing was committed.
+#[derive(Clone, Debug)]
+pub enum Declined {
+    /// The log has said so.
+    Storage(steadfast_storage::Error),
+    /// Whoever got a command has said so.
+    Command { code: Code, message: String },
+}
+
+/// The outcome of a commit.
+pub type Outcome = Pin<Box<dyn Future<Output = Result<Lsn, Declined>> + Send>>;
+
+/// Commits rows and commands of one partition: all or nothing.
+pub trait Courier: Send + Sync + 'static {
+    /// Hands them over; answers when they are durable.
+    fn commit(&self, writes: Writes, commands: Vec<Bytes>) -> Outcome;
+}

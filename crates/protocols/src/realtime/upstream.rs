@@ -1,0 +1,215 @@
+//! Tells upstreams of clients without an app server.
+
+use std::sync::Arc;
+
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use reqwest::{Client, Response, Url};
+use steadfast_core::limits;
+use steadfast_realtime::{Answer, Event, Upstream};
+use steadfast_wire::signature;
+use tokio::sync::Semaphore;
+
+use crate::access::{Access, Area, Key, Right};
+use crate::outbound::{Caller, Options, cause};
+
+/// Which events go where; the first rule that fits counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpstreamRule {
+    /// An address with `{hub}`, `{category}` and `{event}` in it.
+    pub url: String,
+    /// `*`, a name, or names with commas between them.
+    pub hub: String,
+    pub category: String,
+    pub event: String,
+}
+
+/// Makes the calls.
+pub struct Upstreams {
+    rules: Vec<UpstreamRule>,
+    options: Arc<Options>,
+    client: Client,
+    access: Arc<Access>,
+    calls: Semaphore,
+}
+
+impl UpstreamRule {
+    fn fits(&self, hub: &str, category: &str, event: &str) -> bool {
+        is_among(&self.hub, hub)
+            && is_among(&self.category, category)
+            && is_among(&self.event, event)
+    }
+
+    fn url(&self, event: &Event) -> String {
+        let shown = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+        let url = self.url.replace("{hub}", &shown(&event.hub));
+        let url = url.replace("{category}", event.category);
+        url.replace("{event}", &shown(&event.name))
+    }
+}
+
+fn is_among(pattern: &str, name: &str) -> bool {
+    let mut names = pattern.split(',').map(str::trim);
+    names.any(|own| own == "*" || own.eq_ignore_ascii_case(name))
+}
+
+impl Upstreams {
+    /// Ready to call. It fails if a rule is no address, or trust or proxy are unfit.
+    pub fn new(
+        rules: Vec<UpstreamRule>,
+        options: Options,
+        access: Arc<Access>,
+    ) -> Result<Self, String> {
+        for rule in &rules {
+            let tried = rule.url(&Event::default());
+            let url = Url::parse(&tried).map_err(|error| format!("'{}': {error}", rule.url))?;
+            if !["http", "https"].contains(&url.scheme()) {
+                return Err(format!("'{}' is not HTTP", rule.url));
+            }
+        }
+        let mut options = options;
+        options.guard.is_proxied |= options.proxy.is_some();
+        let options = Arc::new(options);
+        let client = Caller::new(Arc::clone(&options))?.plain();
+        Ok(Self {
+            rules,
+            options,
+            client,
+            access,
+            calls: Semaphore::new(limits::UPSTREAM_CALLS),
+        })
+    }
+
+    async fn call(&self, event: Event) -> Result<Answer, String> {
+        let rule = |rule: &&UpstreamRule| rule.fits(&event.hub, event.category, &event.name);
+        let rule = self.rules.iter().find(rule);
+        let rule = rule.ok_or("no upstream is there for it")?;
+        let url = Url::parse(&rule.url(&event)).map_err(|_| "the upstream has no valid address")?;
+        let _permit = self.calls.acquire().await;
+        let guard = &self.options.guard;
+        guard.check(&url).await.map_err(|why| {
+            tracing::warn!(event = "realtime.upstream_refused", hub = event.hub, why);
+            "the upstream must not be called".to_owned()
+        })?;
+        let headers = self.headers(&event);
+        let request = self.client.post(url).headers(headers).body(event.body);
+        let request = request.timeout(limits::UPSTREAM_TIME);
+        // Addresses may hold secrets; errors must not.
+        let response = request.send().await;
+        let response = response.map_err(|error| cause(&error.without_url()))?;
+        let status = response.status().as_u16();
+        let body = read(response).await?;
+        Ok(Answer { status, body })
+    }
+
+    fn headers(&self, event: &Event) -> HeaderMap {
+        let kind = match event.is_packed {
+            true => "application/x-msgpack",
+            false => "application/json",
+        };
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        let claims = event.claims.iter();
+        let claims: Vec<_> = claims
+            .map(|(name, value)| format!("{name}: {value}"))
+            .collect();
+        let texts = [
+            ("x-asrs-connection-id", event.connection.as_str()),
+            ("x-asrs-hub", &event.hub),
+            ("x-asrs-category", event.category),
+            ("x-asrs-event", &event.name),
+            ("x-asrs-user-id", event.user.as_deref().unwrap_or_default()),
+            ("x-asrs-user-claims", &claims.join(", ")),
+            ("x-asrs-client-query", event.query.trim_start_matches('?')),
+            ("x-asrs-signature", &self.signature(&event.connection)),
+        ];
+        for (name, text) in texts {
+            // Bytes, because texts of clients may be in any alphabet.
+            if let Ok(value) = HeaderValue::from_bytes(text.as_bytes())
+                && !text.is_empty()
+            {
+                headers.insert(HeaderName::from_static(name), value);
+            }
+        }
+        headers
+    }
+
+    /// The connection's id, signed with every secret of keys that manage hubs.
+    fn signature(&self, connection: &str) -> String {
+        let ring = self.access.ring();
+        let keys = ring.keys();
+        let keys = keys.filter(|key| manages_hubs(key));
+        let secrets = keys.flat_map(|key| key.secrets());
+        let signed = secrets.map(|secret| {
+            let hex = signature::sign(secret.as_bytes(), connection);
+            let hex: String = hex.iter().map(|byte| format!("{byte:02X}")).collect();
+            format!("sha256={hex}")
+        });
+        signed.collect::<Vec<_>>().join(",")
+    }
+}
+
+fn manages_hubs(key: &Key) -> bool {
+    let mut grants = key.grants.iter();
+    grants.any(|grant| grant.holds_somewhere(Right::Manage, Area::Realtime))
+}
+
+impl Upstream for Upstreams {
+    fn wants(&self, hub: &str, category: &str, name: &str) -> bool {
+        self.rules.iter().any(|rule| rule.fits(hub, category, name))
+    }
+
+    fn tell(&self, event: Event) -> BoxFuture<'_, Result<Answer, String>> {
+        Box::pin(self.call(event))
+    }
+}
+
+/// Reads an answer; a byte more than may be passed on, so that it is noticed.
+async fn read(response: Response) -> Result<Bytes, String> {
+    let mut bytes = BytesMut::new();
+    let mut stream = response.bytes_stream();
+    while let Some(chunk) = stream.next().await {
+        bytes.extend_from_slice(&chunk.map_err(|error| cause(&error.without_url()))?);
+        if bytes.len() > limits::CLIENT_MESSAGE_BYTES {
+            break;
+        }
+    }
+    Ok(bytes.freeze())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_stars_names_or_lists() {
+        for (pattern, name, fits) in [
+            ("*", "anything", true),
+            ("chat", "Chat", true),
+            ("a, b", "b", true),
+            ("a,b", "c", false),
+            ("", "a", false),
+        ] {
+            assert_eq!(is_among(pattern, name), fits, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn an_address_takes_what_it_asks_for() {
+        let rule = UpstreamRule {
+            url: "http://h/{hub}/{category}/{event}?code=1".to_owned(),
+            ..UpstreamRule::default()
+        };
+        let event = Event {
+            hub: "chat".to_owned(),
+            category: "messages",
+            name: "a/b".to_owned(),
+            ..Event::default()
+        };
+        assert_eq!(rule.url(&event), "http://h/chat/messages/a%2Fb?code=1");
+    }
+}

@@ -1,0 +1,251 @@
+//! How a client's messages reach its home, and its moves.
+//!
+//! Whole messages go to the home, one after another. While a client moves they are
+//! held: what was begun ends at the old home, and what follows goes to the new one.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use steadfast_core::limits;
+use steadfast_wire::signalr::message::Outcome;
+use steadfast_wire::signalr::{Protocol, handshake, write};
+
+use crate::client::Client;
+use crate::home::{Arrival, Home};
+use crate::route::Routing;
+
+/// What became of a message of the client.
+enum Placed {
+    Done,
+    /// It must wait: for room at this home, or for the end of a move.
+    Wait(Option<Arc<dyn Home>>),
+}
+
+impl Client {
+    /// It has a protocol and a home.
+    pub(crate) fn settle(
+        self: &Arc<Self>,
+        protocol: Protocol,
+        handshake: Bytes,
+        home: &Arc<dyn Home>,
+    ) {
+        // A client speaks one protocol for as long as it is there.
+        let _ = self.protocol.set(protocol);
+        let mut routing = self.routing.lock();
+        if routing.has_ended {
+            return;
+        }
+        self.place.enter(self);
+        let arrival = self.arrival(protocol, handshake.clone(), None);
+        routing.handshake = handshake;
+        routing.home = Some(Arc::clone(home));
+        self.notes_calls
+            .store(home.needs_calls(), Ordering::Release);
+        home.open(&arrival);
+    }
+
+    /// Nobody is there for it: it is greeted, told so, and may try again.
+    pub(crate) fn turn_away(self: &Arc<Self>, protocol: Protocol, why: &str) {
+        let _ = self.protocol.set(protocol);
+        self.pass(Bytes::from_static(handshake::ACCEPTED));
+        self.close(Some(why), true);
+    }
+
+    fn arrival(&self, protocol: Protocol, handshake: Bytes, from: Option<String>) -> Arrival {
+        Arrival {
+            id: Arc::clone(&self.id),
+            caller: Arc::clone(&self.caller),
+            protocol,
+            handshake,
+            from,
+        }
+    }
+
+    /// Gives a message to the home, when that has room for it.
+    pub(crate) async fn deliver(&self, message: Bytes) {
+        loop {
+            let released = self.released.notified();
+            let home = {
+                let mut routing = self.routing.lock();
+                if routing.has_ended {
+                    return;
+                }
+                match self.place(&mut routing, &message) {
+                    Placed::Done => return,
+                    Placed::Wait(home) => home,
+                }
+            };
+            match home.as_ref().and_then(|home| home.room(&self.id)) {
+                Some(room) => tokio::select! {
+                    () = room => {}
+                    () = released => {}
+                    () = self.gone.cancelled() => return,
+                },
+                None if home.is_some() => {}
+                None => tokio::select! {
+                    () = released => {}
+                    () = self.gone.cancelled() => return,
+                },
+            }
+        }
+    }
+
+    /// Gives a message to the home, or holds it while the client moves.
+    fn place(&self, routing: &mut Routing, message: &Bytes) -> Placed {
+        let protocol = self.protocol().unwrap_or(Protocol::Json);
+        let belongs_there = routing.held.is_some()
+            && !routing.is_frozen
+            && self.calls.lock().is_part(protocol, message);
+        if let Some(held) = routing.held.as_mut().filter(|_| !belongs_there) {
+            if routing.held_bytes >= limits::CLIENT_CALL_BYTES {
+                return Placed::Wait(None);
+            }
+            routing.held_bytes += message.len();
+            held.push_back(message.clone());
+            return Placed::Done;
+        }
+        let Some(home) = routing.home.clone() else {
+            return Placed::Done;
+        };
+        if home.room(&self.id).is_some() {
+            return Placed::Wait(Some(home));
+        }
+        let notes_calls = self.notes_calls.load(Ordering::Acquire);
+        if notes_calls && self.calls.lock().note_client(protocol, message) {
+            self.settled.notify_waiters();
+        }
+        home.data(&self.id, message.clone());
+        Placed::Done
+    }
+
+    /// Moves it to another home between two messages: what was begun ends at the old
+    /// one, what follows goes to the new one. False if it cannot be moved now.
+    pub(crate) async fn migrate(self: &Arc<Self>, to: &Arc<dyn Home>) -> bool {
+        let from = {
+            let mut routing = self.routing.lock();
+            let is_there = self.is_greeted.load(Ordering::Acquire) && !self.is_ending();
+            let may_move = |home: &&Arc<dyn Home>| home.may_move();
+            let from = routing.home.as_ref().filter(may_move).cloned();
+            let (Some(from), None, true) = (from, &routing.held, is_there) else {
+                return false;
+            };
+            routing.held = Some(VecDeque::new());
+            from
+        };
+        self.quiesce().await;
+        let pausing = tokio::time::timeout(limits::MOVE_PAUSE, from.pause(&self.id));
+        // A server that does not know of pauses has said nothing for a while.
+        let _ = pausing.await;
+        self.hand_over(&from, to)
+    }
+
+    /// Its home is lost. A client that may come back is held until it is given
+    /// another one; its open calls get an error. False if it cannot be held.
+    pub(crate) fn hold(self: &Arc<Self>) -> bool {
+        {
+            let mut routing = self.routing.lock();
+            let is_there = self.is_greeted.load(Ordering::Acquire) && !self.is_ending();
+            if !is_there || !self.is_stateful() || routing.has_ended {
+                return false;
+            }
+            routing.held.get_or_insert_default();
+            routing.is_frozen = true;
+            routing.home = None;
+        }
+        self.abandon("The app server was lost.");
+        true
+    }
+
+    /// Gives it a home after its former one, `from`, was lost.
+    pub(crate) fn settle_again(self: &Arc<Self>, from: &str, home: &Arc<dyn Home>) {
+        let mut routing = self.routing.lock();
+        if routing.has_ended {
+            return;
+        }
+        let protocol = self.protocol().unwrap_or(Protocol::Json);
+        let handshake = routing.handshake.clone();
+        home.open(&self.arrival(protocol, handshake, Some(from.to_owned())));
+        routing.home = Some(Arc::clone(home));
+        self.notes_calls
+            .store(home.needs_calls(), Ordering::Release);
+        self.release(&mut routing);
+    }
+
+    /// Lets go of what was held, in order.
+    fn release(&self, routing: &mut Routing) {
+        let held = routing.held.take().unwrap_or_default();
+        routing.held_bytes = 0;
+        routing.is_frozen = false;
+        if let Some(home) = routing.home.clone() {
+            let protocol = self.protocol().unwrap_or(Protocol::Json);
+            for message in held {
+                self.calls.lock().note_client(protocol, &message);
+                home.data(&self.id, message);
+            }
+        }
+        self.released.notify_waiters();
+    }
+
+    /// Answers open calls with an error, because nobody else will.
+    fn abandon(self: &Arc<Self>, why: &str) {
+        let open = self.calls.lock().abandon();
+        let protocol = self.protocol().unwrap_or(Protocol::Json);
+        for id in open {
+            let outcome = Outcome::Error(why.to_owned());
+            self.put(write::completion(protocol, &id, &outcome), true);
+        }
+    }
+
+    /// Waits until no call is open at the home. Those that take too long get an
+    /// error, because nobody would answer them.
+    async fn quiesce(self: &Arc<Self>) {
+        let settled = async {
+            loop {
+                let settled = self.settled.notified();
+                let is_settled = {
+                    let mut routing = self.routing.lock();
+                    let is_settled = self.calls.lock().is_empty() || routing.has_ended;
+                    routing.is_frozen |= is_settled;
+                    is_settled
+                };
+                if is_settled {
+                    return;
+                }
+                settled.await;
+            }
+        };
+        if tokio::time::timeout(limits::MOVE_QUIET, settled)
+            .await
+            .is_ok()
+        {
+            return;
+        }
+        self.routing.lock().is_frozen = true;
+        self.abandon("The connection was migrated.");
+    }
+
+    fn hand_over(self: &Arc<Self>, from: &Arc<dyn Home>, to: &Arc<dyn Home>) -> bool {
+        let mut routing = self.routing.lock();
+        // The old home may have been lost meanwhile: then others look after it.
+        let is_home = routing
+            .home
+            .as_ref()
+            .is_some_and(|home| Arc::ptr_eq(home, from));
+        if !is_home {
+            return false;
+        }
+        let moves = !routing.has_ended && to.takes_clients();
+        if moves {
+            let protocol = self.protocol().unwrap_or(Protocol::Json);
+            let handshake = routing.handshake.clone();
+            to.open(&self.arrival(protocol, handshake, Some(from.server().to_owned())));
+            from.close(&self.id, None, Some(to.server()));
+            routing.home = Some(Arc::clone(to));
+            self.notes_calls.store(to.needs_calls(), Ordering::Release);
+        }
+        self.release(&mut routing);
+        moves
+    }
+}

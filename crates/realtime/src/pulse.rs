@@ -1,0 +1,143 @@
+//! What is sent to a client next, and how it is kept alive.
+//!
+//! Pings are those of the hub protocol, never those of the socket: one of the
+//! clients dies of them.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use steadfast_core::limits;
+use steadfast_wire::signalr::{Protocol, handshake, write};
+use tokio::time::Instant;
+
+use crate::client::Client;
+use crate::outbox::Take;
+
+/// What a transport does next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outgoing {
+    /// Send this: whole messages.
+    Data(Bytes),
+    /// Nothing follows: close.
+    Over,
+    /// Another socket has taken over: close this one without a word.
+    Displaced,
+}
+
+/// How a client is kept alive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pulse {
+    /// By pings, and it is expected to send some.
+    Pings,
+    /// By its requests.
+    Requests,
+}
+
+impl Client {
+    /// What the transport of socket `number` sends next. It waits for it, and keeps
+    /// the client alive meanwhile.
+    pub async fn outgoing(self: &Arc<Self>, number: u64, pulse: Pulse) -> Outgoing {
+        loop {
+            let displaced = self.displaced.notified();
+            if self.socket() != number {
+                return Outgoing::Displaced;
+            }
+            let woken = self.outbox.wake.notified();
+            match self.take() {
+                Take::Data(bytes) => {
+                    self.clock.lock().spoke = Instant::now();
+                    return Outgoing::Data(bytes);
+                }
+                Take::Over => return Outgoing::Over,
+                Take::Nothing => {}
+            }
+            let next = self.next_time(pulse);
+            tokio::select! {
+                () = woken => {}
+                () = displaced => {}
+                () = tokio::time::sleep_until(next) => self.look_at_the_time(pulse),
+            }
+        }
+    }
+
+    /// What is to be sent now, if anything.
+    pub(crate) fn take(&self) -> Take {
+        self.outbox.take(self.protocol().unwrap_or(Protocol::Json))
+    }
+
+    fn next_time(&self, pulse: Pulse) -> Instant {
+        let clock = self.clock.lock();
+        let pings = pulse == Pulse::Pings;
+        let (ping, silence) = match self.protocol.get() {
+            None => (None, Some(clock.opened + clock.handshake)),
+            Some(_) => (
+                pings.then_some(clock.spoke + limits::CLIENT_PING),
+                pings.then_some(clock.heard + limits::CLIENT_SILENCE),
+            ),
+        };
+        let ack = self.received.as_ref().and_then(|own| own.lock().ack_at);
+        let times = [ping, silence, clock.expires, ack];
+        let first = times.into_iter().flatten().min();
+        first.unwrap_or(clock.heard + limits::DRAIN_TIME)
+    }
+
+    /// Does what is due: pings, acknowledgements, ends.
+    pub(crate) fn look_at_the_time(self: &Arc<Self>, pulse: Pulse) {
+        let now = Instant::now();
+        let (opened, heard, spoke, expires, handshake) = {
+            let clock = self.clock.lock();
+            (
+                clock.opened,
+                clock.heard,
+                clock.spoke,
+                clock.expires,
+                clock.handshake,
+            )
+        };
+        let Some(protocol) = self.protocol() else {
+            if now >= opened + handshake {
+                let last = handshake::refused("Handshake was canceled.");
+                self.end(Some(Bytes::from(last)));
+            }
+            return;
+        };
+        if expires.is_some_and(|end| now >= end) {
+            self.close(Some("The access token has expired."), true);
+        }
+        if pulse == Pulse::Pings && now >= heard + limits::CLIENT_SILENCE {
+            tracing::info!(event = "realtime.silent_client", connection = %self.id);
+            self.close(Some("Nothing was heard of the client."), false);
+        }
+        let due = self.received.as_ref().and_then(|own| own.lock().ack(now));
+        if let Some(number) = due {
+            self.put(write::ack(protocol, number), false);
+        }
+        if pulse == Pulse::Pings && now >= spoke + limits::CLIENT_PING {
+            let ping = match protocol {
+                Protocol::Blazor => write::ping(Protocol::MessagePack),
+                own => write::ping(own),
+            };
+            self.put(ping, false);
+            // It waits in the queue if it cannot be sent: one is enough.
+            self.clock.lock().spoke = now;
+        }
+    }
+
+    /// Ends a client whose transport cannot tell when a write takes too long: if it is
+    /// silent, or does not take its last word.
+    pub async fn watch(self: Arc<Self>) {
+        let mut was_ending = false;
+        loop {
+            tokio::select! {
+                () = self.gone.cancelled() => return,
+                () = tokio::time::sleep(limits::CLIENT_SILENCE) => {}
+            }
+            let heard = self.clock.lock().heard;
+            let is_silent = Instant::now() >= heard + limits::CLIENT_SILENCE;
+            if is_silent || was_ending {
+                return self.leave(Some("the client does not read"));
+            }
+            was_ending = self.is_ending();
+        }
+    }
+}

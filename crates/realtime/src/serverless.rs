@@ -1,0 +1,372 @@
+//! The home of clients without an app server.
+//!
+//! The service answers handshakes and pings itself. Calls go to an upstream if one
+//! wants them, those of one client one after another; others fail. Streams are not
+//! possible.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use serde_json::json;
+use steadfast_core::limits;
+use steadfast_wire::signalr::frame::{self, Splitter};
+use steadfast_wire::signalr::message::{Invocation, Message, Outcome};
+use steadfast_wire::signalr::{Protocol, handshake, read, write};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::caller::Caller;
+use crate::home::{Arrival, Home};
+use crate::mode::{Answer, Event, Upstream};
+use crate::reach::Reach;
+
+/// All clients of one hub that have no app server.
+pub(crate) struct Serverless {
+    work: Arc<Work>,
+    instance: String,
+    guests: Mutex<HashMap<Arc<str>, Arc<Guest>>>,
+}
+
+struct Work {
+    hub: String,
+    reach: Arc<dyn Reach>,
+    upstream: Arc<dyn Upstream>,
+}
+
+/// One client, and what its upstream is still to be told.
+struct Guest {
+    id: Arc<str>,
+    caller: Arc<Caller>,
+    protocol: Protocol,
+    queue: Mutex<Queue>,
+    room: Notify,
+    gone: CancellationToken,
+}
+
+#[derive(Default)]
+struct Queue {
+    tasks: VecDeque<Task>,
+    bytes: usize,
+    is_running: bool,
+}
+
+enum Task {
+    Connected,
+    Call {
+        id: Option<String>,
+        target: String,
+        body: Bytes,
+    },
+    Disconnected(Option<String>),
+}
+
+impl Task {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Call { body, .. } => body.len(),
+            _ => 0,
+        }
+    }
+}
+
+impl Serverless {
+    pub(crate) fn new(
+        hub: &str,
+        instance: &str,
+        reach: Arc<dyn Reach>,
+        upstream: Arc<dyn Upstream>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            work: Arc::new(Work {
+                hub: hub.to_owned(),
+                reach,
+                upstream,
+            }),
+            instance: instance.to_owned(),
+            guests: Mutex::default(),
+        })
+    }
+
+    fn guest(&self, connection: &str) -> Option<Arc<Guest>> {
+        self.guests.lock().get(connection).cloned()
+    }
+
+    fn wants(&self, category: &str, name: &str) -> bool {
+        self.work.upstream.wants(&self.work.hub, category, name)
+    }
+
+    fn add(&self, guest: &Arc<Guest>, task: Task) {
+        if guest.add(task) {
+            tokio::spawn(Arc::clone(&self.work).run(Arc::clone(guest)));
+        }
+    }
+
+    fn call(&self, guest: &Arc<Guest>, call: Invocation, message: &Bytes) {
+        let target = &call.target;
+        let refused = if call.is_stream || !call.streams.is_empty() {
+            Some("Streams need an app server, and none serves this client.".to_owned())
+        } else if !self.wants("messages", target) {
+            Some(format!("No upstream is there for the method '{target}'."))
+        } else {
+            None
+        };
+        if let Some(why) = refused {
+            return self.work.complete(guest, call.id.as_deref(), why);
+        }
+        // It was just read as a message, so it has a body.
+        let Ok(body) = frame::body(guest.protocol, message) else {
+            return;
+        };
+        self.add(
+            guest,
+            Task::Call {
+                id: call.id,
+                target: call.target,
+                body,
+            },
+        );
+    }
+}
+
+impl Home for Serverless {
+    fn server(&self) -> &str {
+        &self.instance
+    }
+
+    fn message_bytes(&self) -> usize {
+        limits::CLIENT_MESSAGE_BYTES
+    }
+
+    fn open(&self, arrival: &Arrival) {
+        let guest = Arc::new(Guest {
+            id: Arc::clone(&arrival.id),
+            caller: Arc::clone(&arrival.caller),
+            protocol: arrival.protocol,
+            queue: Mutex::default(),
+            room: Notify::new(),
+            gone: CancellationToken::new(),
+        });
+        let mut guests = self.guests.lock();
+        guests.insert(Arc::clone(&arrival.id), Arc::clone(&guest));
+        drop(guests);
+        if arrival.from.is_none() {
+            let accepted = Bytes::from_static(handshake::ACCEPTED);
+            self.work.reach.data(&arrival.id, accepted);
+        }
+        if self.wants("connections", "connected") {
+            self.add(&guest, Task::Connected);
+        }
+    }
+
+    fn room<'a>(&'a self, connection: &'a str) -> Option<BoxFuture<'a, ()>> {
+        let guest = self.guest(connection)?;
+        match guest.is_full() {
+            true => Some(Box::pin(async move { guest.wait().await })),
+            false => None,
+        }
+    }
+
+    fn data(&self, connection: &str, message: Bytes) {
+        let Some(guest) = self.guest(connection) else {
+            return;
+        };
+        match read::message(guest.protocol, &message) {
+            Ok(Message::Invocation(call)) => self.call(&guest, call, &message),
+            Ok(_) => {}
+            Err(error) => {
+                let why = format!("Connection closed with an error. {error}");
+                self.work.reach.close(connection, Some(&why));
+            }
+        }
+    }
+
+    fn close(&self, connection: &str, error: Option<&str>, _to: Option<&str>) {
+        let Some(guest) = self.guests.lock().remove(connection) else {
+            return;
+        };
+        guest.gone.cancel();
+        if self.wants("connections", "disconnected") {
+            self.add(&guest, Task::Disconnected(error.map(str::to_owned)));
+        }
+    }
+}
+
+impl Guest {
+    /// Adds something to be told. True if somebody must begin to tell.
+    fn add(&self, task: Task) -> bool {
+        let mut queue = self.queue.lock();
+        queue.bytes += task.bytes();
+        queue.tasks.push_back(task);
+        !std::mem::replace(&mut queue.is_running, true)
+    }
+
+    fn next(&self) -> Option<Task> {
+        let mut queue = self.queue.lock();
+        let task = queue.tasks.pop_front();
+        match &task {
+            Some(task) => queue.bytes -= task.bytes(),
+            None => *queue = Queue::default(),
+        }
+        drop(queue);
+        self.room.notify_waiters();
+        task
+    }
+
+    fn is_full(&self) -> bool {
+        self.queue.lock().bytes > limits::CLIENT_CALL_BYTES
+    }
+
+    async fn wait(&self) {
+        loop {
+            let made = self.room.notified();
+            if !self.is_full() {
+                return;
+            }
+            tokio::select! {
+                () = made => {}
+                () = self.gone.cancelled() => return,
+            }
+        }
+    }
+}
+
+impl Work {
+    /// Tells what there is to tell of one client, until there is nothing.
+    async fn run(self: Arc<Self>, guest: Arc<Guest>) {
+        while let Some(task) = guest.next() {
+            match task {
+                Task::Connected => {
+                    let body = json!({"type": 10}).to_string();
+                    self.note(&guest, "connected", body).await;
+                }
+                Task::Disconnected(error) => {
+                    let body = json!({"type": 11, "error": error}).to_string();
+                    self.note(&guest, "disconnected", body).await;
+                }
+                Task::Call { id, target, body } => self.call(&guest, id, &target, body).await,
+            }
+        }
+    }
+
+    async fn note(&self, guest: &Guest, name: &str, body: String) {
+        let event = self.event(guest, "connections", name, Bytes::from(body), false);
+        let why = match self.upstream.tell(event).await {
+            Ok(answer) if (200..300).contains(&answer.status) => return,
+            Ok(answer) => format!("status code {}", answer.status),
+            Err(why) => why,
+        };
+        let (hub, connection) = (&self.hub, &*guest.id);
+        tracing::warn!(
+            event = "realtime.upstream_failed",
+            hub,
+            connection,
+            name,
+            why
+        );
+    }
+
+    async fn call(&self, guest: &Guest, id: Option<String>, target: &str, body: Bytes) {
+        let is_packed = guest.protocol != Protocol::Json;
+        let event = self.event(guest, "messages", target, body, is_packed);
+        let answer = self.upstream.tell(event).await;
+        let Some(id) = id else { return };
+        match outcome(answer, guest.protocol) {
+            Ok(None) => {
+                let done = write::completion(guest.protocol, &id, &Outcome::Void);
+                self.reach.data(&guest.id, done);
+            }
+            Ok(Some(written)) => self.reach.data(&guest.id, written),
+            Err(why) => self.complete(guest, Some(&id), why),
+        }
+    }
+
+    fn event(
+        &self,
+        guest: &Guest,
+        category: &'static str,
+        name: &str,
+        body: Bytes,
+        is_packed: bool,
+    ) -> Event {
+        Event {
+            hub: self.hub.clone(),
+            category,
+            name: name.to_owned(),
+            connection: guest.id.to_string(),
+            user: guest.caller.user.clone(),
+            claims: guest.caller.claims.clone(),
+            query: guest.caller.query.clone(),
+            is_packed,
+            body,
+        }
+    }
+
+    fn complete(&self, guest: &Guest, id: Option<&str>, why: String) {
+        if let Some(id) = id {
+            let failed = write::completion(guest.protocol, id, &Outcome::Error(why));
+            self.reach.data(&guest.id, failed);
+        }
+    }
+}
+
+/// What the caller gets: a completion that the upstream has written, nothing at all,
+/// or an error.
+fn outcome(answer: Result<Answer, String>, protocol: Protocol) -> Result<Option<Bytes>, String> {
+    let Answer { status, body } = answer.map_err(|why| format!("Invocation failed, {why}"))?;
+    match status {
+        200 if body.len() > limits::CLIENT_MESSAGE_BYTES => {
+            Err("Invocation failed, the answer is too long".to_owned())
+        }
+        200 if !body.is_empty() => match is_completion(protocol, &body) {
+            true => Ok(Some(body)),
+            false => Err("Invocation failed, the answer is no completion".to_owned()),
+        },
+        200 | 204 => Ok(None),
+        other => Err(format!("Invocation failed, status code {other}")),
+    }
+}
+
+/// Whether these bytes are one whole completion: anything else would end the client.
+fn is_completion(protocol: Protocol, body: &Bytes) -> bool {
+    let mut splitter = Splitter::default();
+    splitter.push(body.clone());
+    let first = splitter.next(protocol, limits::CLIENT_MESSAGE_BYTES);
+    let Ok(Some(first)) = first else { return false };
+    let is_alone = !splitter.is_partial();
+    let is_end = matches!(
+        read::message(protocol, &first),
+        Ok(Message::Completion { .. })
+    );
+    is_alone && is_end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answered(status: u16, body: &str) -> Result<Option<Bytes>, String> {
+        let body = Bytes::copy_from_slice(body.as_bytes());
+        outcome(Ok(Answer { status, body }), Protocol::Json)
+    }
+
+    #[test]
+    fn only_a_completion_is_passed_on() {
+        let good = "{\"type\":3,\"invocationId\":\"1\",\"result\":4}\u{1e}";
+        assert_eq!(answered(200, good).unwrap().unwrap(), good);
+        assert_eq!(answered(200, ""), Ok(None));
+        assert_eq!(answered(204, ""), Ok(None));
+        let failed = answered(500, "").unwrap_err();
+        assert_eq!(failed, "Invocation failed, status code 500");
+        let twice = format!("{good}{good}");
+        for bad in ["{}\u{1e}", "hello", &twice, &good[..good.len() - 1]] {
+            let why = answered(200, bad).unwrap_err();
+            assert_eq!(
+                why, "Invocation failed, the answer is no completion",
+                "{bad}"
+            );
+        }
+    }
+}
