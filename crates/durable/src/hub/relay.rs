@@ -1,4 +1,4 @@
-//! Workers take work of all nodes, whichever they are connected to.
+//! Workers take the work of all nodes.
 //!
 //! A worker has a seat at every node: its own node asks the others, for as long as
 //! the worker is there, and each gives what its own desk would. Results go to the
