@@ -10,6 +10,7 @@
 
 mod address;
 mod alarm;
+mod asking;
 mod clerk;
 pub mod cluster;
 mod command;

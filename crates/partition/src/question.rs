@@ -1,6 +1,6 @@
 //! Reads of a partition that travel between nodes.
 //!
-//! The same five reads that a [`Door`] offers, as values. Their encoding is spoken
+//! The same five reads that a door offers, as values. Their encoding is spoken
 //! between versions, so it never changes its meaning.
 
 use std::ops::Bound;
@@ -11,12 +11,8 @@ use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
 use steadfast_core::id::{Offset, Sequence, Stream, Table};
 use steadfast_core::limits;
 
-use crate::door::Door;
-use crate::error::{Error, Kind, Result};
-use crate::reading::{Batch, Head, Row, Start};
-
-/// About how large an answer with many rows may be.
-const ANSWER_BYTES: usize = limits::NODE_MESSAGE_BYTES / 8;
+use steadfast_storage::Head;
+use steadfast_storage::engine::{EventBatch as Batch, Row, Start};
 
 /// What is to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,43 +50,6 @@ pub enum Finding {
 }
 
 impl Question {
-    /// Reads at the owner.
-    pub(crate) async fn ask(self, door: &Door) -> Result<Finding> {
-        Ok(match self {
-            Self::Row(table, key) => Finding::Row(door.row(table, &key).await?),
-            Self::Rows {
-                table,
-                from,
-                to,
-                limit,
-            } => {
-                let mut rows = door.rows(table, from, to, limit).await?;
-                let fits = fitting(&rows);
-                let is_cut = fits < rows.len();
-                rows.truncate(fits);
-                Finding::Rows(rows, is_cut)
-            }
-            Self::Head(stream) => Finding::Head(door.stream(stream)?),
-            Self::Batches {
-                stream,
-                from,
-                max_bytes,
-            } => {
-                let most = max_bytes.min(limits::NODE_MESSAGE_BYTES / 4);
-                Finding::Batches(door.batches(stream, from, most).await?)
-            }
-            Self::Follow { stream, after } => {
-                let mut end = door.follow(stream)?;
-                let next = end.wait_for(|end| *end > after);
-                if let Ok(Err(_)) = tokio::time::timeout(limits::FOLLOW_TIME, next).await {
-                    let partition = door.partition();
-                    return Err(Error::new(Kind::NotOwner { partition }));
-                }
-                Finding::Head(door.stream(stream)?)
-            }
-        })
-    }
-
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Row(table, key) => {
@@ -138,7 +97,7 @@ impl Question {
         }
     }
 
-    pub(crate) fn decode(reader: &mut Reader) -> std::result::Result<Self, Malformed> {
+    pub(crate) fn decode(reader: &mut Reader) -> Result<Self, Malformed> {
         Ok(match reader.byte()? {
             1 => Self::Row(Table(reader.varint_u32()?), reader.bytes()?),
             2 => Self::Rows {
@@ -204,7 +163,7 @@ impl Finding {
         }
     }
 
-    pub(crate) fn decode(reader: &mut Reader) -> std::result::Result<Self, Malformed> {
+    pub(crate) fn decode(reader: &mut Reader) -> Result<Self, Malformed> {
         Ok(match reader.byte()? {
             1 => {
                 let is_there = reader.byte()? != 0;
@@ -254,18 +213,7 @@ impl Finding {
     }
 }
 
-/// How many of these rows go into one answer; one at least.
-fn fitting(rows: &[Row]) -> usize {
-    let mut bytes = 0;
-    let fits = rows.iter().take_while(|row| {
-        let is_first = bytes == 0;
-        bytes += row.key.len() + row.value.len() + 8;
-        is_first || bytes <= ANSWER_BYTES
-    });
-    fits.count()
-}
-
-fn size(reader: &mut Reader) -> std::result::Result<usize, Malformed> {
+fn size(reader: &mut Reader) -> Result<usize, Malformed> {
     usize::try_from(reader.varint()?).map_err(|_| Malformed)
 }
 
@@ -279,7 +227,7 @@ fn put_bound(out: &mut Vec<u8>, bound: &Bound<Bytes>) {
     put_bytes(out, key);
 }
 
-fn bound(reader: &mut Reader) -> std::result::Result<Bound<Bytes>, Malformed> {
+fn bound(reader: &mut Reader) -> Result<Bound<Bytes>, Malformed> {
     Ok(match (reader.byte()?, reader.bytes()?) {
         (0, _) => Bound::Unbounded,
         (1, key) => Bound::Included(key),

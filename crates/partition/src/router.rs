@@ -15,7 +15,6 @@ use crate::door::Door;
 use crate::error::{Error, Kind, Result};
 use crate::question::{Finding, Question};
 use crate::transport::{Parcel, Transport};
-use crate::window::Window;
 
 /// The partitions of all spaces that this node serves, and the way to the others.
 pub struct Router {
@@ -37,14 +36,6 @@ impl Router {
     /// The partition, if this node serves it.
     pub fn door(&self, partition: Partition) -> Option<Door> {
         self.doors.read().get(&partition).cloned()
-    }
-
-    /// What is durable of a partition, wherever its owner is.
-    pub fn window(self: &Arc<Self>, partition: Partition) -> Window {
-        match self.door(partition) {
-            Some(door) => Window::here(door),
-            None => Window::beyond(Arc::clone(self), partition),
-        }
     }
 
     /// Whether there are other nodes.

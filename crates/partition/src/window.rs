@@ -43,6 +43,16 @@ struct Remote {
     heads: Arc<Mutex<BTreeMap<Stream, Head>>>,
 }
 
+impl Router {
+    /// What is durable of a partition, wherever its owner is.
+    pub fn window(self: &Arc<Self>, partition: Partition) -> Window {
+        match self.door(partition) {
+            Some(door) => Window::here(door),
+            None => Window::beyond(Arc::clone(self), partition),
+        }
+    }
+}
+
 impl Window {
     pub(crate) fn here(door: Door) -> Self {
         Self {

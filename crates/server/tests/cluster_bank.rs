@@ -1,4 +1,4 @@
-//! Money is moved through three nodes that are killed and frozen meanwhile.
+//! A bank over nodes that are killed and frozen.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod nodes;

@@ -189,7 +189,7 @@ fn a_partition_is_moved_by_hand() {
     let (a, b) = (node("a", &database).ready(), node("b", &database).ready());
     settled(&b, 2);
     let state = settled(&a, 2);
-    put(&a, "hand", "k", json!("v"));
+    put(&a, "hand", "k", "v");
     let partition =
         (0..nodes::PARTITIONS as u64).find(|one| owner(&state, *one).as_deref() == Some("a"));
     let partition = partition.unwrap().to_string();

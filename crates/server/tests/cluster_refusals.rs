@@ -20,7 +20,7 @@ fn refused(start: Start) -> String {
 fn strangers_are_refused_with_a_code_and_change_nothing() {
     let database = database();
     let a = node("a", &database).ready();
-    let (status, answer) = put(&a, "kept", "k", json!("v"));
+    let (status, answer) = put(&a, "kept", "k", "v");
     assert_eq!(status, StatusCode::OK, "{answer}");
     let wrong = "cluster.key=ffffffffffffffffffffffffffffffff";
     let error = refused(node("b", &database).set(wrong));
@@ -47,7 +47,7 @@ fn strangers_are_refused_with_a_code_and_change_nothing() {
 fn a_killed_node_comes_back_under_its_name() {
     let database = database();
     let mut a = node("a", &database).ready();
-    put(&a, "kept", "k", json!("v"));
+    put(&a, "kept", "k", "v");
     a.process.kill().unwrap();
     let again = node("a", &database).ready();
     let standing = settled(&again, 1);
@@ -64,7 +64,7 @@ fn a_node_without_a_key_is_alone() {
         .set("jobs.secret_key=./secret");
     let server = alone.ready();
     settled(&server, 1);
-    put(&server, "kept", "k", json!("v"));
+    put(&server, "kept", "k", "v");
     let made = said(&server.run(&["eventhub", "create", "houses"]));
     assert_eq!(made.0, 0, "{made:?}");
     let sent = said(&server.run(&["event", "send", "houses", "warm"]));

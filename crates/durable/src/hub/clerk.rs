@@ -1,4 +1,4 @@
-//! Waits for instances and entities of other nodes, at their owner.
+//! Waits for instances and entities at their owner.
 //!
 //! Whoever waits is told by its own node. So a node that wants to wait for an
 //! instance of another node has that one wait, for a while and again.

@@ -1,4 +1,4 @@
-//! Workers take work of all nodes, whichever they are connected to.
+//! Workers take the work of all nodes.
 //!
 //! A worker has a seat at every node: its own node asks the others, for as long as
 //! the worker is there, and each gives what its own desk would. Results go to the
@@ -134,7 +134,7 @@ async fn pull_all(hub: String, terms: Terms, others: Arc<dyn Others>, inbox: Inb
                 continue;
             }
             asked.push(name.clone());
-            let pull = pull(name, seat, hub.clone(), terms.clone(), Arc::clone(&others));
+            let pull = pull(name, seat, hub.clone(), &terms, Arc::clone(&others));
             let inbox = inbox.clone();
             pulls.spawn(async move { pull.run(inbox).await });
         }
@@ -160,8 +160,8 @@ struct Pull {
     others: Arc<dyn Others>,
 }
 
-fn pull(name: String, seat: u64, hub: String, terms: Terms, others: Arc<dyn Others>) -> Pull {
-    let terms = Wanted::from(&terms);
+fn pull(name: String, seat: u64, hub: String, terms: &Terms, others: Arc<dyn Others>) -> Pull {
+    let terms = Wanted::from(terms);
     Pull {
         name,
         word: rows::encode(&Word::Pull { hub, seat, terms }),

@@ -1,4 +1,4 @@
-//! Keeps a node in its cluster, and its part of the partitions.
+//! Keeps a node in its cluster, with its part of it.
 //!
 //! One task renews the lease and does nothing else. Another writes the node's record,
 //! reads those of the others, and takes what the plan says. It looks at once when the engine or the

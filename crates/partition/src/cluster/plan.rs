@@ -1,4 +1,4 @@
-//! What a node takes next, by the plan that event processors use.
+//! What a node takes next, by the balancing plan.
 //!
 //! Pure: records in, actions out. The version of a partition is its epoch, so a plan
 //! that was made from old records loses its race in the engine.

@@ -1,4 +1,4 @@
-//! Which nodes there are and what they serve, as far as is known.
+//! Which nodes are known, and what they serve.
 //!
 //! Time is this node's own: a node is alive for the time of a lease after its record
 //! was last seen to change.

@@ -79,10 +79,10 @@ impl Wire {
             Arc::clone(lines.entry(to.address.clone()).or_default())
         };
         let mut open = line.open.lock().await;
-        if let Some(connection) = open.as_ref().filter(|open| !open.stub.is_closed()) {
-            if connection.incarnation == to.owner.incarnation {
-                return Ok(connection.clone());
-            }
+        if let Some(connection) = open.as_ref().filter(|open| !open.stub.is_closed())
+            && connection.incarnation == to.owner.incarnation
+        {
+            return Ok(connection.clone());
         }
         *open = None;
         let dialed = tokio::time::timeout(DIAL, self.dial(&to.address)).await;

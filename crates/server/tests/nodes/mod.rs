@@ -136,7 +136,7 @@ pub(crate) fn now() -> Instant {
 }
 
 /// Puts a value into a dictionary by REST.
-pub(crate) fn put(server: &Server, service: &str, key: &str, value: Value) -> (StatusCode, Value) {
+pub(crate) fn put(server: &Server, service: &str, key: &str, value: &str) -> (StatusCode, Value) {
     let path = format!("/v1/state/{service}");
     let step = json!({"op": "put", "collection": "texts", "key": key, "value": value});
     server.post(&path, json!({"steps": [step]}))

@@ -1,4 +1,4 @@
-//! Collections of other nodes: whatever is asked is done at the owner.
+//! Errands for collections, done at their owner.
 
 use std::sync::Weak;
 

@@ -1,4 +1,6 @@
-//! Collections for REST, in partitions of this node: texts for keys, JSON for values.
+//! Collections for REST, in partitions of this node.
+//!
+//! Texts for keys, JSON for values.
 
 use std::sync::Arc;
 

@@ -1,0 +1,61 @@
+//! Answers questions through a door.
+
+use steadfast_core::limits;
+
+use crate::door::Door;
+use crate::error::{Error, Kind, Result};
+use crate::question::{Finding, Question};
+use crate::reading::Row;
+
+/// About how large an answer with many rows may be.
+const ANSWER_BYTES: usize = limits::NODE_MESSAGE_BYTES / 8;
+
+impl Question {
+    /// Reads at the owner.
+    pub(crate) async fn ask(self, door: &Door) -> Result<Finding> {
+        Ok(match self {
+            Self::Row(table, key) => Finding::Row(door.row(table, &key).await?),
+            Self::Rows {
+                table,
+                from,
+                to,
+                limit,
+            } => {
+                let mut rows = door.rows(table, from, to, limit).await?;
+                let fits = fitting(&rows);
+                let is_cut = fits < rows.len();
+                rows.truncate(fits);
+                Finding::Rows(rows, is_cut)
+            }
+            Self::Head(stream) => Finding::Head(door.stream(stream)?),
+            Self::Batches {
+                stream,
+                from,
+                max_bytes,
+            } => {
+                let most = max_bytes.min(limits::NODE_MESSAGE_BYTES / 4);
+                Finding::Batches(door.batches(stream, from, most).await?)
+            }
+            Self::Follow { stream, after } => {
+                let mut end = door.follow(stream)?;
+                let next = end.wait_for(|end| *end > after);
+                if let Ok(Err(_)) = tokio::time::timeout(limits::FOLLOW_TIME, next).await {
+                    let partition = door.partition();
+                    return Err(Error::new(Kind::NotOwner { partition }));
+                }
+                Finding::Head(door.stream(stream)?)
+            }
+        })
+    }
+}
+
+/// How many of these rows go into one answer; one at least.
+fn fitting(rows: &[Row]) -> usize {
+    let mut bytes = 0;
+    let fits = rows.iter().take_while(|row| {
+        let is_first = bytes == 0;
+        bytes += row.key.len() + row.value.len() + 8;
+        is_first || bytes <= ANSWER_BYTES
+    });
+    fits.count()
+}
