@@ -1,4 +1,4 @@
-//! Restate's server with the same counter, where it is installed.
+//! Restate's server with the same counter, if it is there.
 //!
 //! Node 22, `@restatedev/restate-server` and `@restatedev/restate-sdk` are looked for as
 //! Node does it from `NODE_PATH`. Its clients are in one process of Node with the

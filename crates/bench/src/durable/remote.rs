@@ -1,4 +1,4 @@
-//! The same over gRPC: a server, and a worker and clients of ours beside it.
+//! The same over gRPC, with a worker and clients of ours.
 
 use std::ffi::OsStr;
 use std::path::Path;

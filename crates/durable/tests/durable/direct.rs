@@ -1,4 +1,4 @@
-//! Requests to idle entities, which are run where they come in.
+//! Requests to idle entities, run where they come in.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

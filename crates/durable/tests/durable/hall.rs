@@ -102,7 +102,7 @@ impl Hall {
         Node {
             hub: hubs.hub("default").unwrap(),
             hubs,
-            runtime: runtime,
+            runtime,
             _store: store,
         }
     }

@@ -1,4 +1,4 @@
-//! What a worker of ours gives back, as the protocol writes it.
+//! What a worker of ours gives back, on the wire.
 
 use steadfast_durable::{Action, BatchResult, Deed, EntityAction, Failure, Task};
 use steadfast_wire::durabletask as wire;

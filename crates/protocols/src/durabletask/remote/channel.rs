@@ -1,4 +1,4 @@
-//! One HTTP/2 connection to a server, opened when it is needed.
+//! One HTTP/2 connection to a server.
 
 use std::pin::Pin;
 use std::sync::Arc;
