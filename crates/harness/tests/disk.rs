@@ -596,7 +596,8 @@ fn a_sync_waits_while_syncs_are_held() {
     let file = durable_file(&disk);
     disk.hold_syncs(true);
     let syncs = disk.syncs();
-    let waiting = std::thread::spawn(move || file.sync_all());
+    let waiting = std::thread::Builder::new().spawn(move || file.sync_all());
+    let waiting = waiting.unwrap();
     while disk.held_syncs() == 0 {
         std::thread::yield_now();
     }

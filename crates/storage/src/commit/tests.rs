@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::scheduler::RandomScheduler;
@@ -86,10 +86,13 @@ impl Stage {
             engine: Arc::new(hostile),
             clock: Arc::new(VirtualClock::default()),
             owner: OWNER,
+            lease: None,
             budget: Budget::new(u64::MAX, u64::MAX),
             cache: Arc::new(RowCache::new(1024)),
             tails: Arc::new(TailBudget::new(1024)),
             behind: Behind::start(false),
+            fenced: AtomicU64::new(0),
+            unknown: AtomicU64::new(0),
             backing_up: AtomicBool::new(false),
         });
         let ready = Arc::new(Queue::new());

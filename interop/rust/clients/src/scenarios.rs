@@ -1,4 +1,4 @@
-//! What azure_messaging_eventhubs 0.16 does, and what it must see.
+//! What a client of release 0.16 does, and what it must see.
 
 use std::time::{Duration, SystemTime};
 

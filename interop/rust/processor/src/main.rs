@@ -1,4 +1,4 @@
-//! A processor of azure_messaging_eventhubs 0.15 with its checkpoint store 0.9.
+//! A processor of release 0.15 with its checkpoint store.
 //!
 //! `event-hub-processor <what the server said> <options>` runs until its input ends.
 //! Options are JSON: hub, group, container, interval in seconds. Every line that it
