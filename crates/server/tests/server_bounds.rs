@@ -111,6 +111,37 @@ fn more_connections_than_allowed_wait_for_their_turn() {
     assert!(rest(waiting).starts_with("HTTP/1.0 200 OK"));
 }
 
+/// HTTP hands the connection of a WebSocket on; it still counts.
+#[test]
+fn websockets_count_as_connections() {
+    let server = Start::new("dev").set("http.connections=1").ready();
+    let mut socket = connect(&server);
+    socket
+        .write_all(
+            b"GET /$servicebus/websocket HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\n\
+              upgrade: websocket\r\nsec-websocket-version: 13\r\n\
+              sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+              sec-websocket-protocol: amqp\r\n\r\n",
+        )
+        .unwrap();
+    let mut answer = [0; 12];
+    socket.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 101");
+    let mut waiting = connect(&server);
+    waiting.write_all(b"GET /livez HTTP/1.0\r\n\r\n").unwrap();
+    waiting
+        .set_read_timeout(Some(Duration::from_millis(300)))
+        .unwrap();
+    let mut byte = [0];
+    assert!(
+        waiting.read_exact(&mut byte).is_err(),
+        "it was served beside a WebSocket"
+    );
+    drop(socket);
+    waiting.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert!(rest(waiting).starts_with("HTTP/1.0 200 OK"));
+}
+
 #[test]
 fn a_server_without_file_descriptors_goes_on_when_it_has_some_again() {
     let mut start = Start::new("dev");

@@ -11,16 +11,13 @@ use steadfast_core::limits;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::error::{Error, Kind};
 use super::holder::holder_of;
-
-/// A connection, encrypted or not.
-pub type Stream = Either<TcpStream, TlsStream<TcpStream>>;
+use super::stream::{Connection, Stream};
 
 /// How long a client may take to agree on a key.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -110,10 +107,9 @@ impl Listener {
             };
             let (tls, serve) = (self.tls.clone(), serve.clone());
             tasks.spawn(async move {
-                if let Some(stream) = encrypt(tls, connection, peer).await {
-                    serve(stream, peer).await;
+                if let Some(connection) = encrypt(tls, connection, peer).await {
+                    serve(Stream::new(connection, permit), peer).await;
                 }
-                drop(permit);
             });
         }
     }
@@ -141,7 +137,7 @@ async fn encrypt(
     tls: Option<TlsAcceptor>,
     connection: TcpStream,
     peer: SocketAddr,
-) -> Option<Stream> {
+) -> Option<Connection> {
     let Some(tls) = tls else {
         return Some(Either::Left(connection));
     };
