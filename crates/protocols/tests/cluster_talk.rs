@@ -173,6 +173,7 @@ async fn encrypted_nodes_are_known_by_the_key_and_their_certificate() {
 #[tokio::test]
 async fn whoever_has_proven_nothing_is_not_answered() {
     let node = start(credentials("b", "c", KEY), None);
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let client = reqwest::Client::builder().http2_prior_knowledge();
     let client = client.build().unwrap();
     for method in ["Ask", "Prove"] {
