@@ -269,6 +269,7 @@ fn a_quick_run_of_the_task_hubs_reports_every_goal() {
         "signals_per_s_1000_keys",
         "call_p50_over_fdatasync",
         "transfers_per_s",
+        "grpc_work_items_per_s",
         "resident_per_idle_entity",
         "restart",
     ];
