@@ -11,7 +11,9 @@ mod server;
 
 type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-#[tokio::main]
+// On several threads this library may miss an answer that comes before it has noted what
+// it sent.
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let outcome = match &arguments[..] {

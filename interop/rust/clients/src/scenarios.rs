@@ -105,8 +105,10 @@ async fn read(
             events.push(event.expect("the stream goes on")?);
         }
     }
-    receiver.close().await?;
-    client.close().await?;
+    // What was wanted has come; this library reports the end of a link that it ends
+    // itself as a failure now and then.
+    let _ = receiver.close().await;
+    let _ = client.close().await;
     Ok(events)
 }
 
