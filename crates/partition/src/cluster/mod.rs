@@ -1,8 +1,8 @@
 //! Several nodes that share the partitions of a space.
 //!
-//! Every node has a lease and a record in the engine ([`member`]): who it is, where
-//! it is reached, and what it serves. All read all records ([`roster`]), and each one
-//! decides by the same plan what it takes ([`keeper`]). Taking is the engine's
+//! Every node has a lease and a record in the engine (`member`): who it is, where
+//! it is reached, and what it serves. All read all records (`roster`), and each one
+//! decides by the same plan what it takes (`keeper`). Taking is the engine's
 //! compare-and-swap; records are hints. What is for another node's partition goes
 //! there in one hop ([`forward`]), through a [`Network`] that `protocols` implements.
 
