@@ -4,7 +4,7 @@
 //! it is reached, and what it serves. All read all records (`roster`), and each one
 //! decides by the same plan what it takes (`keeper`). Taking is the engine's
 //! compare-and-swap; records are hints. What is for another node's partition goes
-//! there in one hop ([`forward`]), through a [`Network`] that `protocols` implements.
+//! there in one hop (`forward`), through a [`Network`] that `protocols` implements.
 
 mod exchange;
 mod forward;

@@ -1,7 +1,7 @@
 //! Node to node: gRPC between members of one cluster.
 //!
 //! Both sides of a connection prove that they have the cluster key before anything
-//! else is said ([`proof`]). Then one side asks and the other answers; nothing is
+//! else is said (`proof`). Then one side asks and the other answers; nothing is
 //! sent on, and nothing outlives the connection.
 
 mod client;
