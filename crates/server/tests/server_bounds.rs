@@ -92,23 +92,26 @@ fn a_head_without_end_is_refused() {
     assert_eq!(server.get("/livez").0, StatusCode::OK);
 }
 
-#[test]
-fn more_connections_than_allowed_wait_for_their_turn() {
-    let server = Start::new("dev").set("http.connections=2").ready();
-    let taken = [connect(&server), connect(&server)];
-    let mut waiting = connect(&server);
+/// A further connection is served when the others are gone, and not before.
+fn waits_for<T>(others: T, server: &Server) {
+    let mut waiting = connect(server);
     waiting.write_all(b"GET /livez HTTP/1.0\r\n\r\n").unwrap();
     waiting
         .set_read_timeout(Some(Duration::from_millis(300)))
         .unwrap();
     let mut byte = [0];
-    assert!(
-        waiting.read_exact(&mut byte).is_err(),
-        "it was served as a third one"
-    );
-    drop(taken);
+    let served = waiting.read_exact(&mut byte);
+    assert!(served.is_err(), "it was served beside the others");
+    drop(others);
     waiting.set_read_timeout(Some(PATIENCE)).unwrap();
     assert!(rest(waiting).starts_with("HTTP/1.0 200 OK"));
+}
+
+#[test]
+fn more_connections_than_allowed_wait_for_their_turn() {
+    let server = Start::new("dev").set("http.connections=2").ready();
+    let taken = [connect(&server), connect(&server)];
+    waits_for(taken, &server);
 }
 
 /// HTTP hands the connection of a WebSocket on; it still counts.
@@ -127,19 +130,7 @@ fn websockets_count_as_connections() {
     let mut answer = [0; 12];
     socket.read_exact(&mut answer).unwrap();
     assert_eq!(&answer, b"HTTP/1.1 101");
-    let mut waiting = connect(&server);
-    waiting.write_all(b"GET /livez HTTP/1.0\r\n\r\n").unwrap();
-    waiting
-        .set_read_timeout(Some(Duration::from_millis(300)))
-        .unwrap();
-    let mut byte = [0];
-    assert!(
-        waiting.read_exact(&mut byte).is_err(),
-        "it was served beside a WebSocket"
-    );
-    drop(socket);
-    waiting.set_read_timeout(Some(PATIENCE)).unwrap();
-    assert!(rest(waiting).starts_with("HTTP/1.0 200 OK"));
+    waits_for(socket, &server);
 }
 
 #[test]

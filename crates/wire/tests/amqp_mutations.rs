@@ -2,9 +2,10 @@
 //!
 //! Seeds are what clients really sent (`tests/corpus/amqp`), and what we write.
 
-use std::path::Path;
+mod mutated;
 
 use bytes::BytesMut;
+use mutated::{corpus, survive};
 use steadfast_wire::amqp::batch::Messages;
 use steadfast_wire::amqp::delivery::{FORMAT_BATCH, FORMAT_EVENT};
 use steadfast_wire::amqp::event::{self, Stamp, Stored};
@@ -12,56 +13,13 @@ use steadfast_wire::amqp::performative::{self, Performative};
 use steadfast_wire::amqp::request::Request;
 use steadfast_wire::amqp::{frame, link, sasl, selector};
 
-/// A change to a seed: where, which kind, which byte.
-type Change = (u16, u8, u8);
-
-/// How many mutations each target gets; `STEADFAST_ROUNDS` says otherwise.
-fn rounds() -> usize {
-    let told = std::env::var("STEADFAST_ROUNDS").ok();
-    told.map_or(200_000, |text| text.parse().expect("a number"))
-}
-
-fn corpus() -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/amqp");
-    let mut files: Vec<_> = std::fs::read_dir(folder)
-        .expect("the corpus")
-        .map(|entry| entry.expect("a file").path())
-        .collect();
-    files.sort();
-    let seeds: Vec<_> = files
-        .iter()
-        .map(|file| std::fs::read(file).expect("a seed"))
-        .collect();
-    assert!(!seeds.is_empty());
-    seeds
-}
-
-fn mutate(seed: &[u8], changes: &[Change]) -> Vec<u8> {
-    let mut bytes = seed.to_vec();
-    for &(place, kind, byte) in changes {
-        if bytes.is_empty() {
-            break;
-        }
-        let at = usize::from(place) % bytes.len();
-        match kind % 6 {
-            0 => bytes[at] = byte,
-            1 => bytes[at] ^= 1 << (byte % 8),
-            2 => bytes.insert(at, byte),
-            3 => drop(bytes.remove(at)),
-            4 => bytes.truncate(at),
-            _ => {
-                let piece = bytes[at..(at + usize::from(byte)).min(bytes.len())].to_vec();
-                bytes.extend_from_slice(&piece);
-            }
-        }
-    }
-    bytes
-}
+/// Memory that a target may use, and per byte of its input.
+const BOUND: (u64, u64) = (4096, 4);
 
 /// The messages in what clients sent.
 fn messages() -> Vec<Vec<u8>> {
     let mut messages = Vec::new();
-    for stream in corpus() {
+    for stream in corpus("amqp") {
         let mut buffer = BytesMut::from(&stream[..]);
         while buffer.starts_with(b"AMQP") {
             frame::take_protocol(&mut buffer).expect("a header");
@@ -86,27 +44,6 @@ fn texts() -> Vec<Vec<u8>> {
         "amqps://localhost:5671/houses/ConsumerGroups/$Default/Partitions/15",
     ];
     texts.map(|text| text.as_bytes().to_vec()).to_vec()
-}
-
-/// Runs `target` on mutations of every seed; it may use memory in proportion to its
-/// input, not to what the input claims.
-fn run(seeds: &[Vec<u8>], target: fn(&[u8])) {
-    for seed in seeds {
-        target(seed);
-    }
-    bolero::check!()
-        .with_iterations(rounds())
-        .with_type::<(u16, Vec<Change>)>()
-        .for_each(|(seed, changes)| {
-            let bytes = mutate(&seeds[usize::from(*seed) % seeds.len()], changes);
-            let used = allocation_counter::measure(|| target(&bytes));
-            assert!(
-                used.bytes_max <= 4096 + 4 * bytes.len() as u64,
-                "{} bytes for {}",
-                used.bytes_max,
-                bytes.len()
-            );
-        });
 }
 
 /// A connection's bytes: headers, frames, and everything inside them.
@@ -170,17 +107,17 @@ fn store_and_deliver(message: &[u8], key: Option<&str>) {
 
 #[test]
 fn mutated_connections_are_survived() {
-    run(&corpus(), stream);
+    survive(&corpus("amqp"), BOUND, stream);
 }
 
 #[test]
 fn mutated_messages_are_survived() {
-    run(&messages(), message);
+    survive(&messages(), BOUND, message);
 }
 
 #[test]
 fn mutated_texts_are_survived() {
-    run(&texts(), |bytes| {
+    survive(&texts(), BOUND, |bytes| {
         let text = String::from_utf8_lossy(bytes);
         let _ = selector::parse(&text);
         let _ = steadfast_wire::amqp::address::parse(&text);

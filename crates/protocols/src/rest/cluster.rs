@@ -6,11 +6,11 @@ use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::http::{Method, StatusCode};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::interface::{Interface, Operation, on, read};
+use super::interface::{Interface, on, read};
+use super::node::operation;
 use super::operator::Operator;
-use crate::access::{Area, Right};
 use crate::http::Problem;
 
 #[derive(Deserialize)]
@@ -55,22 +55,4 @@ pub fn cluster_routes(interface: Interface, operator: &Arc<dyn Operator>) -> Int
             ),
             on(&Method::POST, transfer),
         )
-}
-
-fn operation(
-    method: Method,
-    path: &'static str,
-    summary: &'static str,
-    success: (u16, &'static str),
-    body: Option<Value>,
-) -> Operation {
-    Operation {
-        method,
-        path,
-        summary,
-        right: Right::Manage,
-        area: Area::Node,
-        body,
-        success,
-    }
 }

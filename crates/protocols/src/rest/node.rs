@@ -176,7 +176,8 @@ fn keys(interface: Interface, operator: &Arc<dyn Operator>) -> Interface {
         )
 }
 
-fn operation(
+/// What only those may do who manage the node.
+pub(super) fn operation(
     method: Method,
     path: &'static str,
     summary: &'static str,
