@@ -8,6 +8,7 @@ use steadfast_partition::Message;
 use crate::collection::{Collection, SweepKind};
 use crate::definition::{Action, Definition, Policy, Target};
 use crate::id::{CollectionId, JobId};
+use crate::json::json;
 use crate::recurrence::Timing;
 use crate::status::{Phase, State, Status};
 
@@ -101,15 +102,9 @@ pub enum Say {
     Job(Box<Job>),
 }
 
-fn encode<T: Serialize>(value: &T) -> Bytes {
-    let text = serde_json::to_vec(value);
-    text.expect("our messages have string keys and finite numbers")
-        .into()
-}
-
 impl Message for Ask {
     fn encode(&self) -> Bytes {
-        encode(self)
+        json(&[], self)
     }
 
     fn decode(bytes: &Bytes) -> Result<Self, Malformed> {
@@ -119,7 +114,7 @@ impl Message for Ask {
 
 impl Message for Say {
     fn encode(&self) -> Bytes {
-        encode(self)
+        json(&[], self)
     }
 
     fn decode(bytes: &Bytes) -> Result<Self, Malformed> {

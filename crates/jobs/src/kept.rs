@@ -28,9 +28,10 @@ pub(crate) fn job(turn: &mut Turn<'_>, to: &Address) -> Result<Job, Halt> {
 /// The job at an address, if there is one.
 pub(crate) fn find(turn: &mut Turn<'_>, to: &Address) -> Result<Option<Job>, Halt> {
     let key = job_key(to);
-    turn.need(&[(JOBS, &key), (STATUS, &key)])?;
-    let definition: Option<Definition> = rows::read(turn, JOBS, &key)?;
-    let status: Option<Status> = rows::read(turn, STATUS, &key)?;
+    // Both are asked for before one may be missing, so that they are loaded together.
+    let definition = rows::read::<Definition>(turn, JOBS, &key);
+    let status = rows::read::<Status>(turn, STATUS, &key);
+    let (definition, status) = (definition?, status?);
     Ok(definition.map(|definition| Job {
         definition,
         status: status.unwrap_or_default(),

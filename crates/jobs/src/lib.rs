@@ -15,6 +15,7 @@ mod error;
 mod history;
 mod id;
 pub mod iso;
+mod json;
 mod kept;
 mod order;
 pub mod recurrence;

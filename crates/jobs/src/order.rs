@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::collection::Sweep;
 use crate::id::{CollectionId, JobId};
+use crate::json::json;
 use crate::status::{Phase, Source};
 
 /// One attempt.
@@ -46,9 +47,7 @@ pub(crate) enum Wish {
 
 impl Wish {
     pub(crate) fn encode(&self) -> Bytes {
-        let text = serde_json::to_vec(self);
-        text.expect("our wishes have string keys and no fractions")
-            .into()
+        json(&[], self)
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {

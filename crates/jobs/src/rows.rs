@@ -10,6 +10,7 @@ use steadfast_core::id::Table;
 use steadfast_partition::{Address, Halt, Turn, service_table};
 
 use crate::id::KIND;
+use crate::json::json;
 
 /// Key of a collection to the collection.
 pub(crate) const COLLECTIONS: Table = service_table(KIND, 0);
@@ -47,9 +48,7 @@ pub(crate) fn history_key(job: &[u8], number: u64) -> Vec<u8> {
 
 /// Bytes for a row.
 pub(crate) fn encode<T: Serialize>(value: &T) -> Bytes {
-    let mut out = vec![FORMAT];
-    serde_json::to_writer(&mut out, value).expect("our rows have string keys and finite numbers");
-    out.into()
+    json(&[FORMAT], value)
 }
 
 /// The value in a row, unless the row is not one of ours.

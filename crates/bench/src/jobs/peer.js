@@ -1,10 +1,11 @@
-// The load of the peer: so many jobs of BullMQ, each one call to an address.
-// Arguments: port of Redis, address, number of jobs. Prints jobs per second.
+// The load of the peer: so many jobs of BullMQ, each one call to an address, all due
+// within one second. Arguments: port of Redis, address, number of jobs, milliseconds
+// until the first is due. Prints jobs per second since then.
 
 const http = require("node:http");
 const { Queue, Worker } = require("bullmq");
 
-const [port, address, count] = process.argv.slice(-3);
+const [port, address, count, lead] = process.argv.slice(-4);
 const connection = { host: "127.0.0.1", port: Number(port), maxRetriesPerRequest: null };
 const agent = new http.Agent({ keepAlive: true, maxSockets: 64 });
 const call = () =>
@@ -18,11 +19,16 @@ const call = () =>
 
 async function main() {
   const queue = new Queue("bench", { connection });
+  const start = Date.now() + Number(lead);
   for (let made = 0; made < Number(count); made += 1000) {
     const length = Math.min(1000, Number(count) - made);
-    await queue.addBulk(Array.from({ length }, () => ({ name: "call", data: {} })));
+    const job = (_, index) => {
+      const due = start + Math.floor(((made + index) * 1000) / Number(count));
+      return { name: "call", data: {}, opts: { delay: due - Date.now() } };
+    };
+    await queue.addBulk(Array.from({ length }, job));
   }
-  const started = process.hrtime.bigint();
+  if (Date.now() >= start) throw new Error("the jobs were due before all of them were made");
   let done = 0;
   const worker = new Worker("bench", call, { connection, concurrency: 64 });
   await new Promise((resolve, reject) => {
@@ -33,8 +39,7 @@ async function main() {
     worker.on("failed", (_, error) => reject(error));
     worker.on("error", reject);
   });
-  const seconds = Number(process.hrtime.bigint() - started) / 1e9;
-  console.log(done / seconds);
+  console.log((done * 1000) / (Date.now() - start));
   process.exit(0);
 }
 

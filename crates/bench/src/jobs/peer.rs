@@ -1,7 +1,7 @@
 //! BullMQ on Redis, where both are installed.
 //!
-//! As durable as we are: Redis syncs every write. A worker makes 64 calls at a time
-//! to the same receiver. BullMQ and ioredis are looked for as Node does it, also by `NODE_PATH`.
+//! The same load: jobs that are due within one second, and as durable as ours, because
+//! Redis syncs every write. A worker makes 64 calls at a time to the same receiver. BullMQ and ioredis are looked for as Node does it, also by `NODE_PATH`.
 
 use std::process::{Command, Stdio};
 
@@ -29,6 +29,7 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
     let run = Command::new("node")
         .args(["-e", LOAD, "--", &redis.port.to_string()])
         .args([&receiver.url(false), &settings.burst.to_string()])
+        .arg(settings.lead.as_millis().to_string())
         .stdin(Stdio::null())
         .output()
         .context("run node")?;

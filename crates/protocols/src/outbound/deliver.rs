@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, StatusCode, Url};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use steadfast_core::clock::Clock;
 use steadfast_jobs::{Deliver, Order, Outcome, Phase};
@@ -155,6 +156,41 @@ fn own_headers(request: &Value) -> HeaderMap {
     headers
 }
 
+/// As much of an action as says where it goes.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Goal {
+    request: Option<Place>,
+    queue_message: Option<Place>,
+    service_bus_queue_message: Option<Place>,
+    service_bus_topic_message: Option<Place>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Place {
+    uri: Option<String>,
+    storage_account: Option<String>,
+    namespace: Option<String>,
+}
+
+impl Goal {
+    fn host(self) -> String {
+        let uri = self.request.and_then(|request| request.uri);
+        if let Some(uri) = uri.and_then(|uri| Url::parse(&uri).ok()) {
+            let port = uri.port_or_known_default().unwrap_or(0);
+            return format!("{}:{port}", uri.host_str().unwrap_or_default());
+        }
+        let bus = self
+            .service_bus_queue_message
+            .or(self.service_bus_topic_message);
+        let account = self.queue_message.and_then(|queue| queue.storage_account);
+        account
+            .or_else(|| bus.and_then(|bus| bus.namespace))
+            .unwrap_or_default()
+    }
+}
+
 /// What a dead letter says.
 fn letter(order: &Order, stamp: &Stamp) -> String {
     json!({
@@ -173,21 +209,7 @@ fn letter(order: &Order, stamp: &Stamp) -> String {
 #[async_trait]
 impl Deliver for Outbound {
     fn lane(&self, order: &Order) -> String {
-        let action: Value = serde_json::from_str(&order.target).unwrap_or_default();
-        let uri = action["request"]["uri"]
-            .as_str()
-            .and_then(|uri| Url::parse(uri).ok());
-        if let Some(uri) = uri {
-            let port = uri.port_or_known_default().unwrap_or(0);
-            return format!("{}:{port}", uri.host_str().unwrap_or_default());
-        }
-        let account = &action["queueMessage"]["storageAccount"];
-        let buses = ["serviceBusQueueMessage", "serviceBusTopicMessage"];
-        let namespace = buses
-            .iter()
-            .find_map(|name| action[name]["namespace"].as_str());
-        let name = account.as_str().or(namespace).unwrap_or_default();
-        name.to_string()
+        serde_json::from_str(&order.target).map_or_else(|_| String::new(), |goal: Goal| goal.host())
     }
 
     async fn deliver(&self, order: Order) -> Outcome {
