@@ -1,8 +1,11 @@
 //! Runs other programs and reports how they ended.
 
 use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use anyhow::{Context, Result, bail};
 
@@ -17,6 +20,51 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
         bail!("{shown}: {status}");
     }
     Ok(())
+}
+
+/// Runs several to their ends, so many at a time, and shows what each has printed when
+/// it has ended; fails if one does, after all.
+pub(crate) fn run_beside(commands: Vec<Command>, at_once: usize) -> Result<()> {
+    let waiting = Mutex::new(commands.into_iter());
+    let failed = Mutex::new(Vec::new());
+    let work = || {
+        // The guard must not be held while the command runs.
+        while let Some(mut command) = { lock(&waiting).next() } {
+            if let Err(error) = run_captured(&mut command) {
+                lock(&failed).push(format!("{error:#}"));
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..at_once {
+            scope.spawn(work);
+        }
+    });
+    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if !failed.is_empty() {
+        bail!("{}", failed.join("\n"));
+    }
+    Ok(())
+}
+
+fn run_captured(command: &mut Command) -> Result<()> {
+    let shown = show(command);
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot start {shown}"))?;
+    let mut all = io::stderr().lock();
+    writeln!(all, "$ {shown}")?;
+    all.write_all(&output.stderr)?;
+    all.write_all(&output.stdout)?;
+    if !output.status.success() {
+        bail!("{shown}: {}", output.status);
+    }
+    Ok(())
+}
+
+fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs to the end and returns what was printed; fails unless the status is zero.
@@ -71,6 +119,29 @@ mod tests {
         let error = output(Command::new("sh").args(["-c", "echo oh >&2; exit 3"])).unwrap_err();
         let text = error.to_string();
         assert!(text.starts_with("sh -c") && text.contains("oh"), "{text}");
+    }
+
+    #[test]
+    fn those_that_run_beside_one_another_fail_after_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let shell = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]).current_dir(folder.path());
+            command
+        };
+        // The first waits for the second.
+        let commands = vec![
+            shell("while [ ! -e second ]; do sleep 0.01; done"),
+            shell("touch second; exit 3"),
+            shell("touch third"),
+        ];
+        let error = run_beside(commands, 2).unwrap_err().to_string();
+        assert!(
+            error.contains("exit 3") && !error.contains("third"),
+            "{error}"
+        );
+        assert!(folder.path().join("third").exists());
+        assert!(run_beside(vec![shell("true")], 2).is_ok());
     }
 
     #[test]

@@ -59,9 +59,17 @@ impl Workspace {
         self.target.join("tools")
     }
 
-    /// A cargo command in the root folder, with the installed tools announced.
+    /// A cargo command in the root folder, with the installed tools announced. What
+    /// cargo has told us of our package is kept from it: build scripts would take it
+    /// for a change, and all that needs them would be built once more.
     pub(crate) fn cargo(&self) -> Command {
         let mut command = Command::new(process::cargo_program());
+        for (name, _) in std::env::vars_os() {
+            let name = name.to_string_lossy();
+            if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+                command.env_remove(&*name);
+            }
+        }
         command
             .current_dir(&self.root)
             .env("STEADFAST_TOOLS", self.tools());
