@@ -1,11 +1,12 @@
 //! Links over a real socket: entry, sending, reading.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
+use steadfast_core::limits;
 use steadfast_events::Definition;
 use steadfast_protocols::amqp::client::{self, Client, Reading};
 use steadfast_wire::amqp::delivery::{FORMAT_BATCH, Transfer};
@@ -608,6 +609,59 @@ async fn events_10_unknown_event_hubs_are_told_by_management() {
             }
         };
         assert_eq!(client::status(&reply), Some(expected), "{wishes:?}");
+    }
+    node.stop().await;
+}
+
+/// A client of Rust notes what it has sent only afterwards, and waits for ever if the
+/// answer, or what became of the request, comes before that.
+#[tokio::test]
+async fn requests_are_accepted_at_once_and_answered_after_a_pause() {
+    let (node, _folder, address) = hub().await;
+    let mut peer = connect(address, "").await;
+    let asked: [(&str, &[(&str, &str)], &str); 2] = [
+        (
+            "$management",
+            &[
+                ("operation", "READ"),
+                ("type", "com.microsoft:eventhub"),
+                ("name", "houses"),
+            ],
+            "",
+        ),
+        (
+            "$cbs",
+            &[
+                ("operation", "put-token"),
+                ("type", "servicebus.windows.net:sastoken"),
+                ("name", &talk::token("houses").0),
+            ],
+            &talk::token("houses").1,
+        ),
+    ];
+    for (handle, (desk, wishes, body)) in (0..).step_by(2).zip(asked) {
+        peer.attach_sender(1, handle, &format!("ask {desk}"), desk);
+        let told = format!("told {desk}");
+        peer.attach_reader(1, handle + 1, &told, desk, &Reading::default());
+        peer.grant(1, handle + 1, 0, 10, 0);
+        let mut message = Vec::new();
+        client::write_request(&mut message, wishes);
+        write::descriptor(&mut message, 0x77);
+        write::string(&mut message, body);
+        peer.send(1, handle, handle / 2, 0, &message);
+        let asked = Instant::now();
+        peer.flush().await.unwrap();
+        let mut is_accepted = false;
+        loop {
+            match hear(&mut peer).await {
+                Heard::Accepted(..) => is_accepted = true,
+                Heard::Transfer(_) => break,
+                _ => {}
+            }
+        }
+        assert!(is_accepted, "{desk} answered before it had accepted");
+        let took = asked.elapsed();
+        assert!(took >= limits::AMQP_REPLY_PAUSE, "{desk} after {took:?}");
     }
     node.stop().await;
 }

@@ -2,24 +2,11 @@
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
+use examples_built::{example, root};
 
-/// Builds an example: cargo does not do it for a test that is chosen by name.
-fn example(name: &str) -> PathBuf {
-    let mut cargo = Command::new(env!("CARGO"));
-    // The whole workspace, so that features and dependencies are those of the tests.
-    cargo.args(["build", "--locked", "--quiet", "--workspace"]);
-    let status = cargo.args(["--example", name]).current_dir(root()).status();
-    assert!(status.unwrap().success());
-    let test = std::env::current_exe().unwrap();
-    let target = test.ancestors().nth(3).unwrap();
-    target.join("debug/examples").join(name)
-}
+mod examples_built;
 
 /// The code blocks of a page in one language.
 fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {

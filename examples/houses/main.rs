@@ -1,0 +1,216 @@
+//! An alarm company that watches a hundred thousand houses.
+//!
+//! `houses <folder>`: the sensors of every house report to an event hub of sixteen
+//! partitions, consumers share them, and each house has its aggregate in a collection.
+//! What a partition's houses are like is kept as a blob, which a web page may show.
+//! The input adds a consumer (`more`) and lets the oldest die (`kill`); when it ends,
+//! all ends. Kill the process whenever you like and start it again: every report is
+//! counted once.
+#![expect(clippy::print_stdout, reason = "it talks to whoever runs it")]
+
+use std::collections::VecDeque;
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use steadfast::Node;
+use steadfast::collections::{Dictionary, Query, Scheme, SlotKey};
+use steadfast::config::{Config, Layers};
+use steadfast::events::{
+    Batch, Blobs, Conditions, Context, Definition, Guarantee, Handled, Handler, Processor,
+    ProcessorOptions, Put, Received, Stamp, Wish, partition_of,
+};
+use steadfast::ownership::strategy::{Strategy, Timing};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+const HOUSES: u32 = 100_000;
+const PARTITIONS: u32 = 16;
+/// Reports that a gateway of sensors sends at a time.
+const AT_ONCE: usize = 250;
+/// The blobs: `aggregate/<partition>.json`.
+const PAGES: &str = "devstoreaccount1/houses";
+
+/// Counts the reports of each house and adds up their warmth.
+struct Aggregate {
+    pages: Blobs,
+}
+
+impl Handler for Aggregate {
+    /// The checkpoint is in the same transaction. The page is written before that is
+    /// committed: if the commit fails these events come again, and so does the page.
+    async fn handle(&self, events: &[Received], context: &mut Context<'_>) -> Handled {
+        let name = format!("aggregate/{}.json", context.partition());
+        let houses: Dictionary<u32, (u32, u32)> = context.state()?.get_or_add("houses").await?;
+        let tx = context.transaction()?;
+        for event in events {
+            let report = std::str::from_utf8(&event.body)?;
+            let (house, warmth) = report.split_once(' ').ok_or("not a report")?;
+            let (house, warmth): (u32, u32) = (house.parse()?, warmth.parse()?);
+            let (reports, sum) = houses.get(tx, &house).await?.map_or((0, 0), |sum| *sum);
+            houses.set(tx, house, (reports + 1, sum + warmth)).await?;
+        }
+        let mut page = serde_json::Map::new();
+        for (house, sum) in houses.entries(tx, Query::all()).await? {
+            let (reports, warmth) = *sum;
+            let aggregate = serde_json::json!({"reports": reports, "warmth": warmth});
+            page.insert(house.to_string(), aggregate);
+        }
+        let put = Put {
+            name,
+            body: serde_json::to_vec(&page)?.into(),
+            content_type: "application/json".into(),
+            ..Put::default()
+        };
+        self.pages.put(PAGES, put, Conditions::default()).await?;
+        Ok(())
+    }
+}
+
+/// One more consumer of the group. Whoever drops it kills it: nothing is released, and
+/// the others take its partitions when its claims have expired.
+async fn consumer(node: &Node) -> Outcome<Processor> {
+    let options = ProcessorOptions {
+        guarantee: Guarantee::ExactlyOnce(Arc::clone(node.replicas())),
+        timing: Timing::new(Duration::from_millis(200), Duration::from_millis(1200)),
+        strategy: Strategy::GREEDY,
+        batch: 2000,
+        ..ProcessorOptions::default()
+    };
+    let pages = node.blobs().clone();
+    let handler = Arc::new(Aggregate { pages });
+    let hubs = node.event_hubs();
+    Ok(hubs.process("houses", "$Default", options, handler).await?)
+}
+
+/// The sensors of one partition's houses. Their gateway numbers what it sends, and goes
+/// on behind what the event hub has: nothing is lost, and nothing sent twice counts.
+async fn report(node: &Node, partition: u32) -> Outcome<()> {
+    let gateways = node.service("gateways", Scheme::Singleton).await?;
+    let slot = gateways.slot(SlotKey::Only).await?;
+    let known: Dictionary<u32, i64> = slot.state().get_or_add("producers").await?;
+    let id = slot.run(|tx| {
+        let known = known.clone();
+        Box::pin(async move { Ok(known.get(tx, &partition).await?.map(|id| *id)) })
+    });
+    let sender = node.event_hubs().sender("houses", Some(partition)).await?;
+    let wish = Wish {
+        id: id.await?,
+        ..Wish::default()
+    };
+    let producer = sender.producer(wish).await?;
+    let keep = slot.run(|tx| {
+        let known = known.clone();
+        Box::pin(async move { known.set(tx, partition, producer.id).await })
+    });
+    keep.await?;
+    let is_here = |house: &u32| partition_of(&format!("house-{house}"), PARTITIONS) == partition;
+    let here: Vec<_> = (0..HOUSES).filter(is_here).collect();
+    let mut first = usize::try_from(producer.last + 1)?;
+    while first < here.len() {
+        let these = &here[first..here.len().min(first + AT_ONCE)];
+        let mut batch = Batch::new();
+        for house in these {
+            batch.push(format!("{house} {}", house % 40).as_bytes())?;
+        }
+        let stamp = Stamp {
+            id: producer.id,
+            epoch: producer.epoch,
+            first: i32::try_from(first)?,
+        };
+        sender
+            .submit_as(Some(stamp), batch)
+            .await?
+            .published()
+            .await?;
+        first += these.len();
+        println!("partition {partition}: {first} of {} reported", here.len());
+    }
+    Ok(())
+}
+
+/// Waits until every report is behind a checkpoint.
+async fn counted(node: &Node) -> Outcome<()> {
+    loop {
+        let standings = node.event_hubs().standings("houses", "$Default").await?;
+        if standings.iter().all(|one| one.lag == 0) {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// The lines of the input. Waiting for them blocks, so a thread does it.
+fn input() -> Outcome<UnboundedReceiver<String>> {
+    let (send, lines) = unbounded_channel();
+    let read = move || {
+        let input = std::io::stdin().lines().map_while(Result::ok);
+        input.map(|line| send.send(line)).all(|sent| sent.is_ok())
+    };
+    std::thread::Builder::new().spawn(read)?;
+    Ok(lines)
+}
+
+#[tokio::main]
+async fn main() -> Outcome<()> {
+    let folder = std::env::args().nth(1).unwrap_or("data".into());
+    // Any free ports, so that several can run beside one another.
+    let mut layers = Layers::new();
+    for port in [
+        "http.port",
+        "events.amqp_port",
+        "events.blob_port",
+        "durable.port",
+        "realtime.port",
+    ] {
+        layers = layers.flag(&format!("{port}=0"))?;
+    }
+    let node = Node::builder()
+        .config(Config::new(&layers)?)
+        .data(folder)
+        .serve()
+        .development()
+        .event_hub(Definition::new("houses", PARTITIONS))
+        .start()
+        .await?;
+    if node.blobs().container(PAGES).await.is_err() {
+        node.blobs().create_container(PAGES, Vec::new()).await?;
+    }
+    for (name, string) in node.connection_strings() {
+        println!("{name}: {string}");
+    }
+    let mut consumers = VecDeque::from([consumer(&node).await?, consumer(&node).await?]);
+    let sensors = (0..PARTITIONS).map(|partition| report(&node, partition));
+    let work = async {
+        futures_util::future::try_join_all(sensors).await?;
+        counted(&node).await?;
+        println!(
+            "all is counted, {} readers overlapped",
+            node.event_hubs().reader_counts().overlaps
+        );
+        Ok::<_, Box<dyn Error + Send + Sync>>(())
+    };
+    let listen = async {
+        let mut lines = input()?;
+        while let Some(line) = lines.recv().await {
+            match line.as_str() {
+                "more" => consumers.push_back(consumer(&node).await?),
+                "kill" => drop(consumers.pop_front()),
+                _ => println!("'more' or 'kill' was expected"),
+            }
+            println!("{} consumers", consumers.len());
+        }
+        Ok::<_, Box<dyn Error + Send + Sync>>(())
+    };
+    let both = async {
+        work.await?;
+        std::future::pending().await
+    };
+    tokio::select! {
+        ended = both => ended,
+        ended = listen => ended,
+    }?;
+    node.stop(Duration::from_secs(10)).await;
+    Ok(())
+}
