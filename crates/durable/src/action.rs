@@ -90,3 +90,24 @@ pub enum Deed {
     #[n(11)]
     Rewind(Vec<Event>),
 }
+
+/// About how many bytes wishes have.
+pub(crate) fn bytes(actions: &[Action]) -> usize {
+    actions.iter().map(Action::size).sum()
+}
+
+impl Action {
+    fn size(&self) -> usize {
+        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let all = |events: &[Event]| events.iter().map(Event::size).sum::<usize>();
+        64 + match &self.deed {
+            Deed::Schedule(task) | Deed::Child { task, .. } => task.size(),
+            Deed::Signal(operation) | Deed::Call(operation) => operation.size(),
+            Deed::Send { input, .. } => text(input),
+            Deed::Complete { result, .. } => text(result),
+            Deed::ContinueAsNew { input, carry, .. } => text(input) + all(carry),
+            Deed::Rewind(history) => all(history),
+            Deed::Timer(_) | Deed::Lock(_) | Deed::Unlock(_) | Deed::Terminate { .. } => 0,
+        }
+    }
+}

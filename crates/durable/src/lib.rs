@@ -6,9 +6,11 @@
 //! what they give back is one commit.
 
 mod action;
+mod aide;
 mod command;
 mod dispatch;
 mod entity;
+mod errands;
 mod error;
 mod event;
 mod failure;
@@ -45,5 +47,5 @@ pub use view::{
 };
 pub use work::{
     ActivityResult, ActivityWork, BatchResult, BatchWork, EntityAction, Filter, Filters, Item,
-    Requested, Span, Terms, TurnResult, TurnWork, Work,
+    Past, Requested, Span, Terms, TurnResult, TurnWork, Work,
 };

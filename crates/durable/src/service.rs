@@ -72,6 +72,6 @@ fn deliver(turn: &mut Turn<'_>, to: &Address, letter: &Letter) -> Result<Say, Ha
     if !live.deliver(letter) {
         return Ok(Say::Ignored);
     }
-    live.save();
+    live.save()?;
     Ok(Say::Done)
 }

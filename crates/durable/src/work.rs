@@ -41,6 +41,17 @@ pub struct TurnWork {
     pub span: Option<Span>,
     /// The worker has asked for the history with the item.
     pub is_whole: bool,
+    /// The worker has said that it remembers the instance, so `past` is left out.
+    pub remembered: Option<Past>,
+}
+
+/// How far the history of an execution goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Past {
+    /// How many events there are.
+    pub events: u64,
+    /// The time of the last turn.
+    pub turn: Moment,
 }
 
 /// One activity.

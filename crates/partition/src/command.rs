@@ -1,5 +1,8 @@
 //! A command on its way through a partition.
 
+use std::any::Any;
+use std::sync::Arc;
+
 use bytes::Bytes;
 use steadfast_core::id::Lsn;
 use steadfast_storage::Writes;
@@ -20,6 +23,20 @@ pub(crate) struct Command {
     /// Rows that a user's transaction has filled in already. Most commands have
     /// none, and a command is moved often.
     pub(crate) writes: Option<Box<Writes>>,
+    pub(crate) errand: Errand,
+}
+
+/// What code outside has answered; `None`: nobody has run it.
+pub(crate) type Returned = Option<Arc<dyn Any + Send + Sync>>;
+
+/// How far the errand of a command is.
+#[derive(Clone, Default)]
+pub(crate) enum Errand {
+    #[default]
+    None,
+    /// Under way, by its number.
+    Away(u64),
+    Back(Returned),
 }
 
 /// One call of one service.
@@ -65,6 +82,7 @@ impl Command {
             first: Some(Step { to, body }),
             more: Vec::new(),
             writes: None,
+            errand: Errand::None,
         }
     }
 

@@ -14,21 +14,12 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::address::{Address, Envelope};
-use crate::command::{Caller, Command, Origin, Step};
+use crate::command::{Caller, Command, Errand, Origin, Step};
 use crate::error::{Error, Kind, Result};
 use crate::message::{Message, Payload};
 use crate::metrics::Metrics;
+use crate::post::{Post, Posts, Receipt};
 use crate::transport::Parcel;
-
-/// What comes to a partition without being asked for.
-pub(crate) enum Post {
-    Parcel(Parcel, oneshot::Sender<Result<u64>>),
-    Command(Box<Command>),
-    /// Take no more callers, and end when nothing is under way.
-    Drain,
-    /// End now.
-    Stop,
-}
 
 /// A partition that this node serves. Clones lead to the same one, and are cheap:
 /// every call makes one.
@@ -40,7 +31,7 @@ pub struct Door {
 struct Inside {
     partition: Partition,
     calls: mpsc::Sender<Command>,
-    posts: mpsc::UnboundedSender<Post>,
+    posts: Posts,
     metrics: Arc<Metrics>,
     ledger: Ledger,
 }
@@ -63,7 +54,7 @@ impl Door {
     pub(crate) fn new(
         ledger: Ledger,
         calls: mpsc::Sender<Command>,
-        posts: mpsc::UnboundedSender<Post>,
+        posts: Posts,
         metrics: Arc<Metrics>,
     ) -> Self {
         let inside = Inside {
@@ -160,6 +151,7 @@ impl Door {
             first: steps.next(),
             more: steps.collect(),
             writes: Some(Box::new(writes)),
+            errand: Errand::None,
         };
         if self.inside.calls.send(command).await.is_err() {
             return Err(self.closed());
@@ -186,7 +178,8 @@ impl Door {
     /// Takes messages of another partition.
     pub(crate) async fn receive(&self, parcel: Parcel) -> Result<u64> {
         let (reply, answer) = oneshot::channel();
-        if self.inside.posts.send(Post::Parcel(parcel, reply)).is_err() {
+        let post = Post::Parcel(parcel, Receipt::Far(reply));
+        if self.inside.posts.send(post).is_err() {
             return Err(self.closed());
         }
         match answer.await {

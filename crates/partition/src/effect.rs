@@ -4,10 +4,12 @@
 //! every load of the partition, and a later command ends it. A push may be lost
 //! with the node and has no row.
 
+use std::any::Any;
+
 use bytes::Bytes;
 use steadfast_core::id::{Epoch, Partition};
 
-use crate::address::Address;
+use crate::address::{Address, Kind};
 
 /// Something to be done outside the partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +29,12 @@ pub struct Effect {
 pub trait Performer: Send + Sync + 'static {
     /// Starts an effect. It must not block: the owner loop calls it.
     fn perform(&self, effect: Effect);
+
+    /// What services of this kind may use while they decide, such as a way to code
+    /// outside. They know its type.
+    fn helper(&self, _: Kind) -> Option<&(dyn Any + Send + Sync)> {
+        None
+    }
 }
 
 /// Performs nothing: for spaces whose services have no effects.

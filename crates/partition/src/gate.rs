@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use crate::effect::Effect;
 use crate::error::{Error, Result};
 use crate::message::Payload;
+use crate::post::Receipt;
 
 /// Something that depends on a commit.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ pub(crate) enum Release {
     /// Messages to a partition, up to this number.
     Send(Partition, u64),
     /// The last number of a link that is handled.
-    Acknowledge(oneshot::Sender<Result<u64>>, u64),
+    Acknowledge(Receipt, u64),
     Perform(Effect),
 }
 
@@ -37,7 +38,7 @@ impl Release {
         match self {
             Self::Reply(reply, _) => drop(reply.send(Err(error.clone()))),
             Self::Committed(reply, _) => drop(reply.send(Err(error.clone()))),
-            Self::Acknowledge(reply, _) => drop(reply.send(Err(error.clone()))),
+            Self::Acknowledge(receipt, _) => receipt.send(Err(error.clone())),
             Self::Send(..) | Self::Perform(_) => {}
         }
     }

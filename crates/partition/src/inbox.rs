@@ -8,9 +8,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use steadfast_core::id::{Lsn, Partition};
-use tokio::sync::oneshot;
 
-use crate::error::Result;
+use crate::post::Receipt;
 use crate::transport::{Link, Parcel};
 
 #[derive(Default)]
@@ -31,10 +30,8 @@ struct Line {
     queued: u64,
     /// The message that is being handled; it waits for rows.
     is_busy: bool,
-    acknowledgements: Vec<(u64, Acknowledgement)>,
+    acknowledgements: Vec<(u64, Receipt)>,
 }
-
-type Acknowledgement = oneshot::Sender<Result<u64>>;
 
 impl Inbox {
     /// A line as it was found in the table.
@@ -49,7 +46,7 @@ impl Inbox {
     }
 
     /// Takes a parcel in; answers how many of its messages had come before.
-    pub(crate) fn take(&mut self, parcel: Parcel, acknowledgement: Acknowledgement) -> usize {
+    pub(crate) fn take(&mut self, parcel: Parcel, receipt: Receipt) -> usize {
         let line = self.lines.entry(parcel.link).or_default();
         if !line.is_known {
             // Whatever came before was for an earlier life of ours.
@@ -75,7 +72,7 @@ impl Inbox {
             line.queue.push_back((number, message));
             line.queued = number;
         }
-        line.acknowledgements.push((last, acknowledgement));
+        line.acknowledgements.push((last, receipt));
         seen
     }
 
@@ -99,7 +96,7 @@ impl Inbox {
     }
 
     /// Acknowledgements that may go once the commit is durable that they name.
-    pub(crate) fn acknowledgements(&mut self, link: Link) -> Vec<(Lsn, u64, Acknowledgement)> {
+    pub(crate) fn acknowledgements(&mut self, link: Link) -> Vec<(Lsn, u64, Receipt)> {
         let Some(line) = self.lines.get_mut(&link) else {
             return Vec::new();
         };

@@ -1,7 +1,8 @@
-//! Commands that wait for rows, in order per instance.
+//! Commands that wait for rows or errands, in order per instance.
 //!
-//! A command whose rows are not in memory opens a lane for its instance. Later
-//! commands to the same instance queue up behind it; others pass.
+//! A command whose rows are not in memory, or that waits for code outside, opens a
+//! lane for its instance. Later commands to the same instance queue up behind it;
+//! others pass.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -53,6 +54,11 @@ impl Lanes {
         let command = self.lanes.get_mut(at)?.queue.pop_front()?;
         self.waiting -= 1;
         Some(command)
+    }
+
+    /// The command at the front of a lane, as it waits.
+    pub(crate) fn first(&mut self, at: &Address) -> Option<&mut Command> {
+        self.lanes.get_mut(at)?.queue.front_mut()
     }
 
     /// The command that was at the front is done: these rows were kept for it.

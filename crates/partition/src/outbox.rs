@@ -166,6 +166,13 @@ impl Outbox {
         self.backlog = self.backlog - before + line.backlog();
     }
 
+    /// A parcel has not arrived.
+    pub(crate) fn came_back(&mut self, to: Partition) {
+        if let Some(line) = self.lines.get_mut(&to) {
+            line.is_under_way = false;
+        }
+    }
+
     /// Rows that may go, for the next commit: some at a time, because each costs the
     /// loop as much as a row that is written.
     pub(crate) fn arrived_rows(&self) -> impl ExactSizeIterator<Item = &Bytes> {

@@ -24,12 +24,13 @@ use tokio::sync::{mpsc, watch};
 use crate::address::Address;
 use crate::alarm::Alarm;
 use crate::command::Command;
-use crate::door::Post;
 use crate::draft::Timer;
 use crate::effect::Performer;
 use crate::error::{Error, Kind, Result};
 use crate::load::{self, Opening};
 use crate::metrics::{Metrics, count, raise};
+use crate::post::{Post, Posts, Receipt};
+use crate::router::Router;
 use crate::sequencer::{Job, Sequencer};
 use crate::service::Services;
 use crate::space::Space;
@@ -42,7 +43,9 @@ pub(crate) struct Parts {
     pub(crate) space: Arc<Space>,
     pub(crate) services: Arc<Services>,
     pub(crate) performer: Arc<dyn Performer>,
-    pub(crate) transport: Arc<dyn Transport>,
+    pub(crate) router: Arc<Router>,
+    /// The way back to the loop.
+    pub(crate) posts: Posts,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: Arc<Metrics>,
 }
@@ -84,10 +87,14 @@ enum Done {
     Timers(Vec<Timer>, Option<Bytes>),
     Messages(Partition, Vec<(u64, Bytes)>, bool),
     Delivered(Partition, u64),
+    Undelivered(Partition),
 }
 
 /// How long the loop sleeps while the log is full.
 const STALL: Duration = Duration::from_millis(5);
+
+/// How soon a parcel that has not arrived is sent again.
+const RETRY: Duration = Duration::from_millis(5);
 
 /// How long it sleeps at most: the wall clock may have been set meanwhile.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
@@ -247,9 +254,17 @@ impl Owner {
             Post::Parcel(_, reply) if self.is_draining => {
                 let partition = self.parts.ledger.partition();
                 // The sender asks the next owner.
-                let _ = reply.send(Err(Error::new(Kind::Draining { partition })));
+                reply.send(Err(Error::new(Kind::Draining { partition })));
             }
             Post::Parcel(parcel, reply) => self.sequencer.receive(parcel, reply),
+            Post::Handled(to, Some(handled)) => self.sequencer.delivered(to, handled),
+            Post::Handled(to, None) => self.pending.push(Box::pin(async move {
+                tokio::time::sleep(RETRY).await;
+                Done::Undelivered(to)
+            })),
+            Post::Returned(lane, number, returned) => {
+                self.sequencer.returned(lane, number, returned);
+            }
             Post::Command(command) => self.sequencer.accept(*command),
             Post::Drain => {
                 self.is_draining = true;
@@ -274,14 +289,22 @@ impl Owner {
                 let (messages, is_last) = load::messages(ledger, to, from).await;
                 Done::Messages(to, messages, is_last)
             })),
-            Job::Deliver { to, parcel } => {
-                let transport = Arc::clone(&self.parts.transport);
-                let delivery = deliver(transport, to, parcel);
-                self.pending
-                    .push(Box::pin(async move { Done::Delivered(to, delivery.await) }));
-            }
+            Job::Deliver { to, parcel } => self.deliver(to, parcel),
             Job::Perform(effect) => self.parts.performer.perform(effect),
         }
+    }
+
+    /// Brings a parcel on its way. A partition of this node acknowledges it by a post,
+    /// which costs much less than a future that waits.
+    fn deliver(&mut self, to: Partition, parcel: Parcel) {
+        let Parts { router, posts, .. } = &self.parts;
+        if let Some(door) = router.door(to) {
+            door.tell(Post::Parcel(parcel, Receipt::near(posts.clone(), to)));
+            return;
+        }
+        let delivery = deliver(Arc::clone(router), to, parcel);
+        self.pending
+            .push(Box::pin(async move { Done::Delivered(to, delivery.await) }));
     }
 
     fn finish(&mut self, done: Done) {
@@ -293,6 +316,7 @@ impl Owner {
                 sequencer.messages_loaded(to, messages, is_last);
             }
             Done::Delivered(to, handled) => sequencer.delivered(to, handled),
+            Done::Undelivered(to) => sequencer.undelivered(to),
         }
     }
 
@@ -365,12 +389,14 @@ fn sequencer(parts: &Parts) -> Sequencer {
         Arc::clone(&parts.space),
         Arc::clone(&parts.services),
         Arc::clone(&parts.metrics),
+        Arc::clone(&parts.performer),
+        parts.posts.clone(),
     )
 }
 
 /// Brings a parcel to its destination, however long that takes.
-async fn deliver(transport: Arc<dyn Transport>, to: Partition, parcel: Parcel) -> u64 {
-    let mut pause = Duration::from_millis(5);
+async fn deliver(transport: Arc<Router>, to: Partition, parcel: Parcel) -> u64 {
+    let mut pause = RETRY;
     loop {
         match transport.deliver(to, parcel.clone()).await {
             Ok(handled) => return handled,

@@ -19,6 +19,9 @@ pub enum Halt {
     /// Rows are not in memory; the turn knows which. They are loaded, and the
     /// command runs again from its beginning.
     Missing,
+    /// Code outside has to run first; the turn has given a ticket for it. The command
+    /// runs again from its beginning when that has answered.
+    Away,
     /// The service says no.
     Refused(Refusal),
 }

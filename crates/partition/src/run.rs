@@ -13,7 +13,7 @@ use steadfast_core::limits;
 use steadfast_storage::{Error as StorageError, Kind as StorageKind, Writes};
 
 use crate::address::{Address, Envelope, Kind as ServiceKind};
-use crate::command::{Caller, Command, Origin, Waiting};
+use crate::command::{Caller, Command, Errand, Origin, Waiting};
 use crate::draft::{CallId, Draft};
 use crate::error::{Error, Kind};
 use crate::gate::Release;
@@ -25,7 +25,7 @@ use crate::refusal::{Halt, Refusal};
 use crate::sequencer::{Job, Sequencer};
 use crate::service::Answer;
 use crate::tables::{OUTBOX, POISON, RECEIVED, SENT, TIMERS};
-use crate::turn::Turn;
+use crate::turn::{Outside, Turn};
 use crate::warm::Row;
 use crate::written::Written;
 
@@ -33,6 +33,7 @@ use crate::written::Written;
 enum Ran {
     Done,
     Missing(Command, Vec<Row>),
+    Away(Command),
     Stalled(Command),
 }
 
@@ -73,6 +74,12 @@ impl Sequencer {
             Ran::Done => true,
             Ran::Missing(command, rows) => {
                 self.await_rows(lane, command, rows);
+                false
+            }
+            Ran::Away(command) => {
+                if let Some(lane) = lane.or(command.to()).cloned() {
+                    self.lanes.wait(lane, command, Vec::new());
+                }
                 false
             }
             Ran::Stalled(command) => {
@@ -118,6 +125,10 @@ impl Sequencer {
         match self.decide(&mut command, &mut missing) {
             Ok(decision) => self.conclude(command, decision),
             Err(Halt::Missing) => Ran::Missing(command, missing),
+            Err(Halt::Away) => {
+                command.errand = Errand::Away(self.next_call);
+                Ran::Away(command)
+            }
             Err(Halt::Refused(refusal)) => self.decline(command, &refusal),
         }
     }
@@ -129,7 +140,14 @@ impl Sequencer {
         let writes = command.writes.as_deref().cloned().unwrap_or_default();
         let (ledger, space, warm) = (&self.ledger, &self.space, &self.warm);
         let nobody = Address::nobody();
-        let mut turn = Turn::new(ledger, space, warm, self.now, &nobody, writes);
+        let outside = Outside {
+            performer: &*self.performer,
+            posts: &self.posts,
+            // One that shares its commit with others waits for nobody.
+            errand: command.more.is_empty().then_some(&command.errand),
+            number: self.next_call,
+        };
+        let mut turn = Turn::new(ledger, space, warm, self.now, &nobody, writes, outside);
         if let Origin::Timer { key } = &command.origin {
             // Before whatever the service schedules: it may be the same key.
             turn.writes.delete(TIMERS, key);

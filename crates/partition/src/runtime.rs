@@ -18,16 +18,16 @@ use steadfast_storage::{Error as StorageError, Kind as StorageKind, Ledger, Stor
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 
-use crate::door::{Door, Post};
+use crate::door::Door;
 use crate::effect::Performer;
 use crate::error::{Error, Kind, Result};
 use crate::handle::Handle;
 use crate::metrics::Metrics;
 use crate::owner::{End, Owner, Parts};
+use crate::post::Post;
 use crate::router::Router;
 use crate::service::{Service, Services};
 use crate::space::Space;
-use crate::transport::Transport;
 
 /// What a runtime needs.
 pub struct Options {
@@ -247,13 +247,14 @@ impl Inner {
         let (calls, calls_in) = mpsc::channel(limits::MAILBOX);
         let (posts, posts_in) = mpsc::unbounded_channel();
         let metrics = Arc::new(Metrics::default());
-        let door = Door::new(ledger.clone(), calls, posts, Arc::clone(&metrics));
+        let door = Door::new(ledger.clone(), calls, posts.clone(), Arc::clone(&metrics));
         let parts = Parts {
             ledger,
             space: Arc::clone(&self.space),
             services: Arc::clone(&self.services),
             performer: Arc::clone(&self.performer),
-            transport: Arc::clone(&self.router) as Arc<dyn Transport>,
+            router: Arc::clone(&self.router),
+            posts,
             clock: Arc::clone(&self.clock),
             metrics,
         };

@@ -15,19 +15,19 @@ use steadfast_core::clock::Timestamp;
 use steadfast_core::id::{Lsn, Partition};
 use steadfast_core::limits;
 use steadfast_storage::Ledger;
-use tokio::sync::oneshot;
 
 use crate::address::{Address, Envelope};
-use crate::command::{Command, Origin, Waiting};
+use crate::command::{Command, Errand, Origin, Returned, Waiting};
 use crate::draft::{CallId, Timer, timer_address};
-use crate::effect::Effect;
-use crate::error::{Error, Result};
+use crate::effect::{Effect, Performer};
+use crate::error::Error;
 use crate::gate::{Gate, Release};
 use crate::inbox::Inbox;
 use crate::lanes::Lanes;
 use crate::message::Payload;
 use crate::metrics::{Metrics, add, raise, set};
 use crate::outbox::{Next, Outbox};
+use crate::post::{Posts, Receipt};
 use crate::service::Services;
 use crate::space::Space;
 use crate::timers::{Timers, due_of};
@@ -53,6 +53,9 @@ pub(crate) struct Sequencer {
     pub(crate) space: Arc<Space>,
     pub(crate) services: Arc<Services>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) performer: Arc<dyn Performer>,
+    /// The way back to this loop.
+    pub(crate) posts: Posts,
     /// The ledger's count when memory was loaded.
     pub(crate) rollbacks: u64,
     /// The last transaction that was staged here.
@@ -88,6 +91,8 @@ impl Sequencer {
         space: Arc<Space>,
         services: Arc<Services>,
         metrics: Arc<Metrics>,
+        performer: Arc<dyn Performer>,
+        posts: Posts,
     ) -> Self {
         let link = Link {
             source: ledger.partition(),
@@ -116,6 +121,8 @@ impl Sequencer {
             space,
             services,
             metrics,
+            performer,
+            posts,
         }
     }
 
@@ -183,9 +190,9 @@ impl Sequencer {
     }
 
     /// Takes messages of another partition in.
-    pub(crate) fn receive(&mut self, parcel: Parcel, reply: oneshot::Sender<Result<u64>>) {
+    pub(crate) fn receive(&mut self, parcel: Parcel, receipt: Receipt) {
         let link = parcel.link;
-        let seen = self.inbox.take(parcel, reply);
+        let seen = self.inbox.take(parcel, receipt);
         add(&self.metrics.duplicates, seen as u64);
         self.acknowledge(link);
         self.open_links.push_back(link);
@@ -254,6 +261,18 @@ impl Sequencer {
         self.ready_lanes.push_back(lane.clone());
     }
 
+    /// The errand of a lane has come back.
+    pub(crate) fn returned(&mut self, lane: Address, number: u64, returned: Returned) {
+        let first = self.lanes.first(&lane);
+        // It may be the errand of a command that was given up.
+        let is_meant =
+            |command: &&mut Command| matches!(command.errand, Errand::Away(n) if n == number);
+        if let Some(command) = first.filter(is_meant) {
+            command.errand = Errand::Back(returned);
+            self.ready_lanes.push_back(lane);
+        }
+    }
+
     /// Runs commands whose rows have come, and those behind them, some at a time;
     /// answers whether there are more.
     pub(crate) fn run_lanes(&mut self, is_over: &dyn Fn() -> bool) -> bool {
@@ -297,6 +316,12 @@ impl Sequencer {
                 self.sweep();
             }
         }
+    }
+
+    /// A parcel has not arrived: it is sent again.
+    pub(crate) fn undelivered(&mut self, to: Partition) {
+        self.outbox.came_back(to);
+        self.post(to);
     }
 
     /// Lets things leave that are durable now, some at a time; answers whether
@@ -352,7 +377,7 @@ impl Sequencer {
         match release {
             Release::Reply(to, reply) => drop(to.send(reply)),
             Release::Committed(to, lsn) => drop(to.send(Ok(lsn))),
-            Release::Acknowledge(to, number) => drop(to.send(Ok(number))),
+            Release::Acknowledge(receipt, number) => receipt.send(Ok(number)),
             Release::Perform(effect) => self.jobs.push(Job::Perform(effect)),
             Release::Send(to, number) => {
                 self.outbox.durable(to, number);

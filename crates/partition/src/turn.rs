@@ -11,9 +11,12 @@ use steadfast_storage::engine::BATCH_HEADER_BYTES;
 use steadfast_storage::{Head, Ledger, Peek, Place, View, Writes};
 
 use crate::address::{Address, Envelope, Kind};
+use crate::command::Errand;
 use crate::draft::{CallId, Draft, Timer, timer_key};
-use crate::effect::Effect;
+use crate::effect::{Effect, Performer};
+use crate::errand::{Ticket, Trip};
 use crate::message::{Message, Payload};
+use crate::post::Posts;
 use crate::refusal::Halt;
 use crate::space::Space;
 use crate::tables::{TIMERS, WORK};
@@ -37,6 +40,17 @@ pub struct Turn<'a> {
     heads: Vec<(Stream, Head)>,
     pub(crate) missing: Vec<Row>,
     pub(crate) draft: Draft,
+    outside: Outside<'a>,
+}
+
+/// What a turn may use beside its rows.
+pub(crate) struct Outside<'a> {
+    pub(crate) performer: &'a dyn Performer,
+    pub(crate) posts: &'a Posts,
+    /// The errand of the command; `None` if it cannot wait.
+    pub(crate) errand: Option<&'a Errand>,
+    /// The number of the next errand.
+    pub(crate) number: u64,
 }
 
 impl<'a> Turn<'a> {
@@ -47,6 +61,7 @@ impl<'a> Turn<'a> {
         time: Timestamp,
         to: &'a Address,
         writes: Writes,
+        outside: Outside<'a>,
     ) -> Self {
         Self {
             ledger,
@@ -60,6 +75,7 @@ impl<'a> Turn<'a> {
             heads: Vec::new(),
             missing: Vec::new(),
             draft: Draft::default(),
+            outside,
         }
     }
 
@@ -76,6 +92,33 @@ impl<'a> Turn<'a> {
     /// Where slot `slot` of something lives.
     pub fn slot(&self, kind: Kind, name: &str, slot: u32) -> Partition {
         self.space.slot(kind, name, slot)
+    }
+
+    /// What the performer has for this service, if it is of this type.
+    pub fn helper<T: 'static>(&self) -> Option<&'a T> {
+        let helper = self.outside.performer.helper(self.to.kind)?;
+        helper.downcast_ref()
+    }
+
+    /// Whether code outside has run for this command, and what it has answered. A
+    /// command has one errand; one turn may find its answer several times, when rows
+    /// have to be loaded.
+    pub fn errand<R: Send + Sync + 'static>(&self) -> Trip<R> {
+        match self.outside.errand {
+            None => Trip::Never,
+            Some(Errand::Back(returned)) => {
+                let answer = returned.clone().and_then(|any| any.downcast().ok());
+                Trip::Back(answer)
+            }
+            Some(Errand::None | Errand::Away(_)) => Trip::Open,
+        }
+    }
+
+    /// A ticket for the errand of this command. The service gives it to whoever
+    /// answers by it, and then ends its turn with [`Halt::Away`].
+    pub fn ticket(&self) -> Ticket {
+        let Outside { posts, number, .. } = &self.outside;
+        Ticket::new((*posts).clone(), self.to.clone(), *number)
     }
 
     /// Reads a row.

@@ -1,6 +1,7 @@
 //! The desk of a task hub: what is wanted, and who takes it.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -16,7 +17,9 @@ use super::lease::Leases;
 use super::local::Locals;
 use super::seat::Seat;
 use super::token::Token;
+use crate::aide::Operator;
 use crate::command::Wish;
+use crate::errands::Errands;
 use crate::failure::Failure;
 use crate::work::TurnResult;
 
@@ -26,6 +29,8 @@ pub(crate) struct Desk {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) delivery: Delivery,
     pub(super) histories: Histories,
+    /// Items that are being read for workers.
+    loads: Errands,
     /// Requests that are run in this process at once.
     pub(crate) locals: Locals,
     pub(super) state: Mutex<State>,
@@ -71,6 +76,7 @@ impl Desk {
             clock,
             delivery,
             histories: Histories::default(),
+            loads: Errands::default(),
             locals: Locals::default(),
             state: Mutex::default(),
             out: watch::channel(0).0,
@@ -98,6 +104,18 @@ impl Desk {
         state.seats.insert(id, seat);
         self.pump(&mut state);
         id
+    }
+
+    /// A worker remembers instances.
+    pub(super) fn remember(&self, seat: u64, memory: Arc<dyn Operator>) {
+        if let Some(seat) = self.state.lock().seats.get_mut(&seat) {
+            seat.memory = Some(memory);
+        }
+    }
+
+    /// Rows of histories that were read.
+    pub(crate) fn history_rows_read(&self) -> u64 {
+        self.histories.read.load(Ordering::Relaxed)
     }
 
     /// A worker has gone. Turns and batches go to others at once; an activity is
@@ -145,7 +163,11 @@ impl Desk {
             entry.place = Place::Resting;
             entry.given = None;
             entry.chunks.clear();
-            self.out.send_modify(|out| *out = out.saturating_sub(1));
+            self.out.send_if_modified(|out| {
+                *out = out.saturating_sub(1);
+                // Nobody waits for anything else.
+                *out == 0
+            });
         }
     }
 
@@ -271,8 +293,12 @@ impl Desk {
         entry.place = Place::Out(id);
         entry.attempt += 1;
         state.last = id;
-        self.out.send_modify(|out| *out += 1);
-        let (number, attempt, sender) = (entry.number, entry.attempt, seat.sender.clone());
+        self.out.send_if_modified(|out| {
+            *out += 1;
+            false
+        });
+        let (number, attempt) = (entry.number, entry.attempt);
+        let to = seat.recipient(entry.is_whole);
         if sort != Sort::Activity {
             let deadline = tokio::time::Instant::now() + self.delivery.turn_lease;
             let is_first = state.leases.add(deadline, key.clone(), number, attempt);
@@ -281,7 +307,7 @@ impl Desk {
             }
         }
         if let Some(desk) = self.me.upgrade() {
-            tokio::spawn(async move { desk.load(key, number, attempt, sender).await });
+            self.loads.begin(desk.load(key, number, attempt, to));
         }
     }
 

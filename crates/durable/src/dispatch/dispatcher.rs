@@ -1,17 +1,20 @@
 //! Takes what the service wants done.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::RwLock;
 use steadfast_core::clock::Clock;
-use steadfast_partition::{Effect, Performer, Router};
+use steadfast_partition::{Effect, Kind, Performer, Router};
 
 use super::delivery::Delivery;
 use super::desk::Desk;
 use super::waits::Waits;
+use crate::aide::Aides;
 use crate::command::Wish;
+use crate::id::KIND;
 use crate::rows::{key_of, marked};
 
 /// Performs the effects of instances. Clones are the same one.
@@ -26,6 +29,7 @@ struct Inner {
     delivery: Delivery,
     desks: RwLock<HashMap<String, Arc<Desk>>>,
     waits: Arc<Waits>,
+    aides: Aides,
 }
 
 impl Dispatcher {
@@ -37,6 +41,7 @@ impl Dispatcher {
             delivery,
             desks: RwLock::default(),
             waits: Arc::default(),
+            aides: Aides::default(),
         };
         Self {
             inner: Arc::new(inner),
@@ -73,9 +78,15 @@ impl Dispatcher {
         &self.inner.waits
     }
 
+    /// Who runs code in this process.
+    pub(crate) fn aides(&self) -> &Aides {
+        &self.inner.aides
+    }
+
     /// Gives out nothing more, waits for what is out, and ends all streams of work.
     pub async fn leave(&self, limit: Duration) {
         let desks: Vec<_> = self.inner.desks.read().values().cloned().collect();
+        self.inner.aides.leave();
         for desk in &desks {
             desk.stop();
         }
@@ -119,5 +130,10 @@ impl Performer for Dispatcher {
             }
             (_, None) => {}
         }
+    }
+
+    fn helper(&self, kind: Kind) -> Option<&(dyn Any + Send + Sync)> {
+        let aides: &(dyn Any + Send + Sync) = &self.inner.aides;
+        (kind == KIND).then_some(aides)
     }
 }

@@ -1,6 +1,7 @@
 //! Histories that were read lately.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
 use quick_cache::Weighter;
@@ -11,6 +12,8 @@ use crate::event::Event;
 /// Histories that were read lately.
 pub(super) struct Histories {
     cache: Cache<Bytes, Arc<History>, Weight>,
+    /// How many rows were read and decoded.
+    pub(super) read: AtomicU64,
 }
 
 /// What turns have committed, as far as it was read.
@@ -38,6 +41,7 @@ impl Default for Histories {
     fn default() -> Self {
         Self {
             cache: Cache::with_weighter(4096, HISTORY_BYTES, Weight),
+            read: AtomicU64::new(0),
         }
     }
 }

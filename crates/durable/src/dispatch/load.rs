@@ -2,6 +2,7 @@
 
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use steadfast_core::clock::Timestamp;
@@ -16,6 +17,8 @@ use tokio::sync::mpsc;
 use super::desk::Desk;
 use super::entry::{Given, Key};
 use super::histories::History;
+use super::seat::Recipient;
+use crate::aide::Operator;
 use crate::command::{Ask, Order, Request, TaskDone, Wish};
 use crate::entity::{Entity, FRONT, MAIN, Queued};
 use crate::event::{Event, What};
@@ -48,13 +51,7 @@ impl From<Malformed> for Unread {
 impl Desk {
     /// Reads what the worker needs and gives it to it. If there is nothing to do any
     /// more, the entry is gone.
-    pub(super) async fn load(
-        self: Arc<Self>,
-        key: Key,
-        number: u64,
-        attempt: u32,
-        sender: mpsc::UnboundedSender<Item>,
-    ) {
+    pub(super) async fn load(self: Arc<Self>, key: Key, number: u64, attempt: u32, to: Recipient) {
         let (from, instance, wish) = {
             let state = self.state.lock();
             match state.entries.get(&key) {
@@ -68,7 +65,8 @@ impl Desk {
         let found = match self.router.door(key.0) {
             Some(door) => match &wish {
                 Wish::Turn { generation, .. } => {
-                    self.turn(&door, &from, instance, *generation).await
+                    let memory = to.memory.as_deref();
+                    self.turn(&door, &from, instance, *generation, memory).await
                 }
                 Wish::Activity(order) => activity(&door, &from, instance, order).await,
                 Wish::Batch { generation } => batch(&door, &from, instance, *generation).await,
@@ -77,7 +75,7 @@ impl Desk {
             // Its next owner wants it done there.
             None => Ok(None),
         };
-        self.hand_over(&key, number, attempt, found, &sender);
+        self.hand_over(&key, number, attempt, found, &to.sender);
     }
 
     fn hand_over(
@@ -111,14 +109,27 @@ impl Desk {
         }
     }
 
-    async fn turn(&self, door: &Door, from: &Address, instance: String, generation: u64) -> Found {
+    async fn turn(
+        &self,
+        door: &Door,
+        from: &Address,
+        instance: String,
+        generation: u64,
+        memory: Option<&dyn Operator>,
+    ) -> Found {
         let key = key_of(from);
         let row: Option<Instance> = read(door, INSTANCES, &key).await?;
         let Some(row) = row.filter(|row| row.generation == generation && row.is_open) else {
             return Ok(None);
         };
         let taken = inbox(door, &key, &row).await?;
-        let history = self.history(door, &key, &row).await?;
+        let remembered = memory
+            .filter(|memory| memory.remembers(&instance, &row.execution, row.past()))
+            .map(|_| row.past());
+        let history = match remembered {
+            Some(_) => Arc::default(),
+            None => self.history(door, &key, &row).await?,
+        };
         let now = self.clock.now().max(Timestamp(row.clock.0 + 1));
         let at = Moment::from(now);
         let mut new = Vec::with_capacity(taken.len() + 1);
@@ -132,6 +143,7 @@ impl Desk {
             new,
             span: row.span,
             is_whole: false,
+            remembered,
         };
         let given = Given::Turn {
             execution: row.execution,
@@ -162,6 +174,7 @@ impl Desk {
         history.rewrites = row.rewrites;
         let first = history.turns.len() as u64;
         for (_, found) in run(door, HISTORY, key, first, row.turns).await? {
+            self.histories.read.fetch_add(1, Ordering::Relaxed);
             history.bytes += found.len() as u64;
             history.turns.push(Arc::new(rows::decode(&found)?));
         }

@@ -17,36 +17,10 @@ use steadfast_core::id::Epoch;
 use steadfast_core::limits;
 use tokio::sync::oneshot;
 
+use crate::aide::Operator;
 use crate::command::Request;
 use crate::entity::Outcome;
 use crate::error::Result;
-use crate::id::EntityId;
-use crate::work::{EntityAction, Requested};
-
-/// Who runs operations in this process.
-pub(crate) trait Operator: Send + Sync {
-    /// Whether operations of this name on entities of this name usually end without
-    /// waiting for anything. What is not known counts as such.
-    fn is_quick(&self, entity: &str, operation: &str) -> bool;
-
-    /// Runs an operation as far as it gets without waiting; `None` if it has to
-    /// wait. It goes on meanwhile, for whoever runs the same operation on the same
-    /// state later.
-    fn operate(
-        &self,
-        entity: &EntityId,
-        asked: &Requested,
-        state: Option<&str>,
-    ) -> Option<Operated>;
-}
-
-/// An operation that was run.
-pub(crate) struct Operated {
-    pub(crate) outcome: Outcome,
-    /// As the operation has left it.
-    pub(crate) state: Option<String>,
-    pub(crate) actions: Vec<EntityAction>,
-}
 
 /// What became of a request.
 pub(crate) enum Settled {

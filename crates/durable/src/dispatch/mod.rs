@@ -25,7 +25,7 @@ pub(crate) use desk::{Claim, Desk};
 pub use dispatcher::Dispatcher;
 pub(crate) use entry::{Given, Key, Place};
 pub(crate) use load::scan;
-pub(crate) use local::{Asked, Operated, Operator, Settled, Warm};
+pub(crate) use local::{Asked, Settled, Warm};
 pub(crate) use parcel::{Brought, Wanted, Word, pack, unpack};
 pub(crate) use token::Token;
 pub(crate) use worker::Inbox;

@@ -176,6 +176,8 @@ pub(crate) fn pack(item: Item) -> Option<Bytes> {
                 new,
                 span,
                 is_whole,
+                // Workers of other nodes are given the history.
+                remembered: _,
             } = *turn;
             PackedWork::Turn(PackedTurn {
                 instance,
@@ -210,6 +212,7 @@ pub(crate) fn unpack(bytes: &[u8]) -> Option<Item> {
             new: turn.new,
             span: turn.span,
             is_whole: turn.is_whole,
+            remembered: None,
         })),
         PackedWork::Activity(work) => Work::Activity(Box::new(work)),
         PackedWork::Batch(work) => Work::Batch(Box::new(work)),

@@ -1,9 +1,12 @@
 //! Workers as the desk sees them.
 
+use std::sync::Arc;
+
 use steadfast_core::limits;
 use tokio::sync::mpsc;
 
 use super::entry::{Group, Sort};
+use crate::aide::Operator;
 use crate::work::{Filter, Filters, Item, Terms};
 
 /// A worker as the desk sees it.
@@ -11,8 +14,17 @@ pub(crate) struct Seat {
     filters: Option<Filters>,
     most: [usize; 3],
     busy: [usize; 3],
+    /// What it remembers of instances, if it is in this process.
+    pub(crate) memory: Option<Arc<dyn Operator>>,
     /// What it is given; never more than it takes at a time.
+    sender: mpsc::UnboundedSender<Item>,
+}
+
+/// Whom an item is read for.
+pub(crate) struct Recipient {
     pub(crate) sender: mpsc::UnboundedSender<Item>,
+    /// What it remembers, unless it wants everything.
+    pub(crate) memory: Option<Arc<dyn Operator>>,
 }
 
 impl Seat {
@@ -31,7 +43,17 @@ impl Seat {
             filters: terms.filters,
             most,
             busy: [0; 3],
+            memory: None,
             sender,
+        }
+    }
+
+    /// Whoever sits here, for an item with everything in it or without what is
+    /// remembered.
+    pub(crate) fn recipient(&self, is_whole: bool) -> Recipient {
+        Recipient {
+            sender: self.sender.clone(),
+            memory: self.memory.clone().filter(|_| !is_whole),
         }
     }
 

@@ -6,6 +6,7 @@ use tokio::sync::mpsc;
 
 use super::desk::Desk;
 use super::seat::Seat;
+use crate::aide::Operator;
 use crate::work::{Item, Terms};
 
 /// A stream of work for one worker. Dropping it gives back what it had.
@@ -51,6 +52,11 @@ impl Worker {
             items,
             foreign: None,
         }
+    }
+
+    /// It is in this process, and is not given the history of what it remembers.
+    pub(crate) fn remember(&self, memory: Arc<dyn Operator>) {
+        self.desk.remember(self.id, memory);
     }
 
     /// The next thing to do; `None` when the node leaves. Nothing is lost if this is

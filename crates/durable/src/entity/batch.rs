@@ -62,7 +62,7 @@ impl Present<'_, '_> {
     }
 
     /// Tells whoever waits what came of a request.
-    fn answer(&mut self, answered: &Answered) -> Result<(), Halt> {
+    pub(super) fn answer(&mut self, answered: &Answered) -> Result<(), Halt> {
         let Answered { request, outcome } = answered;
         let operation = &request.requested.operation;
         if let Some(client) = request.client {
@@ -196,5 +196,18 @@ fn reply(operation: &Operation, outcome: &Outcome) -> What {
             failure: failure.clone(),
             is_legacy,
         },
+    }
+}
+
+/// A failed signal has nobody to hear of it but the operator.
+pub(crate) fn log_failure(request: &Request, outcome: &Outcome) {
+    if let (true, Outcome::Failure(failure)) = (request.requested.is_signal, outcome) {
+        tracing::warn!(
+            event = "durable.signal_failed",
+            entity = request.requested.operation.target,
+            operation = request.requested.operation.name,
+            kind = failure.kind,
+            "an operation that was signalled has failed",
+        );
     }
 }

@@ -13,8 +13,12 @@ use crate::event::What;
 /// Somebody wants the lock.
 pub(crate) fn lock(turn: &mut Turn<'_>, to: &Address, wish: &Lock) -> Result<Say, Halt> {
     let mut entity = Present::find(turn, to)?;
-    entity.queue(MAIN, &Queued::Lock(wish.clone()));
-    entity.settle()?;
+    if entity.row.is_at_rest() {
+        entity.give(wish.clone());
+    } else {
+        entity.queue(MAIN, &Queued::Lock(wish.clone()));
+        entity.settle()?;
+    }
     entity.save();
     Ok(Say::Done)
 }
@@ -103,16 +107,20 @@ impl Present<'_, '_> {
         Ok(())
     }
 
-    /// The wish at the head of the main lane gets the lock, and goes on to the
-    /// next entity or home.
+    /// The wish at the head of the main lane gets the lock.
     fn grant(&mut self, head: u64) -> Result<(), Halt> {
         let queued = self.waiting(head)?;
         self.remove(MAIN, head);
         self.row.wishes.remove(0);
         self.advance(head + 1);
-        let Some(Queued::Lock(wish)) = queued else {
-            return Ok(());
-        };
+        if let Some(Queued::Lock(wish)) = queued {
+            self.give(wish);
+        }
+        Ok(())
+    }
+
+    /// A wish gets the lock, and goes on to the next entity or home.
+    fn give(&mut self, wish: Lock) {
         self.row.held = Some(Held {
             section: wish.section.clone(),
             instance: wish.instance.clone(),
@@ -139,6 +147,5 @@ impl Present<'_, '_> {
                 self.send(&wish.instance, &Ask::Deliver(letter));
             }
         }
-        Ok(())
     }
 }

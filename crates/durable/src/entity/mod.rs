@@ -7,12 +7,13 @@
 
 mod batch;
 mod direct;
+mod here;
 mod lock;
 mod outcome;
 mod queue;
 mod record;
 
-pub(crate) use batch::batch_done;
+pub(crate) use batch::{batch_done, log_failure};
 pub(crate) use direct::direct;
 pub(crate) use lock::{lock, release, unlock};
 pub use outcome::Outcome;

@@ -73,8 +73,13 @@ pub(crate) fn request(turn: &mut Turn<'_>, to: &Address, request: &Request) -> R
         true => FRONT,
         false => MAIN,
     };
-    entity.queue(lane, &Queued::Request(request.clone()));
-    entity.settle()?;
+    match entity.run_here(lane, request)? {
+        Some(ran) => entity.conclude(request, &ran)?,
+        None => {
+            entity.queue(lane, &Queued::Request(request.clone()));
+            entity.settle()?;
+        }
+    }
     entity.save();
     Ok(Say::Done)
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::results::log_failure;
 use super::task_hub::{TaskHub, unreadable};
+use crate::aide::Operator;
 use crate::command::{Ask, Direct, Noted, Request, Say};
-use crate::dispatch::{Asked, Operator, Settled, Warm};
-use crate::entity::{Entity, Outcome};
+use crate::dispatch::{Asked, Settled, Warm};
+use crate::entity::{Entity, Outcome, log_failure};
 use crate::error::Result;
 use crate::id::EntityId;
 use crate::rows::{self, ENTITIES, STATES};
@@ -104,8 +104,9 @@ impl TaskHub {
             };
             state = ran.state;
             actions.append(&mut ran.actions);
-            noted.extend(note(&asked.request, &ran.outcome));
-            done.push((asked, ran.outcome));
+            let outcome = Outcome::from(ran.outcome);
+            noted.extend(note(&asked.request, &outcome));
+            done.push((asked, outcome));
         }
         give_back(batch);
         let direct = Direct {

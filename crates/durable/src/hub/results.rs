@@ -3,10 +3,10 @@
 use steadfast_core::limits;
 
 use super::task_hub::TaskHub;
-use crate::action::{Action, Deed};
-use crate::command::{Answered, Ask, BatchDone, Request, Say, TaskDone, TurnDone};
+use crate::action::{self, Action};
+use crate::command::{Answered, Ask, BatchDone, Say, TaskDone, TurnDone};
 use crate::dispatch::{Brought, Claim, Given, Key, Token, Word};
-use crate::entity::Outcome;
+use crate::entity::{Outcome, log_failure};
 use crate::error::Result;
 use crate::failure::Failure;
 use crate::rows;
@@ -217,7 +217,7 @@ fn turn_done(claim: &Claim, last: TurnResult) -> Ask {
         actions.extend_from_slice(&part.actions);
     }
     actions.extend(last.actions);
-    let bytes: usize = actions.iter().map(size).sum();
+    let bytes = action::bytes(&actions);
     if bytes > limits::TURN_RESULT_BYTES {
         let failure = Failure::lasting(
             "TurnTooLarge",
@@ -238,22 +238,6 @@ fn turn_done(claim: &Claim, last: TurnResult) -> Ask {
         custom_status: last.custom_status,
         span: last.span,
     })
-}
-
-/// About how many bytes a wish has.
-fn size(action: &Action) -> usize {
-    let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-    64 + match &action.deed {
-        Deed::Schedule(task) | Deed::Child { task, .. } => task.size(),
-        Deed::Signal(operation) | Deed::Call(operation) => operation.size(),
-        Deed::Send { input, .. } => text(input),
-        Deed::Complete { result, .. } => text(result),
-        Deed::ContinueAsNew { input, carry, .. } => {
-            text(input) + carry.iter().map(crate::event::Event::size).sum::<usize>()
-        }
-        Deed::Rewind(history) => history.iter().map(crate::event::Event::size).sum(),
-        Deed::Timer(_) | Deed::Lock(_) | Deed::Unlock(_) | Deed::Terminate { .. } => 0,
-    }
 }
 
 /// The command for the result of a batch; `None` if nothing was run.
@@ -292,17 +276,4 @@ fn batch_done(claim: &Claim, result: BatchResult) -> Option<Ask> {
         is_changed: !(result.failure.is_some() && is_nothing),
         state: result.state,
     }))
-}
-
-/// A failed signal has nobody to hear of it but the operator.
-pub(super) fn log_failure(request: &Request, outcome: &Outcome) {
-    if let (true, Outcome::Failure(failure)) = (request.requested.is_signal, outcome) {
-        tracing::warn!(
-            event = "durable.signal_failed",
-            entity = request.requested.operation.target,
-            operation = request.requested.operation.name,
-            kind = failure.kind,
-            "an operation that was signalled has failed",
-        );
-    }
 }

@@ -12,8 +12,9 @@ use steadfast_partition::{
 };
 
 use super::others::{Guests, Others};
+use crate::aide::Operator;
 use crate::command::{Ask, Say};
-use crate::dispatch::{Desk, Dispatcher, Operator, Worker};
+use crate::dispatch::{Desk, Dispatcher, Worker};
 use crate::error::{Error, ErrorKind, Result};
 use crate::id;
 use crate::service::Instances;
@@ -126,9 +127,19 @@ impl TaskHub {
         }
     }
 
-    /// Operations on idle entities are run by this one at once, in this process.
+    /// Turns, and operations on idle entities, are run by this one at once, in this
+    /// process.
     pub(crate) fn set_operator(&self, operator: Option<Arc<dyn Operator>>) {
+        let aides = self.inner.dispatcher.aides();
+        aides.set(&self.name, operator.clone());
         self.desk.locals.set_operator(operator);
+    }
+
+    /// How many rows of histories were read and decoded for workers since the node
+    /// has started. Turns of instances that a worker in this process remembers need
+    /// none.
+    pub fn history_rows_read(&self) -> u64 {
+        self.desk.history_rows_read()
     }
 
     pub(super) fn address(&self, instance: &str) -> Address {

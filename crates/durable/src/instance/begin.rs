@@ -29,7 +29,7 @@ pub(crate) fn start(turn: &mut Turn<'_>, to: &Address, begin: &Begin) -> Result<
         }
         old.erase();
     }
-    Living::make(turn, to, begin, clock).save();
+    Living::make(turn, to, begin, clock).save()?;
     Ok(Say::Done)
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn raise(
     if !live.deliver(&letter) {
         return Ok(Say::Ignored);
     }
-    live.save();
+    live.save()?;
     Ok(Say::Done)
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn raise(
 pub(crate) fn wake(turn: &mut Turn<'_>, to: &Address, execution: &str) -> Result<Say, Halt> {
     let live = Living::find(turn, to)?;
     match live.filter(|live| live.row.execution == execution) {
-        Some(live) => live.save(),
+        Some(live) => live.save()?,
         None => return Ok(Say::Ignored),
     }
     Ok(Say::Done)

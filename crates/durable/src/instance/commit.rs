@@ -54,7 +54,7 @@ pub(crate) fn task_done(turn: &mut Turn<'_>, to: &Address, done: &TaskDone) -> R
     };
     let execution = Some(live.row.execution.clone());
     live.push(execution, what);
-    live.save();
+    live.save()?;
     Ok(Say::Done)
 }
 
@@ -75,12 +75,13 @@ pub(crate) fn give_up(
     events.push(live.completed(Status::Failed, None, Some(failure)));
     live.append(events);
     live.end(Status::Failed, None, Some(failure));
-    live.save();
+    live.save()?;
     Ok(Say::Done)
 }
 
 impl Living<'_, '_> {
-    fn commit(mut self, done: &TurnDone) -> Result<(), Halt> {
+    /// Takes what came of a turn in.
+    pub(crate) fn commit(mut self, done: &TurnDone) -> Result<(), Halt> {
         self.close();
         self.row.is_turn_due = false;
         self.take(done.taken.len() as u64);
@@ -118,7 +119,7 @@ impl Living<'_, '_> {
             }
             Some(_) => {}
         }
-        self.save();
+        self.store();
         Ok(())
     }
 
@@ -180,6 +181,7 @@ impl Living<'_, '_> {
         let key = numbered(&self.key, self.row.turns);
         self.turn.put(HISTORY, &key, rows::encode(events));
         self.row.turns += 1;
+        self.row.events += events.len() as u64;
     }
 
     /// Begins the next execution: with an empty history, and with what has arrived
@@ -224,7 +226,7 @@ impl Living<'_, '_> {
         });
         let kept = rest.into_iter().filter(|stored| stored.execution.is_none());
         for stored in carried.chain(kept) {
-            self.keep(&stored);
+            self.keep(stored);
         }
         Ok(())
     }

@@ -45,7 +45,7 @@ pub(crate) fn terminate(
     events.push(live.completed(Status::Terminated, output.map(String::as_str), None));
     live.append(events);
     live.end(Status::Terminated, output.map(String::as_str), None);
-    live.save();
+    live.save()?;
     Ok(Say::Done)
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn suspend(
     live.row.status = Status::Suspended;
     live.row.updated = live.turn.time();
     live.withdraw();
-    live.save();
+    live.save()?;
     Ok(Say::Done)
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn resume(
         _ => Status::Running,
     };
     live.row.updated = live.turn.time();
-    live.save();
+    live.save()?;
     Ok(Say::Done)
 }
 

@@ -87,6 +87,7 @@ impl Living<'_, '_> {
             self.turn.delete(HISTORY, &numbered(&self.key, number));
         }
         self.row.turns = 0;
+        self.row.events = 0;
         self.row.rewrites += 1;
     }
 

@@ -1,5 +1,7 @@
 //! An instance in the hands of one command.
 
+use std::collections::VecDeque;
+
 use bytes::Bytes;
 use steadfast_core::clock::Timestamp;
 use steadfast_partition::{Address, Envelope, Halt, Message, Turn};
@@ -24,6 +26,8 @@ pub(crate) struct Living<'a, 't> {
     /// In front of all its keys.
     pub(crate) key: Vec<u8>,
     pub(crate) row: Instance,
+    /// The end of the inbox, as far as it has no rows yet.
+    pub(crate) fresh: VecDeque<Stored>,
     /// The state in which it was found.
     before: Option<Status>,
 }
@@ -39,6 +43,7 @@ impl<'a, 't> Living<'a, 't> {
             key,
             before: Some(row.status),
             row,
+            fresh: VecDeque::new(),
         }))
     }
 
@@ -79,6 +84,7 @@ impl<'a, 't> Living<'a, 't> {
             kept_ms: begin.kept_ms,
             rewrites: 0,
             trace: task.trace.clone(),
+            events: 0,
         };
         let key = key_of(to);
         let mut made = Self {
@@ -86,6 +92,7 @@ impl<'a, 't> Living<'a, 't> {
             to,
             key,
             row,
+            fresh: VecDeque::new(),
             before: None,
         };
         made.payload(INPUT, task.input.as_deref());
@@ -139,16 +146,21 @@ impl<'a, 't> Living<'a, 't> {
     /// Puts something into the inbox.
     pub(crate) fn push(&mut self, execution: Option<String>, what: What) {
         let at = self.turn.time();
-        self.keep(&Stored {
+        self.keep(Stored {
             execution,
             event: Event::plain(at, what),
         });
     }
 
-    pub(crate) fn keep(&mut self, stored: &Stored) {
-        let key = numbered(&self.key, self.row.inbox_end);
-        self.turn.put(INBOX, &key, rows::encode(stored));
+    /// The same; it gets a row if no turn takes it in this commit.
+    pub(crate) fn keep(&mut self, stored: Stored) {
+        self.fresh.push_back(stored);
         self.row.inbox_end += 1;
+    }
+
+    /// The first number of the inbox that has no row.
+    pub(crate) fn first_fresh(&self) -> u64 {
+        self.row.inbox_end - self.fresh.len() as u64
     }
 
     /// Takes in what another instance says, unless it is for an execution that is
@@ -165,15 +177,17 @@ impl<'a, 't> Living<'a, 't> {
     /// Removes events from the front of the inbox.
     pub(crate) fn take(&mut self, count: u64) {
         let end = (self.row.inbox + count).min(self.row.inbox_end);
-        for number in self.row.inbox..end {
+        let first_fresh = self.first_fresh();
+        for number in self.row.inbox..end.min(first_fresh) {
             self.turn.delete(INBOX, &numbered(&self.key, number));
         }
+        self.fresh.drain(..end.saturating_sub(first_fresh) as usize);
         self.row.inbox = end;
     }
 
     /// What is in the inbox.
     pub(crate) fn inbox(&mut self) -> Result<Vec<Stored>, Halt> {
-        let keys: Vec<_> = (self.row.inbox..self.row.inbox_end)
+        let keys: Vec<_> = (self.row.inbox..self.first_fresh())
             .map(|number| numbered(&self.key, number))
             .collect();
         let needed: Vec<_> = keys.iter().map(|key| (INBOX, &key[..])).collect();
@@ -182,6 +196,7 @@ impl<'a, 't> Living<'a, 't> {
         for key in &keys {
             found.extend(rows::read::<Stored>(self.turn, INBOX, key)?);
         }
+        found.extend(self.fresh.iter().cloned());
         Ok(found)
     }
 
@@ -236,8 +251,26 @@ impl<'a, 't> Living<'a, 't> {
         has_reason && !is_early && !is_resting
     }
 
-    /// Writes the row, and asks for a turn if there is a reason for one.
-    pub(crate) fn save(mut self) {
+    /// Writes the row. If there is a reason for a turn, it is run in this process, in
+    /// the same commit, or a worker is asked for it.
+    pub(crate) fn save(mut self) -> Result<(), Halt> {
+        if !self.row.is_open
+            && self.is_runnable()
+            && let Some(done) = self.turn_here()?
+        {
+            return self.commit(&done);
+        }
+        self.store();
+        Ok(())
+    }
+
+    /// Writes the row, and asks for a worker if there is a reason for a turn.
+    pub(crate) fn store(mut self) {
+        let first = self.first_fresh();
+        for (number, stored) in (first..).zip(std::mem::take(&mut self.fresh)) {
+            let key = numbered(&self.key, number);
+            self.turn.put(INBOX, &key, rows::encode(&stored));
+        }
         if !self.row.is_open && self.is_runnable() {
             self.row.is_open = true;
             self.row.generation += 1;

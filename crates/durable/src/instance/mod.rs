@@ -5,6 +5,7 @@ mod begin;
 mod commit;
 mod control;
 mod end;
+mod here;
 mod living;
 mod record;
 mod rewind;

@@ -9,7 +9,7 @@ use crate::event::{Parent, Tags, Trace};
 use crate::failure::Failure;
 use crate::moment::Moment;
 use crate::status::Status;
-use crate::work::Span;
+use crate::work::{Past, Span};
 
 /// The row of an instance. Payloads, history and inbox have rows of their own:
 /// this one is written by every turn.
@@ -86,6 +86,20 @@ pub(crate) struct Instance {
     pub(crate) rewrites: u64,
     #[n(27)]
     pub(crate) trace: Option<Trace>,
+    /// How many events the history has.
+    #[n(28)]
+    #[record(default)]
+    pub(crate) events: u64,
+}
+
+impl Instance {
+    /// How far the history goes.
+    pub(crate) fn past(&self) -> Past {
+        Past {
+            events: self.events,
+            turn: Moment::from(self.clock),
+        }
+    }
 }
 
 /// A critical section.

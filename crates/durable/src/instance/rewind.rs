@@ -30,7 +30,7 @@ pub(crate) fn rewind(
     }
     let history = live.history()?;
     live.go_back(history, reason);
-    live.save();
+    live.save()?;
     Ok(Say::Done)
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn rewind_child(
         }
         _ => {}
     }
-    live.save();
+    live.save()?;
     Ok(Say::Done)
 }
 

@@ -102,6 +102,13 @@ impl Functions {
         self.orchestrations.is_empty() && self.activities.is_empty() && self.entities.is_empty()
     }
 
+    /// Whether this version of this orchestration is among them.
+    pub(super) fn knows(&self, name: &str, version: Option<&str>) -> bool {
+        let versions = &self.versions;
+        let fits = versions.is_empty() || versions.iter().any(|v| v == version.unwrap_or(""));
+        fits && self.orchestrations.contains_key(name)
+    }
+
     pub(super) fn filters(&self) -> Filters {
         let filter = |name: &String, versions: &[String]| Filter {
             name: name.clone(),

@@ -6,6 +6,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::functions::Functions;
 use super::runner::{Ran, Runner};
+use crate::aide::Operator;
 use crate::error::Result;
 use crate::hub::TaskHub;
 use crate::work::{Item, Terms, Work};
@@ -40,7 +41,9 @@ impl Host {
             ..Terms::default()
         };
         let mut worker = hub.worker(terms);
-        hub.set_operator(Some(Arc::new(runner.clone())));
+        let operator: Arc<dyn Operator> = Arc::new(runner.clone());
+        worker.remember(Arc::clone(&operator));
+        hub.set_operator(Some(operator));
         let bench = Bench {
             hub: hub.clone(),
             runner,

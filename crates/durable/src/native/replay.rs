@@ -20,7 +20,7 @@ use crate::event::{Event, What};
 use crate::failure::Failure;
 use crate::moment::Moment;
 use crate::status::Status;
-use crate::work::{TurnResult, TurnWork};
+use crate::work::{Past, TurnResult, TurnWork};
 
 /// An orchestration at some point of its life.
 pub(super) struct Replay {
@@ -68,11 +68,14 @@ impl Replay {
     /// Whether the work goes on where this one stands: the history has grown by the
     /// turn that was run here, and by nothing else.
     pub(super) fn fits(&self, work: &TurnWork) -> bool {
-        let events: usize = work.past.iter().map(|turn| turn.len()).sum();
-        let started = work.past.iter().flat_map(|turn| turn.iter());
-        let mut last = started.filter(|event| event.what == What::TurnStarted);
-        let is_same = self.shared.lock().execution == work.execution;
-        is_same && events == self.seen && last.next_back().is_some_and(|e| e.at == self.turn)
+        let past = work.remembered.unwrap_or_else(|| past(work));
+        self.stands_at(&work.execution, past)
+    }
+
+    /// Whether this one has seen this much of an execution.
+    pub(super) fn stands_at(&self, execution: &str, past: Past) -> bool {
+        let is_there = self.seen as u64 == past.events && self.turn == past.turn;
+        is_there && self.shared.lock().execution == execution
     }
 
     /// Runs one turn.
@@ -256,6 +259,17 @@ impl Replay {
             custom_status: shared.custom_status.clone(),
             ..TurnResult::default()
         }
+    }
+}
+
+/// How far the history of a turn's work goes.
+fn past(work: &TurnWork) -> Past {
+    let events = work.past.iter().map(|turn| turn.len() as u64).sum();
+    let all = work.past.iter().flat_map(|turn| turn.iter());
+    let last = all.rev().find(|event| event.what == What::TurnStarted);
+    Past {
+        events,
+        turn: last.map(|event| event.at).unwrap_or_default(),
     }
 }
 

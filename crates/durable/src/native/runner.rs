@@ -13,12 +13,12 @@ use super::entity::EntityContext;
 use super::functions::{Entity, Functions};
 use super::payload::panicked;
 use super::replay::Replay;
-use crate::dispatch::{Operated, Operator};
+use crate::aide::{Operated, Operator};
 use crate::failure::Failure;
 use crate::id::EntityId;
 use crate::work::{
-    ActivityResult, ActivityWork, BatchResult, BatchWork, Filters, Requested, TurnResult, TurnWork,
-    Work,
+    ActivityResult, ActivityWork, BatchResult, BatchWork, Filters, Past, Requested, TurnResult,
+    TurnWork, Work,
 };
 
 /// Instances that are kept in memory between their turns.
@@ -81,6 +81,13 @@ impl Runner {
     fn turn(&self, work: &TurnWork) -> Ran {
         let warm = self.warm.lock().remove(&work.instance);
         let warm = warm.filter(|replay| replay.fits(work));
+        if warm.is_none() && work.remembered.is_some() {
+            // It was forgotten meanwhile.
+            return Ran::Turn(TurnResult {
+                needs_history: true,
+                ..TurnResult::default()
+            });
+        }
         let mut replay = warm.unwrap_or_else(|| Replay::new(work));
         match replay.turn(work, &self.functions) {
             Ok(result) => {
@@ -146,7 +153,7 @@ impl Runner {
             };
             result.state = ran.state;
             result.actions.append(&mut ran.actions);
-            result.results.push(ran.outcome.into_result());
+            result.results.push(ran.outcome);
         }
         result
     }
@@ -176,7 +183,7 @@ async fn operate(
         false => (before, Vec::new()),
     };
     Operated {
-        outcome: outcome.into(),
+        outcome,
         state,
         actions,
     }
@@ -228,6 +235,24 @@ impl Operator for Runner {
         }
         all.insert(entity.to_string(), begun);
         None
+    }
+
+    fn knows(&self, name: &str, version: Option<&str>) -> bool {
+        self.functions.knows(name, version)
+    }
+
+    fn remembers(&self, instance: &str, execution: &str, past: Past) -> bool {
+        let warm = self.warm.lock();
+        let replay = warm.get(instance);
+        replay.is_some_and(|replay| replay.stands_at(execution, past))
+    }
+
+    fn turn(&self, work: &TurnWork) -> Option<TurnResult> {
+        match Self::turn(self, work) {
+            Ran::Turn(result) if !result.needs_history => Some(result),
+            // Whoever has the history says so by the usual way.
+            _ => None,
+        }
     }
 }
 

@@ -6,3 +6,4 @@ mod direct;
 mod entities;
 mod hall;
 mod orchestrations;
+mod turns;

@@ -1,5 +1,6 @@
 //! Who does what services want done outside.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
@@ -37,5 +38,9 @@ impl Performer for Performers {
             Some(performer) => performer.perform(effect),
             None => Idle.perform(effect),
         }
+    }
+
+    fn helper(&self, kind: Kind) -> Option<&(dyn Any + Send + Sync)> {
+        self.by_kind.get()?.get(&kind)?.helper(kind)
     }
 }

@@ -43,6 +43,7 @@ fn turn_received(
         new: events_taken(turn.new_events)?,
         span: kept.transpose()?,
         is_whole: false,
+        remembered: None,
     })
 }
 

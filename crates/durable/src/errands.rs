@@ -1,0 +1,137 @@
+//! Small pieces of work, run by a few tasks.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use parking_lot::Mutex;
+
+/// Small pieces of work, run in order by as many tasks as there are processors: a
+/// task for each would cost more than most of them do. Whoever adds to it bounds it.
+pub(crate) struct Errands {
+    queue: Arc<Mutex<Queue>>,
+    /// Tasks at a time.
+    most: usize,
+}
+
+type Errand = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Errand>,
+    /// Tasks that work it off.
+    runners: usize,
+}
+
+/// After so many errands a task lets others go first.
+const AT_A_TIME: usize = 16;
+
+impl Default for Errands {
+    fn default() -> Self {
+        Self {
+            queue: Arc::default(),
+            most: std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+}
+
+impl Errands {
+    /// Runs something soon.
+    pub(crate) fn run(&self, errand: impl FnOnce() + Send + 'static) {
+        let mut queue = self.queue.lock();
+        queue.waiting.push_back(Box::new(errand));
+        if queue.runners < self.most {
+            queue.runners += 1;
+            let runner = Runner {
+                queue: Arc::clone(&self.queue),
+                is_over: false,
+            };
+            tokio::spawn(runner.work_off());
+        }
+    }
+
+    /// Runs something soon that seldom has to wait. If it does, it gets a task.
+    pub(crate) fn begin(&self, errand: impl Future<Output = ()> + Send + 'static) {
+        self.run(move || {
+            let mut errand = Box::pin(errand);
+            let mut context = Context::from_waker(Waker::noop());
+            if errand.as_mut().poll(&mut context).is_pending() {
+                tokio::spawn(errand);
+            }
+        });
+    }
+}
+
+/// One task that runs errands.
+struct Runner {
+    queue: Arc<Mutex<Queue>>,
+    is_over: bool,
+}
+
+impl Runner {
+    async fn work_off(mut self) {
+        loop {
+            for _ in 0..AT_A_TIME {
+                match self.next() {
+                    // A ticket or an entry that is dropped says that nothing came of it.
+                    Some(errand) => drop(catch_unwind(AssertUnwindSafe(errand))),
+                    None => return,
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// What is next. None: whoever comes later needs another task.
+    fn next(&mut self) -> Option<Errand> {
+        let mut queue = self.queue.lock();
+        let errand = queue.waiting.pop_front();
+        if errand.is_none() {
+            queue.runners -= 1;
+            self.is_over = true;
+        }
+        errand
+    }
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.queue.lock().runners -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_waits_or_panics_keeps_nobody() {
+        let (errands, done) = (Errands::default(), Arc::new(AtomicUsize::new(0)));
+        let count = || {
+            let done = Arc::clone(&done);
+            move || {
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        for number in 0..200 {
+            let count = count();
+            match number % 3 {
+                0 => errands.run(count),
+                1 => errands.begin(async move {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    count();
+                }),
+                _ => errands.run(|| panic!("on purpose")),
+            }
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(done.load(Ordering::Relaxed), 134);
+        assert_eq!(errands.queue.lock().runners, 0);
+    }
+}

@@ -1,0 +1,112 @@
+//! Turns that are run in this process, in the commit of their reason.
+
+use std::sync::Arc;
+
+use steadfast_core::clock::Timestamp;
+use steadfast_core::limits;
+use steadfast_partition::{Halt, Trip};
+
+use super::living::Living;
+use crate::action;
+use crate::aide::{Aides, Operator};
+use crate::command::TurnDone;
+use crate::event::{Event, What};
+use crate::moment::Moment;
+use crate::work::{Past, TurnResult, TurnWork};
+
+/// A turn that was run.
+struct Turned {
+    execution: String,
+    at: Moment,
+    result: TurnResult,
+}
+
+impl Living<'_, '_> {
+    /// What came of a turn in this process; `None` if a worker has to be asked for
+    /// it. The command waits meanwhile, and nothing is written before.
+    pub(super) fn turn_here(&mut self) -> Result<Option<TurnDone>, Halt> {
+        let is_simple = self.row.inbox == self.first_fresh() && !self.row.is_turn_due;
+        if !is_simple || self.fresh.len() > limits::TURN_EVENTS {
+            return Ok(None);
+        }
+        match self.turn.errand::<Turned>() {
+            Trip::Never | Trip::Back(None) => Ok(None),
+            Trip::Back(Some(turned)) => Ok(self.turned(&turned)),
+            Trip::Open => match self.turn.helper::<Aides>() {
+                Some(aides) => self.send_out(aides),
+                None => Ok(None),
+            },
+        }
+    }
+
+    /// Who can run the turn at once.
+    fn operator(&self, aides: &Aides) -> Option<Arc<dyn Operator>> {
+        let operator = aides.operator(&self.to.name)?;
+        let row = &self.row;
+        let is_remembered = |past| operator.remembers(&self.id(), &row.execution, past);
+        let is_ready = operator.knows(&row.name, row.version.as_deref())
+            && self.remembered().is_none_or(is_remembered);
+        is_ready.then_some(operator)
+    }
+
+    fn send_out(&self, aides: &Aides) -> Result<Option<TurnDone>, Halt> {
+        let Some(operator) = self.operator(aides) else {
+            return Ok(None);
+        };
+        let at = Moment::from(self.turn.time().max(Timestamp(self.row.clock.0 + 1)));
+        let mut new = Vec::with_capacity(self.fresh.len() + 1);
+        new.push(Event::plain(at, What::TurnStarted));
+        new.extend(self.fresh.iter().map(|stored| stored.event.clone()));
+        let work = TurnWork {
+            instance: self.id(),
+            execution: self.row.execution.clone(),
+            past: Vec::new(),
+            past_bytes: 0,
+            new,
+            span: self.row.span.clone(),
+            is_whole: false,
+            remembered: self.remembered(),
+        };
+        let ticket = self.turn.ticket();
+        aides.errands.run(move || {
+            if let Some(result) = operator.turn(&work) {
+                ticket.answer(Turned {
+                    execution: work.execution,
+                    at,
+                    result,
+                });
+            }
+        });
+        Err(Halt::Away)
+    }
+
+    /// The past that whoever runs the turn has to remember; `None`: there is none.
+    fn remembered(&self) -> Option<Past> {
+        (self.row.turns > 0).then(|| self.row.past())
+    }
+
+    /// The turn as a worker would have brought it in.
+    fn turned(&self, turned: &Turned) -> Option<TurnDone> {
+        let Turned {
+            execution,
+            at,
+            result,
+        } = turned;
+        // Whoever asks for too much is told so by the usual way.
+        let is_sound = *execution == self.row.execution
+            && action::bytes(&result.actions) <= limits::TURN_RESULT_BYTES;
+        is_sound.then(|| TurnDone {
+            execution: execution.clone(),
+            generation: self.row.generation,
+            at: *at,
+            taken: self
+                .fresh
+                .iter()
+                .map(|stored| stored.event.clone())
+                .collect(),
+            actions: result.actions.clone(),
+            custom_status: result.custom_status.clone(),
+            span: result.span.clone(),
+        })
+    }
+}
