@@ -2,7 +2,7 @@
 //!
 //! A backup of a database that somebody else has used meanwhile is thrown away. A
 //! restore is built in a schema of its own and takes its place in one step, after
-//! it was compared.
+//! it was compared; in one step per database, if there are several.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,8 @@ use super::progress::Progress;
 use super::restore::{Restored, restore};
 use super::take::{Order, Taken, take};
 use crate::error::{Error, Result};
-use crate::postgres::{Options as DatabaseOptions, Postgres, Replacement};
+use crate::postgres::{Options as DatabaseOptions, Replacement};
+use crate::shards::Shards;
 
 /// Backs up a database that no node uses.
 pub async fn take_database(
@@ -43,11 +44,19 @@ pub async fn restore_database(
     progress: &watch::Sender<Progress>,
 ) -> Result<Restored> {
     let chain = verified(from.to_path_buf(), progress.clone()).await?;
-    let replacement = Replacement::begin(options, policy == Policy::Force).await?;
-    let engine = Postgres::open(replacement.options()).await?;
+    let mut replacements = Vec::new();
+    for one in options.each() {
+        let begun = Replacement::begin(&one, policy == Policy::Force).await?;
+        replacements.push(begun);
+    }
+    let engine = Shards::open(&Replacement::options(options)).await?;
     let restored = restore(&engine, owner(), &chain, progress).await?;
     drop(engine);
-    replacement.finish().await?;
+    // The one with the map comes last: until then the databases do not fit together,
+    // and no node starts on them.
+    for replacement in replacements.into_iter().rev() {
+        replacement.finish().await?;
+    }
     Ok(restored)
 }
 

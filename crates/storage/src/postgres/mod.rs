@@ -25,6 +25,7 @@ mod session;
 mod shared;
 mod tenure;
 mod tls;
+mod transfer;
 mod verify;
 mod watcher;
 
@@ -32,3 +33,4 @@ pub use engine::Postgres;
 pub use options::{Durability, Options};
 pub(crate) use replace::{Replacement, has_schema};
 pub use scrub::Replica;
+pub use transfer::Copied;
