@@ -37,6 +37,28 @@ fn expect_all(server: &Caller) {
     }
 }
 
+#[test]
+fn a_cluster_is_backed_up_while_it_runs() {
+    let url = database();
+    let nodes = [node("a", &url).ready(), node("b", &url).ready()];
+    settled(&nodes[0], 2);
+    fill(&Caller::of(&nodes[0]));
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name).display().to_string();
+    let (backups, data) = (place("backups"), place("data"));
+    let (code, _, error) = said(&nodes[1].run(&["backup", "--to", &backups]));
+    assert_eq!(code, 0, "{error}");
+    let restore = ["restore", "--from", &backups, "--data", &data];
+    let (code, _, error) = said(&run(folder.path(), &restore));
+    assert_eq!(code, 0, "{error}");
+    let alone = Start::new("dev")
+        .set(&format!("data={data}"))
+        .set(&format!("partitions={PARTITIONS}"));
+    expect_all(&Caller::of(&alone.ready()));
+    // Nobody was disturbed.
+    settled(&nodes[0], 2);
+}
+
 /// A node that must not start: what it says.
 fn refused(start: Start) -> String {
     let (code, _, error) = said(&finish(start.command));
@@ -73,6 +95,8 @@ fn databases_share_the_partitions_and_one_more_joins() {
     }
     let primaries = replicas.iter().filter(|one| one["is_primary"] == true);
     assert_eq!(primaries.count(), 2, "{found}");
+    let (code, _, error) = said(&nodes[0].run(&["backup", "--to", "backups"]));
+    assert!(code != 0 && error.contains("STF-7056"), "{error}");
     // Whoever names the databases otherwise is not let in.
     let exchanged = format!("{} {}", urls[1], urls[0]);
     assert!(refused(node("c", &exchanged)).contains("STF-7051"));

@@ -134,6 +134,8 @@ pub enum Kind {
     ShardSurplus { shards: usize, given: usize },
     /// The partition was moved to another database.
     PartitionMoved { partition: Partition },
+    /// Several databases cannot be read at one moment.
+    NoCommonMoment { databases: usize },
     /// A move names a database or a partition that is not there.
     BadMove { what: String },
 }
@@ -229,6 +231,7 @@ impl Error {
             Kind::ShardSurplus { .. } => "STF-7053",
             Kind::PartitionMoved { .. } => "STF-7054",
             Kind::BadMove { .. } => "STF-7055",
+            Kind::NoCommonMoment { .. } => "STF-7056",
         })
     }
 }
@@ -450,6 +453,11 @@ impl fmt::Display for Kind {
                 f,
                 "partition {partition} was moved to another database; \
                  end the move if it was interrupted, and restart this node"
+            ),
+            Self::NoCommonMoment { databases } => write!(
+                f,
+                "{databases} databases cannot be read at one moment while nodes write; \
+                 stop all nodes and use `steadfast backup --data`"
             ),
             Self::BadMove { what } => write!(f, "nothing can be moved: {what}"),
         }

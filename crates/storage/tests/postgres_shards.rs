@@ -8,17 +8,17 @@
 mod pg;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use pg::{S, T, THEY, WE, wait};
 use steadfast_core::clock::VirtualClock;
-use steadfast_core::id::{Epoch, Owner, Partition, Sequence};
+use steadfast_core::id::{Epoch, Owner, Partition, Sequence, Stream};
 use steadfast_harness::postgres::PostgresServer;
 use steadfast_storage::backup::{
     Extent, Order, Policy, Progress, Relocated, Relocation, relocate, restore_database,
-    take_database,
+    take_database, take_running,
 };
 use steadfast_storage::engine::{Acquired, Engine, Record, Start, Swap};
 use steadfast_storage::postgres::{Durability, Options, Postgres};
@@ -27,6 +27,7 @@ use steadfast_storage::{Ledger, Options as StoreOptions, Result, Store, View, Wr
 use tokio::sync::watch;
 
 const PARTITIONS: u32 = 6;
+const COUNTS: Stream = Stream(2);
 
 /// Addresses of new databases.
 fn databases(count: usize) -> Vec<String> {
@@ -341,6 +342,64 @@ async fn a_backup_of_several_databases_comes_back_in_others() {
         .await
         .unwrap();
     expect_all(&old, 30).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_is_backed_up_while_nodes_write() {
+    const ROWS: u32 = 300;
+    let urls = databases(2);
+    let (old, new) = (over(&[&urls[0]]), over(&[&urls[1]]));
+    fill_all(&old, ROWS).await;
+    let store = Arc::new(store(&old).await);
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut writers = Vec::new();
+    for number in 0..PARTITIONS {
+        let ledger = store.acquire(Partition(number)).await.unwrap();
+        let stop = Arc::clone(&stop);
+        writers.push(tokio::spawn(async move {
+            let mut count = 0u64;
+            while !stop.load(Ordering::SeqCst) {
+                count += 1;
+                let mut writes = Writes::new();
+                writes.put(T, b"count", &count.to_be_bytes());
+                writes.publish(COUNTS, 1, count.to_be_bytes().to_vec().into());
+                ledger.commit(writes).await.unwrap();
+                if count.is_multiple_of(50) {
+                    ledger.flush().await.unwrap();
+                }
+            }
+            count
+        }));
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    // Another node, which has none of the partitions.
+    let other = Shards::open(&old).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let progress = watch::channel(Progress::default()).0;
+    let order = Order::new(folder.path(), Extent::Full);
+    let taken = take_running(&other, &order, &progress).await.unwrap();
+    stop.store(true, Ordering::SeqCst);
+    let mut written = Vec::new();
+    for writer in writers {
+        written.push(writer.await.unwrap());
+    }
+    let restored = restore_database(&taken.folder, &new, Policy::Safe, &progress);
+    assert_eq!(restored.await.unwrap().partitions, PARTITIONS as usize);
+    expect_all(&new, ROWS).await;
+    let restored = self::store(&new).await;
+    for (number, written) in (0..PARTITIONS).zip(written) {
+        let ledger = restored.acquire(Partition(number)).await.unwrap();
+        let count = ledger.get(T, b"count", View::Durable).await.unwrap();
+        let count = count.map_or(0, |count| u64::from_be_bytes(count[..].try_into().unwrap()));
+        let events = ledger.stream(COUNTS).unwrap().map_or(0, |head| head.next.0);
+        assert_eq!(count, events, "a commit is there as a whole");
+        assert!(count > 0 && count <= written, "{count} of {written}");
+    }
+    release(restored).await;
+    let both = databases(2);
+    let several = Shards::open(&over(&[&both[0], &both[1]])).await.unwrap();
+    let refused = take_running(&several, &order, &progress).await.unwrap_err();
+    assert_eq!(refused.code().0, "STF-7056");
 }
 
 #[tokio::test(flavor = "multi_thread")]

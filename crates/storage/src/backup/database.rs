@@ -1,4 +1,4 @@
-//! Backup and restore of a database that no node uses.
+//! Backup and restore of databases.
 //!
 //! A backup of a database that somebody else has used meanwhile is thrown away. A
 //! restore is built in a schema of its own and takes its place in one step, after
@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use tokio::sync::watch;
 
@@ -17,6 +18,7 @@ use super::take::{Order, Taken, take};
 use crate::error::{Error, Result};
 use crate::postgres::{Options as DatabaseOptions, Replacement};
 use crate::shards::Shards;
+use crate::store::{Options, Store};
 
 /// Backs up a database that no node uses.
 pub async fn take_database(
@@ -34,6 +36,30 @@ pub async fn take_database(
         return Err(error);
     }
     Ok(taken)
+}
+
+/// Backs up a database that nodes go on using: everything as it is at one moment.
+/// Several databases have none.
+pub async fn take_running(
+    shards: &Shards,
+    order: &Order,
+    progress: &watch::Sender<Progress>,
+) -> Result<Taken> {
+    let frozen = Arc::new(shards.freeze().await?);
+    let mut settings = Options::new(owner());
+    // Nothing is written, so nothing need be flushed.
+    settings.log_target = u64::MAX;
+    let store = Store::start(Arc::clone(&frozen) as _, settings);
+    let taken = async {
+        for partition in frozen.partitions().await? {
+            let ledger = store.acquire(partition).await?;
+            ledger.set_tables(frozen.tables(partition));
+        }
+        take(&store, order, progress).await
+    };
+    let taken = taken.await;
+    store.close().await;
+    taken
 }
 
 /// Restores a database. The chain is verified before anything is written.

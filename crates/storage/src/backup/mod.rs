@@ -47,7 +47,7 @@ pub(crate) mod tap;
 mod write;
 
 pub use chain::Chain;
-pub use database::{restore_database, take_database};
+pub use database::{restore_database, take_database, take_running};
 pub use hold::Hold;
 pub use manifest::{Extent, Manifest, Saved};
 pub use migrate::{Migration, Place, migrate};

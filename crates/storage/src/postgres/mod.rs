@@ -9,6 +9,7 @@ mod digest;
 mod engine;
 mod fault;
 mod flush;
+mod frozen;
 mod held;
 mod listing;
 mod options;
@@ -29,7 +30,9 @@ mod transfer;
 mod verify;
 mod watcher;
 
+pub(crate) use cas::SHARD_RECORDS;
 pub use engine::Postgres;
+pub(crate) use frozen::Frozen;
 pub use options::{Durability, Options};
 pub(crate) use replace::{Replacement, has_schema};
 pub use scrub::Replica;

@@ -15,13 +15,13 @@ use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition, Stream, Table};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::map::{MAP, PREFIX, ShardMap};
+use super::map::{MAP, ShardMap};
 use super::open::{Growth, open};
 use crate::engine::{
     Acquired, Engine, Entry, EventBatch, Flush, Outcome, Record, Row, Scan, Start, Swap,
 };
 use crate::error::{Error, Kind, Result};
-use crate::postgres::{Options, Postgres, Replica};
+use crate::postgres::{Frozen, Options, Postgres, Replica, SHARD_RECORDS};
 
 /// One engine per shard, and the map.
 pub struct Shards {
@@ -115,6 +115,17 @@ impl Shards {
     /// Commit statements that were sent, by shard.
     pub fn statements(&self) -> Vec<u64> {
         self.engines.iter().map(|e| e.statements()).collect()
+    }
+
+    /// The database as it is now, whoever serves it. Several have no common moment.
+    pub(crate) async fn freeze(&self) -> Result<Frozen> {
+        match &self.engines[..] {
+            [only] => Frozen::begin(Arc::clone(only)).await,
+            several => {
+                let databases = several.len();
+                Err(Error::new(Kind::NoCommonMoment { databases }))
+            }
+        }
     }
 
     pub(crate) fn engine(&self, shard: u16) -> Option<&Arc<Postgres>> {
@@ -238,7 +249,7 @@ impl Engine for Shards {
     async fn list(&self, prefix: &str) -> Result<Vec<Record>> {
         let mut records = self.engines[0].list(prefix).await?;
         // They are about these databases: in a backup they would mean others.
-        records.retain(|record| !record.key.starts_with(PREFIX));
+        records.retain(|record| !record.key.starts_with(SHARD_RECORDS));
         Ok(records)
     }
 

@@ -14,8 +14,6 @@ use steadfast_core::limits;
 
 use crate::error::{Error, Kind, Result};
 
-/// Records of shards begin with this; they are no records of the cluster.
-pub(super) const PREFIX: &str = "shard/";
 /// In shard 0: the map.
 pub(super) const MAP: &str = "shard/map";
 /// In every other shard: whose it is, and which.

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use steadfast_core::limits;
 
-use super::map::{CLAIM, Claim, MAP, PREFIX, ShardMap};
+use super::map::{CLAIM, Claim, MAP, ShardMap};
 use crate::engine::{Engine, Record, Swap};
 use crate::error::{Error, Kind, Result};
-use crate::postgres::{Options, Postgres};
+use crate::postgres::{Options, Postgres, SHARD_RECORDS};
 
 /// What may happen to databases that are not in the map yet.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -157,7 +157,7 @@ async fn claim(engine: &Postgres) -> Result<Option<Claim>> {
 }
 
 async fn record(engine: &Postgres, key: &str) -> Result<Option<Record>> {
-    let records = engine.list(PREFIX).await?;
+    let records = engine.list(SHARD_RECORDS).await?;
     Ok(records.into_iter().find(|record| record.key == key))
 }
 
