@@ -140,12 +140,19 @@ const SOAKS: &[Soak] = &[
         filter: "automatic",
         amount: ("STEADFAST_ROUNDS", 20),
     },
+    Soak {
+        name: "cluster",
+        package: "steadfast-server",
+        test: "cluster_bank",
+        filter: "c62",
+        amount: ("STEADFAST_ROUNDS", 50),
+    },
 ];
 
 /// Runs the chosen soak, all rows of it; true unless one fails.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<bool> {
     match options.name.as_str() {
-        "postgres" => drop(tools::install_postgres(workspace)?),
+        "postgres" | "cluster" => drop(tools::install_postgres(workspace)?),
         _ => fuse::ready()?,
     }
     for soak in SOAKS.iter().filter(|soak| soak.name == options.name) {

@@ -5,6 +5,7 @@
 //! noisy, and only what was measured side by side can be compared.
 
 mod child;
+pub mod cluster;
 pub mod collections;
 mod counting;
 mod disk;

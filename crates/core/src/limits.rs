@@ -530,5 +530,8 @@ pub const NODE_MOVES: usize = 4;
 /// Nodes of a cluster.
 pub const NODES: usize = 1_000;
 
+/// Databases that the partitions of one cluster are spread over.
+pub const SHARDS: usize = 64;
+
 /// Codes of refusals that other nodes may bring in.
 pub const FOREIGN_CODES: usize = 4_096;

@@ -6,7 +6,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use steadfast_bench::report::Report;
-use steadfast_bench::{collections, durable, events, jobs, postgres, realtime, runtime, storage};
+use steadfast_bench::{
+    cluster, collections, durable, events, jobs, postgres, realtime, runtime, storage,
+};
 
 use crate::table::Output;
 
@@ -65,6 +67,12 @@ pub(crate) enum Area {
     /// a cluster that is running already, in two schemas of its own, which it drops
     /// before and after. A goal that is not met is shown as MISSED.
     Postgres(Postgres),
+    /// Commits over three nodes, the cost of a hop, and tails across nodes
+    ///
+    /// Measures the bare commit statement, loopback and three nodes of one process in
+    /// turn, several times, on a cluster of PostgreSQL that is running already, in two
+    /// schemas of its own, which it drops before and after.
+    Cluster(Postgres),
     /// Fills a folder, says READY and waits to be killed
     #[command(hide = true)]
     StorageChild {
@@ -157,6 +165,7 @@ pub(crate) fn run(area: &Area, output: Output) -> Result<()> {
         Area::Storage(arguments) => run_storage(arguments, output),
         Area::Runtime(arguments) => run_runtime(arguments, output),
         Area::Postgres(arguments) => run_postgres(arguments, output),
+        Area::Cluster(arguments) => run_cluster(arguments, output),
         Area::Collections(arguments) => run_collections(arguments, output),
         Area::CollectionsChild { rows, folder } => {
             let volatile = collections::Place::Volatile;
@@ -280,6 +289,14 @@ fn run_postgres(arguments: &Postgres, output: Output) -> Result<()> {
         false => postgres::Settings::full(&arguments.url, arguments.single),
     };
     show(&postgres::run(&settings)?, output, arguments.quick)
+}
+
+fn run_cluster(arguments: &Postgres, output: Output) -> Result<()> {
+    let settings = match arguments.quick {
+        true => cluster::Settings::quick(&arguments.url, arguments.single),
+        false => cluster::Settings::full(&arguments.url, arguments.single),
+    };
+    show(&cluster::run(&settings)?, output, arguments.quick)
 }
 
 fn show(report: &Report, output: Output, is_quick: bool) -> Result<()> {

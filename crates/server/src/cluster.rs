@@ -1,14 +1,21 @@
 //! `steadfast cluster`: nodes, and who serves what.
 
-use anyhow::Result;
-use clap::Subcommand;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde_json::{Value, json};
+use steadfast::id::Partition;
+use steadfast::storage::backup::{self, Relocation};
+use steadfast::storage::postgres;
 
 use crate::context::Target;
 use crate::out::out;
+use crate::place::Durability;
+use crate::progress::show;
 use crate::remote::Remote;
-use crate::result::print;
+use crate::result::{print, timed};
 use crate::table::{Output, Table};
 
 #[derive(Subcommand)]
@@ -26,13 +33,46 @@ pub(crate) enum Command {
         #[arg(long, value_name = "NAME")]
         to: String,
     },
+    /// Move partitions to another database, while no node runs
+    ///
+    /// Everything is compared before a partition is in the new place. What was
+    /// interrupted is ended by the next run. A database that is new at the end of the
+    /// addresses joins; nodes must then name it, too.
+    MoveShard(MoveShard),
+    /// Check log, rows and events on every server of every database
+    Scrub,
 }
 
+#[derive(Args)]
+pub(crate) struct MoveShard {
+    /// All databases in their order, with spaces between them
+    #[arg(long, value_name = "ADDRESSES")]
+    data: String,
+    /// Who keeps the second copy of what a database acknowledges
+    #[arg(long, value_enum, default_value_t = Durability::Quorum)]
+    durability: Durability,
+    /// Index of a partition that moves; can be given several times
+    #[arg(long, value_name = "INDEX", required_unless_present = "from")]
+    partition: Vec<u16>,
+    /// The database that all partitions leave, by its place in the addresses from 0 on
+    #[arg(long, value_name = "PLACE", conflicts_with = "partition")]
+    from: Option<u16>,
+    /// The database that gets them
+    #[arg(long, value_name = "PLACE")]
+    to: u16,
+}
+
+/// Scrubbing reads everything.
+const PATIENCE: Duration = Duration::from_secs(24 * 3600);
+
 pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<()> {
-    let remote = Remote::new(target)?;
+    let remote = || Remote::new(target);
     match command {
-        Command::Status => status(&remote, output),
+        Command::Status => status(&remote()?, output),
+        Command::MoveShard(arguments) => move_shard(arguments, output),
+        Command::Scrub => scrub(&remote()?, output),
         Command::Move { partition, to } => {
+            let remote = remote()?;
             let body = json!({"partition": partition, "node": to});
             let _: Value = remote.ask(Method::POST, "/v1/cluster/move", Some(&body))?;
             print(
@@ -40,6 +80,70 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
                 output,
             )
         }
+    }
+}
+
+fn move_shard(arguments: &MoveShard, output: Output) -> Result<()> {
+    let mut options = postgres::Options::new(&arguments.data);
+    options.durability = arguments.durability.into();
+    let index = |index: &u16| Partition::new(0, *index);
+    let order = Relocation {
+        partitions: arguments.partition.iter().map(index).collect(),
+        from: arguments.from,
+        to: arguments.to,
+    };
+    let (moved, seconds) = timed(async |progress| {
+        let moved = Box::pin(backup::relocate(&options, &order, progress));
+        show(progress, moved).await
+    })?;
+    let facts = [
+        ("to", json!(arguments.to)),
+        ("partitions", json!(moved.partitions)),
+        ("resumed", json!(moved.resumed)),
+        ("rows", json!(moved.rows)),
+        ("bytes", json!(moved.bytes)),
+        ("compared", json!(true)),
+        ("seconds", json!(seconds)),
+    ];
+    print(&facts, output)
+}
+
+/// Has all replicas checked; fails if one is not fit to be promoted.
+fn scrub(remote: &Remote, output: Output) -> Result<()> {
+    let found: Value = remote.ask_within(PATIENCE, Method::POST, "/v1/cluster/scrub", None)?;
+    let replicas = found["replicas"].as_array().cloned().unwrap_or_default();
+    let findings = |replica: &Value| replica["findings"].as_array().map_or(0, Vec::len);
+    let unfit = replicas.iter().filter(|one| findings(one) > 0).count();
+    match output {
+        Output::Json => out(&serde_json::to_string_pretty(&found)?)?,
+        Output::Table => {
+            const COLUMNS: &[&str] = &["shard", "server", "role", "partitions", "findings"];
+            let mut table = Table::new("replicas", COLUMNS);
+            for replica in &replicas {
+                let is_primary = replica["is_primary"] == true;
+                table.row(json!({
+                    "shard": replica["shard"],
+                    "server": replica["server"],
+                    "role": if is_primary { "primary" } else { "standby" },
+                    "partitions": replica["partitions"],
+                    "findings": findings(replica),
+                }));
+            }
+            table.print(output)?;
+            for replica in &replicas {
+                for finding in replica["findings"].as_array().into_iter().flatten() {
+                    let server = replica["server"].as_str().unwrap_or_default();
+                    out(&format!(
+                        "{server}: {}",
+                        finding.as_str().unwrap_or_default()
+                    ))?;
+                }
+            }
+        }
+    }
+    match unfit {
+        0 => Ok(()),
+        unfit => bail!("{unfit} servers are not fit to be promoted"),
     }
 }
 

@@ -8,7 +8,8 @@ use clap::ValueEnum;
 use steadfast::storage::backup::Place;
 use steadfast::storage::postgres;
 
-/// A folder, with or without `local:` before it, or the address of a database.
+/// A folder, with or without `local:` before it, or the address of a database; of
+/// several, with spaces between them.
 #[derive(Clone)]
 pub(crate) enum Address {
     Folder(PathBuf),
@@ -24,6 +25,16 @@ pub(crate) enum Durability {
     Single,
     /// The provider, below PostgreSQL
     Provider,
+}
+
+impl From<Durability> for postgres::Durability {
+    fn from(durability: Durability) -> Self {
+        match durability {
+            Durability::Quorum => Self::Quorum,
+            Durability::Single => Self::Single,
+            Durability::Provider => Self::Provider,
+        }
+    }
 }
 
 impl FromStr for Address {
@@ -46,11 +57,7 @@ impl Address {
             Self::Database(url) => url,
         };
         let mut options = postgres::Options::new(url);
-        options.durability = match durability {
-            Durability::Quorum => postgres::Durability::Quorum,
-            Durability::Single => postgres::Durability::Single,
-            Durability::Provider => postgres::Durability::Provider,
-        };
+        options.durability = durability.into();
         Place::Database(Box::new(options))
     }
 }

@@ -25,7 +25,6 @@ const RESOLVE_ATTEMPTS: u32 = 8;
 /// Sends group after group, for ever. A group is shown to its waiters while the
 /// next one is already being written.
 pub(crate) async fn run<L: Latch>(node: Arc<Node>, ready: Arc<Queue<Arc<Shared<L>>, L>>) {
-    let mut group = 0;
     let mut done: Vec<(Closed<L>, Outcome)> = Vec::new();
     loop {
         if done
@@ -35,13 +34,14 @@ pub(crate) async fn run<L: Latch>(node: Arc<Node>, ready: Arc<Queue<Arc<Shared<L
             // What comes after a doubt depends on how it ends.
             settle_all(&node, std::mem::take(&mut done)).await;
         }
+        let group = node.groups.load(Ordering::Relaxed);
         let closed = collect(&ready, group);
         if closed.is_empty() {
             settle_all(&node, std::mem::take(&mut done)).await;
             ready.wait().await;
             continue;
         }
-        group += 1;
+        node.groups.fetch_add(1, Ordering::Relaxed);
         let entries: Vec<Entry> = closed.iter().map(|c| c.entry.clone()).collect();
         let writing = node.engine.append(&entries);
         let showing = settle_all(&node, std::mem::take(&mut done));

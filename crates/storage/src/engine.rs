@@ -93,6 +93,12 @@ pub trait Engine: Send + Sync + 'static {
     /// Cluster records whose key starts with `prefix`, in key order.
     async fn list(&self, prefix: &str) -> Result<Vec<Record>>;
 
+    /// Which of the engine's independent logs holds a partition; most have one. What is
+    /// in different ones is not committed in one group, so that none waits for another.
+    fn shard(&self, _partition: Partition) -> u16 {
+        0
+    }
+
     /// Changes whenever a cluster record or an owner may have changed. Wake-ups
     /// only, never data.
     fn watch(&self) -> watch::Receiver<u64>;

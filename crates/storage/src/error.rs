@@ -124,6 +124,20 @@ pub enum Kind {
     DatabaseFull { doing: &'static str },
     /// The answer of the database was lost.
     Interrupted { doing: &'static str },
+    /// The address names fewer databases than the cluster is spread over.
+    ShardMissing { shards: usize, given: usize },
+    /// The databases are not named in their order.
+    ShardOrder { place: usize, belongs: usize },
+    /// A database is not the one that belongs there.
+    ForeignShard { place: usize, what: String },
+    /// The address names more databases than the cluster is spread over.
+    ShardSurplus { shards: usize, given: usize },
+    /// The partition was moved to another database.
+    PartitionMoved { partition: Partition },
+    /// Several databases cannot be read at one moment.
+    NoCommonMoment { databases: usize },
+    /// A move names a database or a partition that is not there.
+    BadMove { what: String },
 }
 
 impl Error {
@@ -211,6 +225,13 @@ impl Error {
             Kind::BadAddress { .. } => "STF-2037",
             Kind::DatabaseFull { .. } => "STF-2038",
             Kind::Interrupted { .. } => "STF-2039",
+            Kind::ShardMissing { .. } => "STF-7050",
+            Kind::ShardOrder { .. } => "STF-7051",
+            Kind::ForeignShard { .. } => "STF-7052",
+            Kind::ShardSurplus { .. } => "STF-7053",
+            Kind::PartitionMoved { .. } => "STF-7054",
+            Kind::BadMove { .. } => "STF-7055",
+            Kind::NoCommonMoment { .. } => "STF-7056",
         })
     }
 }
@@ -408,6 +429,37 @@ impl fmt::Display for Kind {
                 "the database's answer was lost, so nobody knows whether it did {doing}; \
                  read again and retry"
             ),
+            Self::ShardMissing { shards, given } => write!(
+                f,
+                "the state is spread over {shards} databases, and the address names {given}; \
+                 name all of them, in their order"
+            ),
+            Self::ShardOrder { place, belongs } => write!(
+                f,
+                "the database at place {place} of the address belongs to place {belongs}; \
+                 name all of them, in their order"
+            ),
+            Self::ForeignShard { place, what } => write!(
+                f,
+                "the database at place {place} of the address does not belong there: {what}; \
+                 correct the address"
+            ),
+            Self::ShardSurplus { shards, given } => write!(
+                f,
+                "the state is spread over {shards} databases, and the address names {given}; \
+                 new ones join by `steadfast cluster move-shard`"
+            ),
+            Self::PartitionMoved { partition } => write!(
+                f,
+                "partition {partition} was moved to another database; \
+                 end the move if it was interrupted, and restart this node"
+            ),
+            Self::NoCommonMoment { databases } => write!(
+                f,
+                "{databases} databases cannot be read at one moment while nodes write; \
+                 stop all nodes and use `steadfast backup --data`"
+            ),
+            Self::BadMove { what } => write!(f, "nothing can be moved: {what}"),
         }
     }
 }

@@ -241,6 +241,10 @@ impl Engine for Hostile {
         self.inner.list(prefix).await
     }
 
+    fn shard(&self, partition: Partition) -> u16 {
+        self.inner.shard(partition)
+    }
+
     fn watch(&self) -> watch::Receiver<u64> {
         self.inner.watch()
     }

@@ -27,6 +27,8 @@ pub(crate) struct Node {
     /// Entries that were refused, and those whose outcome had to be found out.
     pub(crate) fenced: AtomicU64,
     pub(crate) unknown: AtomicU64,
+    /// Groups that were sent so far, by all committers.
+    pub(crate) groups: AtomicU64,
     /// One backup at a time.
     pub(crate) backing_up: AtomicBool,
 }

@@ -15,15 +15,14 @@ use crate::behind::Behind;
 use crate::body::Body;
 use crate::budget::Budget;
 use crate::cache::RowCache;
-use crate::commit;
 use crate::engine::{Acquired, Engine, Entry, Tenure};
 use crate::error::{Error, Kind, Result};
 use crate::flush::{self, Owned};
+use crate::lanes::Lanes;
 use crate::lease::Lease;
 use crate::ledger::Ledger;
 use crate::meta;
 use crate::node::Node;
-use crate::queue::Queue;
 use crate::shared::Shared;
 use crate::state::State;
 use crate::streams::{Streams, TailBudget};
@@ -70,7 +69,7 @@ impl Options {
 /// Partitions on one engine, committed in shared groups.
 pub struct Store {
     pub(crate) node: Arc<Node>,
-    ready: Arc<Queue<Arc<Shared>>>,
+    lanes: Lanes,
     owned: Arc<Owned>,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -92,19 +91,16 @@ impl Store {
             behind: Behind::start(options.background),
             fenced: AtomicU64::new(0),
             unknown: AtomicU64::new(0),
+            groups: AtomicU64::new(0),
             backing_up: AtomicBool::new(false),
         });
-        let ready = Arc::new(Queue::new());
         let owned = Arc::new(Owned::default());
-        let tasks = vec![
-            tokio::spawn(commit::run(Arc::clone(&node), Arc::clone(&ready))),
-            tokio::spawn(flush::run(Arc::clone(&node), Arc::clone(&owned))),
-        ];
+        let flushing = tokio::spawn(flush::run(Arc::clone(&node), Arc::clone(&owned)));
         Self {
             node,
-            ready,
+            lanes: Lanes::default(),
             owned,
-            tasks,
+            tasks: vec![flushing],
         }
     }
 
@@ -135,7 +131,7 @@ impl Store {
         let state = self.load(partition, tenure).await?;
         self.node.budget.add(state.overlay.bytes());
         let node = Arc::clone(&self.node);
-        let ready = Arc::clone(&self.ready);
+        let ready = self.lanes.of(node.engine.shard(partition), &node);
         let shared = Arc::new(Shared::new(partition, node, ready, state));
         let before = self.owned.lock().insert(partition, Arc::clone(&shared));
         if let Some(before) = before {
@@ -196,7 +192,8 @@ impl Store {
     /// Stops at once: what is not durable yet is not waited for. The engine closes
     /// when the last ledger is dropped.
     pub async fn close(mut self) {
-        let tasks = std::mem::take(&mut self.tasks);
+        let mut tasks = std::mem::take(&mut self.tasks);
+        tasks.extend(self.lanes.stop());
         for task in tasks {
             task.abort();
             // It was aborted, or it has panicked and said so.
@@ -282,6 +279,6 @@ impl Drop for Store {
         for ledger in owned.values() {
             ledger.abandon(&Error::new(Kind::Closed));
         }
-        self.ready.close();
+        self.lanes.stop();
     }
 }

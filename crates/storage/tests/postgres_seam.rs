@@ -6,14 +6,15 @@
 
 mod seam;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use seam::{Subject, suite};
 use steadfast_core::clock::VirtualClock;
 use steadfast_harness::postgres::PostgresServer;
 use steadfast_storage::postgres::{Durability, Options, Postgres};
+use steadfast_storage::shards::Shards;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -35,4 +36,29 @@ async fn postgres() -> Subject {
     }
 }
 
-suite!(postgres);
+/// Two databases; the partitions of the questions are in different ones.
+async fn shards() -> Subject {
+    let urls = tokio::task::spawn_blocking(|| {
+        let server = PostgresServer::shared();
+        static SECOND: OnceLock<()> = OnceLock::new();
+        SECOND.get_or_init(|| drop(server.sql("create database second").unwrap()));
+        let url = server.url("postgres");
+        let (place, _) = url.rsplit_once('/').unwrap();
+        format!("{url} {place}/second")
+    });
+    let clock = VirtualClock::default();
+    let options = Options {
+        durability: Durability::Single,
+        schema: format!("shard_{}", NEXT.fetch_add(1, Ordering::Relaxed)),
+        segment: Duration::from_millis(50),
+        lease_clock: Some(Arc::new(clock.clone())),
+        ..Options::new(urls.await.unwrap())
+    };
+    Subject {
+        engine: Arc::new(Shards::open(&options).await.unwrap()),
+        clock,
+        _folder: None,
+    }
+}
+
+suite!(postgres shards);

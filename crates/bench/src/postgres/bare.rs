@@ -35,7 +35,7 @@ const COMMIT: &str = "with f as (update sf_partition p set commit_no = g.no
 const OVERHEAD: usize = 24;
 
 /// Drops what this and earlier runs have made.
-pub(super) async fn clean(settings: &Settings) -> Result<()> {
+pub(crate) async fn clean(settings: &Settings) -> Result<()> {
     let client = connect(settings).await?;
     for schema in [OURS, BARE] {
         let drop = format!("drop schema if exists {schema} cascade");
@@ -46,21 +46,42 @@ pub(super) async fn clean(settings: &Settings) -> Result<()> {
 
 /// Commits groups of this size for a while; answers logical commits per second.
 pub(super) async fn commit_for(settings: &Settings, group: f64) -> Result<f64> {
+    commit_by(settings, group, 1).await
+}
+
+/// As [`commit_for`], on several connections, each with its own partitions.
+pub(crate) async fn commit_by(settings: &Settings, group: f64, connections: i32) -> Result<f64> {
     let client = connect(settings).await?;
     client
         .batch_execute(&format!(
             "drop schema if exists {BARE} cascade; create schema {BARE}; \
-             set search_path = {BARE}; set plan_cache_mode = force_generic_plan; {TABLES}"
+             set search_path = {BARE}; {TABLES}"
         ))
         .await?;
     let group = (group.round() as usize).max(1);
+    let run = Stopwatch::start();
+    let commit = |place| commit_on(settings, group, place, &run);
+    let done = (0..connections).map(commit);
+    let statements = futures_util::future::try_join_all(done).await?;
+    let statements: i64 = statements.iter().sum();
+    Ok(statements as f64 * group as f64 / run.seconds())
+}
+
+/// Sends statement after statement on one connection; answers how many.
+async fn commit_on(settings: &Settings, group: usize, place: i32, run: &Stopwatch) -> Result<i64> {
+    let client = connect(settings).await?;
+    client
+        .batch_execute(&format!(
+            "set search_path = {BARE}; set plan_cache_mode = force_generic_plan"
+        ))
+        .await?;
     let rows = group.min(PARTITIONS as usize);
     let body = vec![7; group * (ROW_BYTES + OVERHEAD) / rows];
-    let parts: Vec<i32> = (0..rows as i32).collect();
+    let first = place * PARTITIONS as i32;
+    let parts: Vec<i32> = (first..first + rows as i32).collect();
     let (ones, zeros) = (vec![1i64; rows], vec![0i32; rows]);
     let bodies: Vec<&[u8]> = vec![&body; rows];
     let statement = client.prepare(COMMIT).await?;
-    let run = Stopwatch::start();
     let mut statements = 0i64;
     while run.elapsed() < settings.duration {
         statements += 1;
@@ -76,7 +97,7 @@ pub(super) async fn commit_for(settings: &Settings, group: f64) -> Result<f64> {
             .await?;
         anyhow::ensure!(answer.len() == rows, "the bare statement was refused");
     }
-    Ok(statements as f64 * group as f64 / run.seconds())
+    Ok(statements)
 }
 
 async fn connect(settings: &Settings) -> Result<Client> {

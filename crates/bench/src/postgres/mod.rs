@@ -1,6 +1,6 @@
 //! `steadfast bench postgres`: commits on a quorum.
 
-mod bare;
+pub(crate) mod bare;
 mod clients;
 mod events;
 mod node;

@@ -52,7 +52,7 @@ impl Settings {
     }
 
     /// How the engine is opened.
-    pub(super) fn options(&self) -> Options {
+    pub(crate) fn options(&self) -> Options {
         Options {
             durability: match self.single {
                 true => Durability::Single,

@@ -30,7 +30,19 @@ pub fn cluster_routes(interface: Interface, operator: &Arc<dyn Operator>) -> Int
         own.move_partition(partition, &node).await?;
         Ok::<_, Problem>(StatusCode::NO_CONTENT)
     };
+    let own = Arc::clone(operator);
+    let scrub = async move || own.scrub().await.map(Json);
     interface
+        .with(
+            operation(
+                Method::POST,
+                "/v1/cluster/scrub",
+                "Check log, rows and events on every server of every database",
+                (200, "What was found on each"),
+                None,
+            ),
+            on(&Method::POST, scrub),
+        )
         .with(
             operation(
                 Method::GET,

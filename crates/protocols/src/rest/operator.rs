@@ -126,6 +126,9 @@ pub trait Operator: Send + Sync + 'static {
     /// Has a node take a partition.
     async fn move_partition(&self, partition: u16, node: &str) -> Result<(), Problem>;
 
+    /// Checks everything on all servers of all databases.
+    async fn scrub(&self) -> Result<Value, Problem>;
+
     /// Looks at what collections hold.
     async fn inspect(&self, question: Value) -> Result<Value, Problem>;
 

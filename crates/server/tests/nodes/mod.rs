@@ -1,6 +1,8 @@
 //! Several servers on one database, for tests of the cluster.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub(crate) mod failover;
+
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -113,6 +115,31 @@ pub(crate) fn owner(standing: &Value, partition: u64) -> Option<String> {
         .filter(|node| node["state"] == "up")
         .find(serves)?;
     Some(node["name"].as_str().unwrap().to_owned())
+}
+
+/// Who serves what in which epoch, as a node sees it.
+fn owners(server: &Server) -> Vec<(u64, String, u64)> {
+    let standing = standing(server);
+    let nodes = standing["nodes"].as_array().unwrap();
+    let mut owners = Vec::new();
+    for node in nodes.iter().filter(|node| node["state"] == "up") {
+        for one in node["partitions"].as_array().unwrap() {
+            let name = node["name"].as_str().unwrap().to_owned();
+            let number = |field: &str| one[field].as_u64().unwrap();
+            owners.push((number("partition"), name, number("epoch")));
+        }
+    }
+    owners.sort_unstable();
+    owners
+}
+
+/// Waits until all nodes name the same owner, in the same epoch, for every partition.
+pub(crate) fn agreed(nodes: &[Server]) {
+    until("all nodes name the same owners", || {
+        let views: Vec<_> = nodes.iter().map(owners).collect();
+        let whole = (0..PARTITIONS as u64).eq(views[0].iter().map(|(partition, ..)| *partition));
+        (whole && views.iter().all(|view| *view == views[0])).then_some(())
+    });
 }
 
 /// Waits until nobody misses an owner; answers how long that took.

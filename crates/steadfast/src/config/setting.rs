@@ -40,7 +40,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("partitions", Form::Number(1, 4096), "64", "Into how many partitions state is divided; fixed when a data folder is made."),
     setting("memory", Form::Size, "\"512MiB\"", "Memory for cached rows, tails of events and buffers, at most."),
     setting("listen", Form::Address, "\"127.0.0.1\"", "The address that every port is opened on."),
-    setting("postgres.url", Form::Secret, "", "The PostgreSQL cluster, with all its hosts: postgres://user:password@a,b,c/database"),
+    setting("postgres.url", Form::Secret, "", "The PostgreSQL cluster, with all its hosts: postgres://user:password@a,b,c/database; several, with spaces between them, share the partitions."),
     setting("cluster.key", Form::Secret, "", "What all nodes of a cluster on PostgreSQL know, 32 characters at least; without it the node is alone."),
     setting("cluster.port", PORT, "7071", "Other nodes of the cluster; open if there is a cluster key."),
     setting("cluster.advertise", Form::Text, "", "The host, or host and port, under which other nodes reach this one; where it listens unless set."),

@@ -32,6 +32,7 @@ use super::hubs::Hubs;
 use super::inner::{Inner, Source, ring};
 use super::keys::KeyFile;
 use super::lending::{CLERK, Lender};
+use super::open::Opened;
 use super::performers::{Maker, Performers};
 use super::running::Node;
 use super::{amqp, blob, durable, exposure, open, own, processors, realtime, web};
@@ -447,11 +448,12 @@ impl Builder {
         let nodes_port = cluster::bind(&config, certificate.as_ref())?;
         let hosted = self.hubs.open(&config.name)?;
         let access = Arc::new(Access::new(ring, Arc::clone(&clock)));
-        let (engine, identity) = open::engine(&config, &clock).await?;
+        let Opened { engine, shards } = open::engine(&config, &clock).await?;
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let joined = match identity {
-            Some(identity) => {
-                let place = cluster::join(&config, &engine, &identity, &clock, nodes_port);
+        let joined = match &shards {
+            Some(shards) => {
+                let identity = shards.cluster();
+                let place = cluster::join(&config, &engine, identity, &clock, nodes_port);
                 Some(place.await?)
             }
             None => None,
@@ -500,6 +502,7 @@ impl Builder {
                 clock,
                 began,
                 store,
+                shards,
                 runtime,
                 cluster,
                 forwarded,

@@ -10,7 +10,7 @@ use steadfast_protocols::http::Problem;
 use steadfast_protocols::rest::{BackupOrder, RestoreOrder};
 use steadfast_storage::Error as StorageError;
 use steadfast_storage::backup::{
-    Chain, Extent, Manifest, Order, Policy, Progress, Restore, restore_folder, take,
+    Chain, Extent, Manifest, Order, Policy, Progress, Restore, restore_folder, take, take_running,
 };
 use tokio::sync::watch;
 
@@ -26,19 +26,18 @@ const ROWS: usize = 10_000;
 
 impl Inner {
     pub(super) async fn take_backup(&self, order: BackupOrder) -> Result<Value, Problem> {
-        // A backup of some partitions would look like one of all.
-        if self.runtime.serving().len() < usize::from(self.partitions()) {
-            let message = "this node serves a part of the partitions only: stop all nodes and use \
-                           `steadfast backup --data postgres://..`, or back the database up";
-            return Err(Problem::new(UNSUPPORTED, message));
-        }
         let extent = match order.incremental {
             true => Extent::Incremental,
             false => Extent::Full,
         };
         let (progress, _) = watch::channel(Progress::default());
         let order = Order::new(order.to, extent);
-        let taken = take(&self.store, &order, &progress).await;
+        // A backup of some partitions would look like one of all.
+        let is_whole = self.runtime.serving().len() == usize::from(self.partitions());
+        let taken = match &self.shards {
+            Some(shards) if !is_whole => Box::pin(take_running(shards, &order, &progress)).await,
+            _ => take(&self.store, &order, &progress).await,
+        };
         let taken = taken.map_err(|error| problem(&error))?;
         tracing::info!(event = "node.backed_up", folder = %taken.folder.display());
         Ok(saved(&taken.folder, &taken.manifest))

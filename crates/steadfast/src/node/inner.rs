@@ -14,6 +14,7 @@ use steadfast_protocols::http::{Check, Health};
 use steadfast_protocols::listen::Certificate;
 use steadfast_protocols::rest::{DrainSheet, RestoreOrder, RestoreOutcome};
 use steadfast_storage::Store;
+use steadfast_storage::shards::Shards;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -34,6 +35,8 @@ pub(super) struct Inner {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) began: Duration,
     pub(super) store: Arc<Store>,
+    /// The databases, if the engine is PostgreSQL.
+    pub(super) shards: Option<Arc<Shards>>,
     pub(super) runtime: Arc<Runtime>,
     /// This node among others.
     pub(super) cluster: Option<Arc<Cluster>>,

@@ -6,7 +6,8 @@ use steadfast_core::clock::Clock;
 use steadfast_core::id::Owner;
 use steadfast_storage::local::{self, Local};
 use steadfast_storage::memory::Memory;
-use steadfast_storage::postgres::{self, Postgres};
+use steadfast_storage::postgres;
+use steadfast_storage::shards::Shards;
 use steadfast_storage::{Engine, Options, Store};
 use uuid::Uuid;
 
@@ -14,8 +15,12 @@ use super::cluster::Joined;
 use super::error::Result;
 use crate::config::{Config, Engine as Choice};
 
-/// An engine, and the identity of its cluster if it has one.
-pub(super) type Opened = (Arc<dyn Engine>, Option<String>);
+/// An engine.
+pub(super) struct Opened {
+    pub(super) engine: Arc<dyn Engine>,
+    /// The same one, if it is PostgreSQL.
+    pub(super) shards: Option<Arc<Shards>>,
+}
 
 /// Opens the engine. Reading a log that was left behind takes time, so this runs
 /// where it disturbs nobody.
@@ -24,9 +29,12 @@ pub(super) async fn engine(config: &Config, clock: &Arc<dyn Clock>) -> Result<Op
         Choice::Memory => Arc::new(Memory::with_clock(Arc::clone(clock))),
         Choice::Postgres => {
             let url = config.postgres_url.clone().unwrap_or_default();
-            let engine = Postgres::open(postgres::Options::new(url)).await?;
-            let cluster = engine.cluster().to_owned();
-            return Ok((Arc::new(engine), Some(cluster)));
+            let shards = Shards::open(&postgres::Options::new(url)).await?;
+            let shards = Arc::new(shards);
+            return Ok(Opened {
+                engine: Arc::clone(&shards) as _,
+                shards: Some(shards),
+            });
         }
         Choice::Local => {
             let options = local::Options {
@@ -38,7 +46,8 @@ pub(super) async fn engine(config: &Config, clock: &Arc<dyn Clock>) -> Result<Op
             Arc::new(opening.await.expect("opening does not panic")?)
         }
     };
-    Ok((engine, None))
+    let shards = None;
+    Ok(Opened { engine, shards })
 }
 
 /// Starts a store on the engine, in a new life of this node.

@@ -14,6 +14,8 @@ use steadfast_protocols::rest::{
     BackupOrder, DrainSheet, KeyInfo, KeySecret, Operator, RestoreOrder, Status, StatusPartition,
 };
 
+use steadfast_storage::postgres::Replica;
+
 use super::error::Error;
 use super::inner::{Inner, ring};
 use super::keys::Changed;
@@ -114,6 +116,24 @@ impl Operator for Inner {
             return Err(Problem::not_found(format!("no node '{node}' is up")));
         }
         Ok(members.move_to(partition, node).await?)
+    }
+
+    async fn scrub(&self) -> Result<Value, Problem> {
+        let alone = "only the engine postgres has replicas to scrub";
+        let shards = self.shards.as_ref();
+        let shards = shards.ok_or_else(|| Problem::new(OTHER_ENGINE, alone))?;
+        let found = shards.scrub().await;
+        let replica = |(shard, replica): &(u16, Replica)| {
+            json!({
+                "shard": shard,
+                "server": replica.server,
+                "is_primary": replica.is_primary,
+                "partitions": replica.partitions,
+                "checksum_failures": replica.checksum_failures,
+                "findings": replica.findings,
+            })
+        };
+        Ok(json!({"replicas": found.iter().map(replica).collect::<Vec<_>>()}))
     }
 
     async fn inspect(&self, question: Value) -> Result<Value, Problem> {

@@ -132,7 +132,25 @@ fn cluster(inner: &Inner) -> Vec<Reading> {
     let epochs = doors.iter().map(|door| door.ledger().epoch().0);
     let (sent, retried) = inner.forwarded.as_ref().map_or((0, 0), |f| f.counts());
     let outcomes = inner.store.outcomes();
+    let lags = inner.shards.as_ref().map(|shards| shards.replay_lags_ms());
+    let lags = lags.unwrap_or_default().into_iter().enumerate();
+    let lags = lags.map(|(shard, lag)| (shard.to_string(), lag as f64 / 1000.0));
+    let commits = inner.shards.as_ref().map(|shards| shards.statements());
+    let commits = commits.unwrap_or_default().into_iter().enumerate();
+    let commits = commits.map(|(shard, count)| (shard.to_string(), count));
     vec![
+        Reading::Gauges(
+            "postgres_replay_lag_seconds",
+            "How far the slowest standby is behind with its replay",
+            "shard",
+            lags.collect(),
+        ),
+        Reading::Counters(
+            "postgres_commits",
+            "Commit statements sent by this node",
+            "shard",
+            commits.collect(),
+        ),
         Reading::Gauge("cluster_nodes", "Nodes that are up", up.count() as f64),
         Reading::Gauge(
             "cluster_partitions_idle",

@@ -1,11 +1,12 @@
-//! Backup and restore of a database that no node uses.
+//! Backup and restore of databases.
 //!
 //! A backup of a database that somebody else has used meanwhile is thrown away. A
 //! restore is built in a schema of its own and takes its place in one step, after
-//! it was compared.
+//! it was compared; in one step per database, if there are several.
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use tokio::sync::watch;
 
@@ -15,7 +16,9 @@ use super::progress::Progress;
 use super::restore::{Restored, restore};
 use super::take::{Order, Taken, take};
 use crate::error::{Error, Result};
-use crate::postgres::{Options as DatabaseOptions, Postgres, Replacement};
+use crate::postgres::{Options as DatabaseOptions, Replacement};
+use crate::shards::Shards;
+use crate::store::{Options, Store};
 
 /// Backs up a database that no node uses.
 pub async fn take_database(
@@ -35,6 +38,30 @@ pub async fn take_database(
     Ok(taken)
 }
 
+/// Backs up a database that nodes go on using: everything as it is at one moment.
+/// Several databases have none.
+pub async fn take_running(
+    shards: &Shards,
+    order: &Order,
+    progress: &watch::Sender<Progress>,
+) -> Result<Taken> {
+    let frozen = Arc::new(shards.freeze().await?);
+    let mut settings = Options::new(owner());
+    // Nothing is written, so nothing need be flushed.
+    settings.log_target = u64::MAX;
+    let store = Store::start(Arc::clone(&frozen) as _, settings);
+    let taken = async {
+        for partition in frozen.partitions().await? {
+            let ledger = store.acquire(partition).await?;
+            ledger.set_tables(frozen.tables(partition));
+        }
+        take(&store, order, progress).await
+    };
+    let taken = taken.await;
+    store.close().await;
+    taken
+}
+
 /// Restores a database. The chain is verified before anything is written.
 pub async fn restore_database(
     from: &Path,
@@ -43,11 +70,19 @@ pub async fn restore_database(
     progress: &watch::Sender<Progress>,
 ) -> Result<Restored> {
     let chain = verified(from.to_path_buf(), progress.clone()).await?;
-    let replacement = Replacement::begin(options, policy == Policy::Force).await?;
-    let engine = Postgres::open(replacement.options()).await?;
+    let mut replacements = Vec::new();
+    for one in options.each() {
+        let begun = Replacement::begin(&one, policy == Policy::Force).await?;
+        replacements.push(begun);
+    }
+    let engine = Shards::open(&Replacement::options(options)).await?;
     let restored = restore(&engine, owner(), &chain, progress).await?;
     drop(engine);
-    replacement.finish().await?;
+    // The one with the map comes last: until then the databases do not fit together,
+    // and no node starts on them.
+    for replacement in replacements.into_iter().rev() {
+        replacement.finish().await?;
+    }
     Ok(restored)
 }
 

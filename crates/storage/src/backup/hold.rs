@@ -13,7 +13,8 @@ use tokio::task::JoinHandle;
 use crate::engine::Engine;
 use crate::error::{Error, Kind, Result};
 use crate::ledger::Ledger;
-use crate::postgres::{Options as DatabaseOptions, Postgres, has_schema};
+use crate::postgres::{Options as DatabaseOptions, has_schema};
+use crate::shards::Shards;
 use crate::store::{Options, Store};
 
 /// The number under which a command takes partitions; no node has it.
@@ -25,7 +26,7 @@ const RENEW_EVERY: Duration = Duration::from_secs(5);
 
 /// A database and the partitions of it that are held.
 pub struct Hold {
-    pub(super) engine: Arc<Postgres>,
+    pub(super) engine: Arc<Shards>,
     pub(super) store: Store,
     held: Vec<(Partition, Epoch)>,
     lease: Lease,
@@ -34,11 +35,12 @@ pub struct Hold {
 impl Hold {
     /// Opens a database that no node uses.
     pub async fn begin(options: &DatabaseOptions) -> Result<Self> {
-        if !has_schema(options).await? {
-            let what = format!("it has no schema {}", options.schema);
-            return Err(Error::new(Kind::BadAddress { what }));
-        }
-        let engine = Arc::new(Postgres::open(options.clone()).await?);
+        expect_schema(options).await?;
+        Self::on(Arc::new(Shards::open(options).await?)).await
+    }
+
+    /// Takes a lease on databases that no node uses.
+    pub(super) async fn on(engine: Arc<Shards>) -> Result<Self> {
         expect_unused(&engine, None).await?;
         let lease = Lease::begin(&engine).await?;
         let mut settings = Options::new(lease.owner);
@@ -64,6 +66,16 @@ impl Hold {
         Ok(ledger)
     }
 
+    /// The life in which the command takes partitions.
+    pub(super) fn owner(&self) -> Owner {
+        self.lease.owner
+    }
+
+    /// Refuses to go on if a node uses the databases by now.
+    pub(super) async fn expect_alone(&self) -> Result<()> {
+        expect_unused(&self.engine, Some(COMMAND)).await
+    }
+
     /// Gives everything up; an error says that somebody else was there meanwhile.
     pub async fn end(self) -> Result<()> {
         self.store.close().await;
@@ -77,8 +89,19 @@ impl Hold {
     }
 }
 
+/// Refuses a database in which nothing was ever kept.
+pub(super) async fn expect_schema(options: &DatabaseOptions) -> Result<()> {
+    for one in options.each().iter().take(1) {
+        if !has_schema(one).await? {
+            let what = format!("it has no schema {}", options.schema);
+            return Err(Error::new(Kind::BadAddress { what }));
+        }
+    }
+    Ok(())
+}
+
 /// Refuses a database that somebody uses.
-async fn expect_unused(engine: &Postgres, but: Option<u32>) -> Result<()> {
+async fn expect_unused(engine: &Shards, but: Option<u32>) -> Result<()> {
     let nodes = engine.nodes().await?;
     match nodes.into_iter().find(|node| Some(*node) != but) {
         Some(node) => Err(Error::new(Kind::DatabaseInUse { node })),
@@ -87,7 +110,7 @@ async fn expect_unused(engine: &Postgres, but: Option<u32>) -> Result<()> {
 }
 
 /// Gives all partitions up, also after one was refused.
-async fn release(engine: &Postgres, held: &[(Partition, Epoch)]) -> Result<()> {
+async fn release(engine: &Shards, held: &[(Partition, Epoch)]) -> Result<()> {
     let mut done = Ok(());
     for (partition, epoch) in held {
         done = done.and(engine.release(*partition, *epoch).await);
@@ -97,13 +120,13 @@ async fn release(engine: &Postgres, held: &[(Partition, Epoch)]) -> Result<()> {
 
 /// A lease that is kept while a command works.
 struct Lease {
-    engine: Arc<Postgres>,
+    engine: Arc<Shards>,
     owner: Owner,
     renewing: JoinHandle<()>,
 }
 
 impl Lease {
-    async fn begin(engine: &Arc<Postgres>) -> Result<Self> {
+    async fn begin(engine: &Arc<Shards>) -> Result<Self> {
         let owner = owner();
         engine.renew(owner, LEASE).await?;
         let renewed = Arc::clone(engine);

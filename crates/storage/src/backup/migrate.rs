@@ -34,17 +34,23 @@ pub enum Place {
 impl fmt::Display for Place {
     /// The place, without a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let url = match self {
+        let options = match self {
             Self::Folder(path) => return write!(f, "{}", path.display()),
-            Self::Database(options) => &options.url,
+            Self::Database(options) => options,
         };
-        let Some((login, rest)) = url.split_once('@') else {
-            return f.write_str(bare(url));
-        };
-        let (scheme, user) = login.split_once("://").unwrap_or(("postgres", login));
-        let user = user.split(':').next().unwrap_or_default();
-        write!(f, "{scheme}://{user}@{}", bare(rest))
+        let shown: Vec<_> = options.each().iter().map(|one| public(&one.url)).collect();
+        f.write_str(&shown.join(" "))
     }
+}
+
+/// An address without its password.
+fn public(url: &str) -> String {
+    let Some((login, rest)) = url.split_once('@') else {
+        return bare(url).to_owned();
+    };
+    let (scheme, user) = login.split_once("://").unwrap_or(("postgres", login));
+    let user = user.split(':').next().unwrap_or_default();
+    format!("{scheme}://{user}@{}", bare(rest))
 }
 
 /// An address without its settings: one may be a password.
@@ -85,7 +91,10 @@ impl Place {
         let path = match self {
             Self::Folder(path) => path,
             Self::Database(options) => {
-                return Replacement::begin(options, false).await.map(drop);
+                for one in options.each() {
+                    Replacement::begin(&one, false).await?;
+                }
+                return Ok(());
             }
         };
         if !is_data_folder(path) {
@@ -164,5 +173,7 @@ mod tests {
             shown
         );
         assert_eq!(show("postgres://db1/state"), "postgres://db1/state");
+        let two = "postgres://ada:hush@db1/state postgres://ada:hush@db2/state";
+        assert!(!show(two).contains("hush"), "{}", show(two));
     }
 }

@@ -93,6 +93,7 @@ impl Stage {
             behind: Behind::start(false),
             fenced: AtomicU64::new(0),
             unknown: AtomicU64::new(0),
+            groups: AtomicU64::new(0),
             backing_up: AtomicBool::new(false),
         });
         let ready = Arc::new(Queue::new());

@@ -14,6 +14,10 @@ use crate::error::Result;
 /// The one space of records so far.
 const SPACE: &str = "cluster";
 
+/// Records about databases that share the partitions begin with this. They are about
+/// these very databases, so no backup holds them.
+pub(crate) const SHARD_RECORDS: &str = "shard/";
+
 const INSERT: &str = "insert into sf_cas values ($1, $2, 1, $3) on conflict do nothing
     returning version";
 const UPDATE: &str = "update sf_cas set version = version + 1, val = $4

@@ -74,6 +74,17 @@ impl Postgres {
         scrub::scrub(&self.shared).await
     }
 
+    /// What all parts of the engine share.
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// How far the slowest standby was behind with its replay when somebody looked
+    /// last, in milliseconds.
+    pub fn replay_lag_ms(&self) -> u64 {
+        self.shared.replay_lag_ms.load(Ordering::Relaxed)
+    }
+
     /// How many commit statements were sent so far.
     pub fn statements(&self) -> u64 {
         self.shared.statements.load(Ordering::Relaxed)
@@ -137,6 +148,12 @@ impl Postgres {
     pub async fn partitions(&self) -> Result<Vec<Partition>> {
         reading!(self, None::<Partition>, "list partitions", session =>
             listing::partitions(session))
+    }
+
+    /// Partitions that were moved to another database, and its identity.
+    pub(crate) async fn moved(&self) -> Result<Vec<(Partition, String)>> {
+        reading!(self, None::<Partition>, "list what was moved", session =>
+            listing::moved(session))
     }
 
     /// Tables of a partition that have flushed rows, in order.

@@ -7,7 +7,8 @@ use super::digest;
 use super::fault::Fault;
 use super::session::Session;
 
-const PARTITIONS: &str = "select part from sf_partition";
+const PARTITIONS: &str = "select part from sf_partition where moved is null";
+const MOVED: &str = "select part, moved from sf_partition where moved is not null";
 const TABLES: &str = "select tables from sf_flush where part = $1";
 const NODES: &str = "select node from sf_node where expires > clock_timestamp()";
 
@@ -18,6 +19,17 @@ pub(super) async fn partitions(session: &Session) -> Result<Vec<Partition>, Faul
     let found: Result<Vec<i32>, _> = rows.iter().map(number).collect();
     // The column has a sign, the number has none.
     let mut found: Vec<_> = found?.into_iter().map(|n| Partition(n as u32)).collect();
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// Partitions that were moved to another database, and its identity.
+pub(super) async fn moved(session: &Session) -> Result<Vec<(Partition, String)>, Fault> {
+    let rows = session.query(MOVED, &[]).await?;
+    let mut found = Vec::new();
+    for row in &rows {
+        found.push((Partition(row.try_get::<_, i32>(0)? as u32), row.try_get(1)?));
+    }
     found.sort_unstable();
     Ok(found)
 }

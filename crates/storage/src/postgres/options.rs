@@ -29,7 +29,9 @@ pub enum Durability {
 #[derive(Clone)]
 pub struct Options {
     /// `postgres://user:password@host1,host2,host3/database`, with `?sslmode=`,
-    /// `sslrootcert=`, `sslcert=` and `sslkey=` if need be.
+    /// `sslrootcert=`, `sslcert=` and `sslkey=` if need be. Where partitions are spread
+    /// over several databases ([`crate::shards`]), their addresses with white space
+    /// between them.
     pub url: String,
     /// Who keeps the second copy.
     pub durability: Durability,
@@ -65,6 +67,20 @@ impl Options {
             check_every: Duration::from_secs(5),
             scrub_every: Duration::from_secs(24 * 60 * 60),
             lease_clock: None,
+        }
+    }
+
+    /// The set-up of each database that the address names, in order. Addresses of
+    /// several have white space between them.
+    pub(crate) fn each(&self) -> Vec<Self> {
+        let one = |url: &str| Self {
+            url: url.to_string(),
+            ..self.clone()
+        };
+        let all: Vec<_> = self.url.split_ascii_whitespace().map(one).collect();
+        match all.is_empty() {
+            true => vec![self.clone()],
+            false => all,
         }
     }
 

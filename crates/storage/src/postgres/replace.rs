@@ -21,7 +21,8 @@ const LOOK: Duration = Duration::from_secs(30);
 const DROP: Duration = Duration::from_secs(300);
 
 const EXISTS: &str = "select to_regclass('sf_partition') is not null";
-const STANDS: &str = "select (select count(*) from sf_partition), (select count(*) from sf_cas),
+const STANDS: &str = "select (select count(*) from sf_partition), (select count(*) from sf_cas
+      where not starts_with(key, 'shard/')),
     (select min(node) from sf_node where expires > clock_timestamp())";
 
 /// How a schema stands.
@@ -45,7 +46,7 @@ impl Replacement {
     pub(crate) async fn begin(options: &Options, is_forced: bool) -> Result<Self> {
         let replacement = Self {
             servers: Servers::new(options.clone())?,
-            building: format!("{}_restoring", options.schema),
+            building: Self::options(options).schema,
             is_forced,
         };
         let session = replacement.connect().await?;
@@ -60,11 +61,11 @@ impl Replacement {
         Ok(replacement)
     }
 
-    /// Where to build.
-    pub(crate) fn options(&self) -> Options {
+    /// Where to build what takes the place of a schema.
+    pub(crate) fn options(options: &Options) -> Options {
         Options {
-            schema: self.building.clone(),
-            ..self.servers.options.clone()
+            schema: format!("{}_restoring", options.schema),
+            ..options.clone()
         }
     }
 

@@ -21,7 +21,7 @@ pub(super) const KNOWN: u32 = MIGRATIONS.len() as u32;
 /// Taken by whoever migrates or makes segments: "stf" and the purpose.
 pub(super) const MIGRATION_LOCK: i64 = 0x0073_7466_0001;
 
-const MIGRATIONS: [&str; 1] = [FIRST];
+const MIGRATIONS: [&str; 2] = [FIRST, SECOND];
 
 /// Keys are cut at 2,000 bytes, because an index row holds 2,704 at most; `tail`
 /// is the digest of the rest, so that long keys stay unique.
@@ -55,6 +55,12 @@ create table sf_cas(
     space text collate \"C\", key text collate \"C\", version bigint not null, val bytea not null,
     primary key (space, key));
 ";
+
+/// Partitions may have moved to another database; which one, by its identity.
+const SECOND: &str = "alter table sf_partition add column moved text;";
+
+/// The first version of the code that knows several databases.
+pub(super) const SHARDED: &str = "2";
 
 /// Brings the schema up to date and returns the cluster's identity.
 pub(super) async fn migrate(session: &mut Session, servers: &Servers) -> Result<String> {

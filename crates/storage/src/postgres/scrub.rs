@@ -17,7 +17,10 @@ use super::shared::Shared;
 use super::verify;
 
 const PARTITIONS: &str = "select p.part, p.commit_no, f.flushed_no, f.hash, f.tables, f.hubs
-    from sf_partition p join sf_flush f on f.part = p.part order by p.part";
+    from sf_partition p join sf_flush f on f.part = p.part where p.moved is null
+    order by p.part";
+const PARTITION: &str = "select p.part, p.commit_no, f.flushed_no, f.hash, f.tables, f.hubs
+    from sf_partition p join sf_flush f on f.part = p.part where p.part = $1";
 const FAILURES: &str = "select coalesce(sum(checksum_failures), 0)::bigint from pg_stat_database";
 
 /// What was found on one server.
@@ -96,6 +99,15 @@ async fn server(shared: &Shared, host: usize, replica: &mut Replica) -> Result<(
         .map_or(0, |row| row.get::<_, i64>(0) as u64);
     session.client.batch_execute("commit").await?;
     Ok(())
+}
+
+/// Checks everything of one partition.
+pub(super) async fn whole(session: &Session, number: Partition) -> Result<(), Fault> {
+    let rows = session.query(PARTITION, &[&(number.0 as i32)]).await?;
+    let Some(row) = rows.first() else {
+        return Err(Fault::Damaged("it is not there".to_string()));
+    };
+    partition(session, number, row).await
 }
 
 async fn partition(

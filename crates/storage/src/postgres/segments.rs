@@ -16,13 +16,30 @@ use super::shared::Shared;
 
 const SEGMENTS: &str = "select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid
     where i.inhparent = 'sf_event'::regclass and not i.inhdetachpending";
+const PENDING: &str = "select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid
+    where i.inhparent = 'sf_event'::regclass and i.inhdetachpending";
 const HUBS: &str = "select part, hubs from sf_flush";
 
 /// Segments looked at per flush.
 const AT_ONCE: usize = 16;
 
+/// Ends what was interrupted: only one segment at a time can be on its way out.
+async fn drop_pending(session: &Session) -> Result<(), Fault> {
+    for row in session.query(PENDING, &[]).await? {
+        let name: &str = row.try_get(0)?;
+        let end = format!("alter table sf_event detach partition {name} finalize");
+        session.client.batch_execute(&end).await?;
+        session
+            .client
+            .batch_execute(&format!("drop table {name}"))
+            .await?;
+    }
+    Ok(())
+}
+
 /// Drops the oldest segments, as far as they are trimmed.
 pub(super) async fn drop_trimmed(shared: &Shared, session: &Session) -> Result<(), Fault> {
+    drop_pending(session).await?;
     let mut all: Vec<i32> = session
         .query(SEGMENTS, &[])
         .await?

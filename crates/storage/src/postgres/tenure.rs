@@ -27,7 +27,7 @@ const OPEN: &str = "with p as (insert into sf_partition values ($1, 0, null, nul
 
 const TAKE: &str = "update sf_partition p
     set epoch = epoch + 1, owner = $2, owner_inc = $3::text::uuid
-    where part = $1 and epoch = $4
+    where part = $1 and epoch = $4 and moved is null
       and ($5 or current_setting('synchronous_standby_names') <> '')
       and (owner_inc is null or owner_inc = $3::text::uuid or not exists
         (select 1 from sf_node n where n.incarnation = p.owner_inc
@@ -39,7 +39,7 @@ const FLUSHED: &str = "update sf_flush set epoch = $2 where part = $1
     returning flushed_no, hash, tables, hubs, meta";
 
 const STANDS: &str = "select epoch, owner, owner_inc::text,
-    current_setting('synchronous_standby_names') from sf_partition where part = $1";
+    current_setting('synchronous_standby_names'), moved from sf_partition where part = $1";
 
 const BARRIER: &str = "update sf_flush set epoch = epoch where part = $1 and epoch = $2
     returning flushed_no, hash, tables, hubs, meta,
@@ -176,6 +176,9 @@ async fn refusal(
         // Once more, now that there is a row.
         return Err(Fault::again("the partition was opened just now"));
     };
+    if row.try_get::<_, Option<String>>(4)?.is_some() {
+        return Err(Error::new(Kind::PartitionMoved { partition }).into());
+    }
     if !is_free && row.try_get::<_, String>(3)?.trim().is_empty() {
         let what = "synchronous_standby_names is empty".to_string();
         return Err(Error::new(Kind::UnsafeStorage { what }).into());

@@ -1,0 +1,134 @@
+//! Commits over three nodes: through any node, and at the owners.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use bytes::Bytes;
+use steadfast_core::id::Partition;
+use steadfast_partition::{Error, Handle};
+use steadfast_storage::Kind;
+
+use super::load::{Ask, Load, instance};
+use super::node::Node;
+use super::settings::{NODES, Settings};
+use crate::postgres::bare;
+use crate::report::Report;
+use crate::samples::Samples;
+use crate::stopwatch::Stopwatch;
+
+/// Instances that are written.
+const INSTANCES: u64 = 200_000;
+
+/// What a row takes beside its key.
+const VALUE_BYTES: usize = 192;
+
+/// Where clients call.
+#[derive(Clone, Copy)]
+enum Way {
+    /// At any node: most calls go one hop.
+    Any,
+    /// At the node that owns the partition.
+    Owner,
+}
+
+pub(super) async fn measure(
+    settings: &Settings,
+    nodes: &[Node],
+    report: &mut Report,
+) -> Result<()> {
+    for clients in [3, 300, 1_500] {
+        let before = statements(nodes);
+        let mut any = commit_for(nodes, clients, settings.duration(), Way::Any).await?;
+        let group = any.0.len() as f64 / (statements(nodes) - before).max(1) as f64;
+        let mut owner = commit_for(nodes, clients, settings.duration(), Way::Owner).await?;
+        let bare = bare::commit_by(&settings.database, group, NODES as i32).await?;
+        let name = format!("bare_statement_3_connections_commits_per_s_{clients}_clients");
+        report.limits.record(name, bare);
+        let mut figure = |name: &str, value| {
+            let name = format!("{name}_{clients}_clients");
+            report.figures.record(name, value);
+        };
+        figure("commits_per_s_any_node", rate(&any));
+        figure("commits_per_s_any_node_over_bare", rate(&any) / bare);
+        figure("commits_per_statement", group);
+        figure("commit_any_node_p50_us", any.0.percentile_us(50.0));
+        figure("commit_any_node_p99_us", any.0.percentile_us(99.0));
+        figure("commits_per_s_at_owner", rate(&owner));
+        figure("commits_per_s_at_owner_over_bare", rate(&owner) / bare);
+        figure("commit_at_owner_p50_us", owner.0.percentile_us(50.0));
+        figure("commit_at_owner_p99_us", owner.0.percentile_us(99.0));
+    }
+    Ok(())
+}
+
+fn rate((latencies, seconds): &(Samples, f64)) -> f64 {
+    latencies.len() as f64 / seconds
+}
+
+/// Commit statements of all nodes so far.
+fn statements(nodes: &[Node]) -> u64 {
+    let counts = nodes.iter().flat_map(|node| node.engine.statements());
+    counts.sum()
+}
+
+/// Lets clients commit, each on its own task; answers what each commit took.
+async fn commit_for(
+    nodes: &[Node],
+    clients: u64,
+    duration: Duration,
+    way: Way,
+) -> Result<(Samples, f64)> {
+    let run = Arc::new(Stopwatch::start());
+    let start = |client: u64| {
+        let node = &nodes[client as usize % nodes.len()];
+        let places = match way {
+            Way::Any => Vec::new(),
+            Way::Owner => node.serving(),
+        };
+        let run = Arc::clone(&run);
+        tokio::spawn(commit(node.handle(), places, client, run, duration))
+    };
+    let tasks: Vec<_> = (0..clients).map(start).collect();
+    let mut latencies = Samples::default();
+    for task in tasks {
+        latencies.extend(task.await??);
+    }
+    Ok((latencies, run.seconds()))
+}
+
+async fn commit(
+    handle: Handle<Load>,
+    places: Vec<Partition>,
+    client: u64,
+    run: Arc<Stopwatch>,
+    duration: Duration,
+) -> Result<Samples> {
+    let mut random = fastrand::Rng::with_seed(client);
+    let mut latencies = Samples::default();
+    while run.elapsed() < duration || latencies.len() == 0 {
+        let mut value = [0; VALUE_BYTES];
+        random.fill(&mut value);
+        let to = instance(random.u64(..INSTANCES));
+        let ask = Ask::Put(Bytes::copy_from_slice(&value));
+        let waited = Stopwatch::start();
+        let done = match random.choice(&places) {
+            Some(place) => handle.call_in(*place, to, ask).await,
+            None => handle.call(to, ask).await,
+        };
+        match done {
+            Ok(_) => latencies.push(waited.elapsed()),
+            Err(error) if is_throttled(&error) => {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(latencies)
+}
+
+/// Whether the store wants its writers to wait.
+fn is_throttled(error: &Error) -> bool {
+    let kind = error.storage().map(steadfast_storage::Error::kind);
+    matches!(kind, Some(Kind::Throttled { .. }))
+}

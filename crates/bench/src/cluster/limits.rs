@@ -1,0 +1,40 @@
+//! What the machine and the database can do at best.
+
+use anyhow::Result;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::settings::Settings;
+use crate::samples::Samples;
+use crate::stopwatch::Stopwatch;
+
+/// What a call and its answer take on the wire, about.
+const BYTES: usize = 200;
+
+/// There and back again over loopback, many times.
+pub(super) async fn round_trips(settings: &Settings) -> Result<Samples> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    let echo = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        let mut bytes = [0; BYTES];
+        while stream.read_exact(&mut bytes).await.is_ok() {
+            stream.write_all(&bytes).await?;
+        }
+        anyhow::Ok(())
+    });
+    let mut stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let mut samples = Samples::default();
+    let mut bytes = [7; BYTES];
+    for _ in 0..settings.calls {
+        let waited = Stopwatch::start();
+        stream.write_all(&bytes).await?;
+        stream.read_exact(&mut bytes).await?;
+        samples.push(waited.elapsed());
+    }
+    drop(stream);
+    echo.await??;
+    Ok(samples)
+}

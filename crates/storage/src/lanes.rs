@@ -1,0 +1,50 @@
+//! One committer for each independent log of the engine.
+//!
+//! A log that answers late, or not at all, keeps only its own partitions waiting.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::task::JoinHandle;
+
+use crate::commit;
+use crate::node::Node;
+use crate::queue::Queue;
+use crate::shared::Shared;
+
+/// Where partitions with something to commit wait.
+pub(crate) type Ready = Arc<Queue<Arc<Shared>>>;
+
+/// The committers of a store, by shard.
+#[derive(Default)]
+pub(crate) struct Lanes(Mutex<BTreeMap<u16, Lane>>);
+
+struct Lane {
+    ready: Ready,
+    task: JoinHandle<()>,
+}
+
+impl Lanes {
+    /// The queue of a shard; its committer starts with the first who asks.
+    pub(crate) fn of(&self, shard: u16, node: &Arc<Node>) -> Ready {
+        let mut lanes = self.0.lock();
+        let lane = lanes.entry(shard).or_insert_with(|| {
+            let ready = Arc::new(Queue::new());
+            let task = tokio::spawn(commit::run(Arc::clone(node), Arc::clone(&ready)));
+            Lane { ready, task }
+        });
+        Arc::clone(&lane.ready)
+    }
+
+    /// Takes all tasks out; what waits, waits for ever.
+    pub(crate) fn stop(&self) -> Vec<JoinHandle<()>> {
+        let lanes = std::mem::take(&mut *self.0.lock());
+        let stop = |lane: Lane| {
+            lane.task.abort();
+            lane.ready.close();
+            lane.task
+        };
+        lanes.into_values().map(stop).collect()
+    }
+}

@@ -1,0 +1,209 @@
+//! Which shard holds which partition.
+//!
+//! A partition is in shard `number mod spread`, where the spread is how many shards
+//! there were when the cluster was made, unless it was moved. Shards are known by the
+//! identities of their databases, so that an address that names them in another order
+//! is noticed.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
+use steadfast_core::id::Partition;
+use steadfast_core::limits;
+
+use crate::error::{Error, Kind, Result};
+
+/// In shard 0: the map.
+pub(super) const MAP: &str = "shard/map";
+/// In every other shard: whose it is, and which.
+pub(super) const CLAIM: &str = "shard/claim";
+
+const FORMAT: u8 = 1;
+
+/// Where everything is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ShardMap {
+    /// How many shards the partitions were spread over in the beginning.
+    pub(super) spread: u16,
+    /// The identities of the databases.
+    pub(super) shards: Vec<String>,
+    /// Partitions that are elsewhere by now.
+    pub(super) moved: BTreeMap<Partition, u16>,
+}
+
+impl ShardMap {
+    /// A new cluster's map.
+    pub(super) fn new(spread: usize, shards: Vec<String>) -> Self {
+        Self {
+            spread: spread.clamp(1, limits::SHARDS) as u16,
+            shards,
+            moved: BTreeMap::new(),
+        }
+    }
+
+    /// The shard of a partition.
+    pub(super) fn shard(&self, partition: Partition) -> u16 {
+        match self.moved.get(&partition) {
+            Some(shard) => *shard,
+            None => (partition.0 % u32::from(self.spread)) as u16,
+        }
+    }
+
+    /// A partition is in another shard from now on.
+    pub(super) fn relocate(&mut self, partition: Partition, to: u16) {
+        self.moved.remove(&partition);
+        if self.shard(partition) != to {
+            self.moved.insert(partition, to);
+        }
+    }
+
+    /// Refuses databases that are not those of the map, in its order.
+    pub(super) fn check(&self, found: &[String]) -> Result<()> {
+        let known = |identity: &String| self.shards.iter().position(|own| own == identity);
+        for (place, identity) in found.iter().enumerate().take(self.shards.len()) {
+            match known(identity) {
+                Some(belongs) if belongs == place => {}
+                Some(belongs) => return Err(Error::new(Kind::ShardOrder { place, belongs })),
+                None => {
+                    let what = "it is no part of this cluster".to_string();
+                    return Err(Error::new(Kind::ForeignShard { place, what }));
+                }
+            }
+        }
+        let (shards, given) = (self.shards.len(), found.len());
+        match given < shards {
+            true => Err(Error::new(Kind::ShardMissing { shards, given })),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn encode(&self) -> Bytes {
+        let mut out = vec![FORMAT];
+        put_varint(&mut out, u64::from(self.spread));
+        put_varint(&mut out, self.shards.len() as u64);
+        for identity in &self.shards {
+            put_bytes(&mut out, identity.as_bytes());
+        }
+        for (partition, shard) in &self.moved {
+            put_varint(&mut out, u64::from(partition.0));
+            put_varint(&mut out, u64::from(*shard));
+        }
+        out.into()
+    }
+
+    pub(super) fn decode(bytes: Bytes) -> std::result::Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes);
+        if reader.byte()? != FORMAT {
+            return Err(Malformed);
+        }
+        let spread = number(&mut reader)?;
+        let count = number(&mut reader)?;
+        if spread == 0 || spread > count || usize::from(count) > limits::SHARDS {
+            return Err(Malformed);
+        }
+        let shards: std::result::Result<Vec<_>, Malformed> =
+            (0..count).map(|_| text(&mut reader)).collect();
+        let mut map = Self {
+            spread,
+            shards: shards?,
+            moved: BTreeMap::new(),
+        };
+        while !reader.is_empty() {
+            let partition = Partition(reader.varint_u32()?);
+            let shard = number(&mut reader)?;
+            if shard >= count {
+                return Err(Malformed);
+            }
+            map.moved.insert(partition, shard);
+        }
+        Ok(map)
+    }
+}
+
+/// Whose shard a database is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Claim {
+    /// The identity of shard 0.
+    pub(super) cluster: String,
+    pub(super) place: u16,
+}
+
+impl Claim {
+    pub(super) fn encode(&self) -> Bytes {
+        let mut out = vec![FORMAT];
+        put_bytes(&mut out, self.cluster.as_bytes());
+        put_varint(&mut out, u64::from(self.place));
+        out.into()
+    }
+
+    pub(super) fn decode(bytes: Bytes) -> std::result::Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes);
+        if reader.byte()? != FORMAT {
+            return Err(Malformed);
+        }
+        let (cluster, place) = (text(&mut reader)?, number(&mut reader)?);
+        match reader.is_empty() {
+            true => Ok(Self { cluster, place }),
+            false => Err(Malformed),
+        }
+    }
+}
+
+fn number(reader: &mut Reader) -> std::result::Result<u16, Malformed> {
+    u16::try_from(reader.varint()?).map_err(|_| Malformed)
+}
+
+fn text(reader: &mut Reader) -> std::result::Result<String, Malformed> {
+    String::from_utf8(reader.bytes()?.to_vec()).map_err(|_| Malformed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn partitions_stay_where_they_were_spread_unless_they_move() {
+        let mut map = ShardMap::new(3, names(&["a", "b", "c"]));
+        let shards: Vec<_> = (0..7).map(|n| map.shard(Partition(n))).collect();
+        assert_eq!(shards, [0, 1, 2, 0, 1, 2, 0]);
+        map.shards.push("d".to_string());
+        assert_eq!(map.shard(Partition(3)), 0, "a new shard moves nothing");
+        map.relocate(Partition(3), 3);
+        assert_eq!((map.shard(Partition(3)), map.moved.len()), (3, 1));
+        map.relocate(Partition(3), 0);
+        assert_eq!((map.shard(Partition(3)), map.moved.len()), (0, 0));
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let mut map = ShardMap::new(2, names(&["a", "b", "c"]));
+        map.relocate(Partition(5), 2);
+        assert_eq!(ShardMap::decode(map.encode()), Ok(map.clone()));
+        let bytes = map.encode();
+        for cut in 0..bytes.len() - 2 {
+            assert!(ShardMap::decode(bytes.slice(..cut)).is_err(), "{cut}");
+        }
+        map.moved.insert(Partition(6), 3);
+        assert_eq!(ShardMap::decode(map.encode()), Err(Malformed));
+        let claim = Claim {
+            cluster: "a".to_string(),
+            place: 1,
+        };
+        assert_eq!(Claim::decode(claim.encode()), Ok(claim));
+    }
+
+    #[test]
+    fn missing_foreign_and_exchanged_databases_are_refused() {
+        let map = ShardMap::new(2, names(&["a", "b"]));
+        let code = |found: &[&str]| map.check(&names(found)).map_err(|error| error.code().0);
+        assert_eq!(code(&["a", "b"]), Ok(()));
+        assert_eq!(code(&["a"]), Err("STF-7050"));
+        assert_eq!(code(&["b", "a"]), Err("STF-7051"));
+        assert_eq!(code(&["a", "x"]), Err("STF-7052"));
+    }
+}
