@@ -15,8 +15,16 @@ use parking_lot::Mutex;
 use serde_json::json;
 use steadfast_core::id::Partition;
 use steadfast_partition::{Error, ErrorKind, Kind, Result};
-use steadfast_realtime::{HubOptions, Other, Others, Payload, Protocols, Realtime, reach::To};
-use steadfast_wire::signalr::service::{Check, CloseMany};
+use steadfast_realtime::reach::To;
+use steadfast_realtime::{
+    Caller, Client, HubOptions, Inlet, LentWords, Other, Others, Outgoing, Payload, Protocols,
+    Pulse, Realtime, ServerLink, Wishes,
+};
+use steadfast_wire::signalr::Protocol;
+use steadfast_wire::signalr::frame::{self, Splitter};
+use steadfast_wire::signalr::service::{
+    Check, CloseMany, Completion, Data, Handshake, Message, Question, read, write,
+};
 use tokio::sync::watch;
 
 /// All nodes of a test.
@@ -194,4 +202,168 @@ async fn users_are_in_their_groups_at_nodes_that_come_later() {
         }
     };
     tokio::time::timeout(PATIENCE, left).await.unwrap();
+}
+
+/// An app server's end of a link that has its bytes carried by hand.
+struct Far {
+    link: ServerLink,
+    splitter: Splitter,
+}
+
+impl Far {
+    async fn start(realtime: &Realtime, name: &str) -> Self {
+        let link = realtime.server("far", name, false).unwrap();
+        let mut far = Self {
+            link,
+            splitter: Splitter::default(),
+        };
+        far.say(&greeting(""));
+        let welcome = far.next().await;
+        assert!(matches!(welcome, Message::Welcome { .. }), "{welcome:?}");
+        far
+    }
+
+    fn say(&mut self, message: &Message) {
+        assert!(self.link.take(write(message)).is_ok());
+    }
+
+    async fn next(&mut self) -> Message {
+        loop {
+            if let Some(message) = next(&mut self.splitter) {
+                return message;
+            }
+            let bytes = tokio::time::timeout(PATIENCE, self.link.link().outgoing());
+            self.splitter.push(bytes.await.unwrap().unwrap());
+        }
+    }
+}
+
+fn greeting(target: &str) -> Message {
+    Message::Handshake(Handshake {
+        version: 1,
+        kind: i64::from(!target.is_empty()),
+        target: target.to_owned(),
+        elements: 7,
+        ..Handshake::default()
+    })
+}
+
+/// The next message that is no sign of life.
+fn next(splitter: &mut Splitter) -> Option<Message> {
+    let packed = Protocol::MessagePack;
+    while let Some(whole) = splitter.next(packed, usize::MAX).unwrap() {
+        let message = read(&frame::body(packed, &whole).unwrap()).unwrap();
+        if !matches!(&message, Message::Ping(words) if words.is_empty()) {
+            return Some(message);
+        }
+    }
+    None
+}
+
+/// A client of the hub `far`; it is greeted when a server has answered it.
+fn client(realtime: &Realtime) -> (Arc<Client>, Inlet) {
+    let made = realtime.connect("far", Caller::default(), &Wishes::default());
+    let (client, lobby) = made.unwrap();
+    let inlet = Inlet::new(Arc::clone(&client), lobby, 1 << 20);
+    (client, inlet)
+}
+
+const HELLO: &[u8] = b"{\"protocol\":\"json\",\"version\":1}\x1e";
+
+fn data(connection: &str, text: &'static str) -> Message {
+    Message::Data(Data {
+        connection: connection.to_owned(),
+        payload: Bytes::from_static(text.as_bytes()),
+        ..Data::default()
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_asks_a_client_of_another_server_at_another_node() {
+    let (_mesh, a, b) = two();
+    let mut asker = Far::start(&a.realtime, "first").await;
+    let mut owner = Far::start(&b.realtime, "second").await;
+    let (client, mut inlet) = client(&b.realtime);
+    inlet.take(Bytes::from_static(HELLO)).await.unwrap();
+    for _ in ["open", "handshake"] {
+        owner.next().await;
+    }
+    let id = client.id().to_string();
+    owner.say(&data(&id, "{}\x1e"));
+    let question = Question {
+        id: "q".to_owned(),
+        connection: id.clone(),
+        caller: "first".to_owned(),
+        payloads: vec![("json".to_owned(), Bytes::from_static(b"{\"type\":1}\x1e"))],
+    };
+    asker.say(&Message::Ask(question.clone()));
+    let Message::Ask(asked) = owner.next().await else {
+        panic!("the question");
+    };
+    assert_eq!((asked.id.as_str(), &asked.connection), ("q", &id));
+    let own = Completion {
+        id: "q".to_owned(),
+        connection: id.clone(),
+        caller: "second".to_owned(),
+        outcome: Ok(("json".to_owned(), Bytes::from_static(b"answer"))),
+    };
+    let mapping = Message::Mapping {
+        id: "q".to_owned(),
+        connection: id.clone(),
+        instance: "b".to_owned(),
+    };
+    assert_eq!(asker.next().await, mapping);
+    owner.say(&Message::Answer(own.clone()));
+    assert_eq!(asker.next().await, Message::Answer(own));
+    // One that goes without an answer, and one that was never there.
+    asker.say(&Message::Ask(question.clone()));
+    assert_eq!(asker.next().await, mapping);
+    client.lost(0, None);
+    let Message::Answer(gone) = asker.next().await else {
+        panic!("an answer");
+    };
+    assert!(gone.outcome.is_err(), "{gone:?}");
+    asker.say(&Message::Ask(question));
+    let Message::Answer(absent) = asker.next().await else {
+        panic!("an answer");
+    };
+    assert!(absent.outcome.is_err(), "{absent:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_is_lent_to_a_node_whose_clients_wait() {
+    let (mesh, a, b) = two();
+    let mut first = Far::start(&a.realtime, "first").await;
+    let (waiting, mut inlet) = client(&b.realtime);
+    let greeted = tokio::spawn(async move { inlet.take(Bytes::from_static(HELLO)).await });
+    let wanted = Message::Ping(vec!["target".to_owned(), "b".to_owned()]);
+    assert_eq!(first.next().await, wanted);
+    assert!(a.realtime.lend("c", "far", "first", false).is_none());
+    let (lent, mut words) = a.realtime.lend("b", "far", "first", false).unwrap();
+    let mut splitter = Splitter::default();
+    let mut hear = async |words: &mut LentWords| loop {
+        if let Some(message) = next(&mut splitter) {
+            return message;
+        }
+        let bytes = tokio::time::timeout(PATIENCE, words.outgoing()).await;
+        splitter.push(bytes.unwrap().unwrap());
+    };
+    assert!(lent.take(write(&greeting("b"))).await.is_ok());
+    assert!(matches!(hear(&mut words).await, Message::Welcome { .. }));
+    let Message::Open(open) = hear(&mut words).await else {
+        panic!("a client");
+    };
+    assert_eq!(&*open.connection, &**waiting.id());
+    greeted.await.unwrap().unwrap();
+    assert!(matches!(hear(&mut words).await, Message::Data(_)));
+    assert!(lent.take(write(&data(&open.connection, "{}\x1e"))).await.is_ok());
+    let answer = waiting.outgoing(0, Pulse::Pings).await;
+    assert_eq!(answer, Outgoing::Data(Bytes::from_static(b"{}\x1e")));
+    // With the node of its link a socket ends, and with its socket a link.
+    let gone = mesh.nodes.lock().remove("b").unwrap();
+    mesh.changes.send_modify(|count| *count += 1);
+    let ended = async { while words.outgoing().await.is_some() {} };
+    tokio::time::timeout(PATIENCE, ended).await.unwrap();
+    drop(gone);
+    assert!(lent.take(Bytes::new()).await.is_err());
 }
