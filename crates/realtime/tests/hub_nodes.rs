@@ -356,7 +356,11 @@ async fn a_link_is_lent_to_a_node_whose_clients_wait() {
     assert_eq!(&*open.connection, &**waiting.id());
     greeted.await.unwrap().unwrap();
     assert!(matches!(hear(&mut words).await, Message::Data(_)));
-    assert!(lent.take(write(&data(&open.connection, "{}\x1e"))).await.is_ok());
+    assert!(
+        lent.take(write(&data(&open.connection, "{}\x1e")))
+            .await
+            .is_ok()
+    );
     let answer = waiting.outgoing(0, Pulse::Pings).await;
     assert_eq!(answer, Outgoing::Data(Bytes::from_static(b"{}\x1e")));
     // With the node of its link a socket ends, and with its socket a link.
