@@ -18,7 +18,7 @@ pub(crate) struct Direct(Weak<Lobby>);
 
 impl Direct {
     /// To the clients of this lobby, and of the same hub elsewhere.
-    pub(crate) fn new(lobby: &Arc<Lobby>) -> Arc<dyn Reach> {
+    pub(crate) fn of(lobby: &Arc<Lobby>) -> Arc<dyn Reach> {
         Arc::new(Self(Arc::downgrade(lobby)))
     }
 

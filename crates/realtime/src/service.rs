@@ -125,7 +125,7 @@ impl Realtime {
         }
         let Shared { server, nodes, .. } = &*self.shared;
         let lobby = Lobby::new(&name, server, true, nodes);
-        let host = Host::new(hub, Direct::new(&lobby), server, options.clone());
+        let host = Host::new(hub, Direct::of(&lobby), server, options.clone());
         let clients = host.clients();
         lobby.add_home(host);
         let hosted = Hosted {
@@ -197,7 +197,7 @@ impl Realtime {
         let Shared { server, nodes, .. } = &*self.shared;
         let lobby = Lobby::new(name, server, false, nodes);
         if let Some((Mode::Serverless | Mode::Classic, upstream)) = self.shared.mode.get() {
-            let (reach, upstream) = (Direct::new(&lobby), Arc::clone(upstream));
+            let (reach, upstream) = (Direct::of(&lobby), Arc::clone(upstream));
             lobby.add_last_resort(Serverless::new(name, server, reach, upstream));
         }
         lobby

@@ -71,7 +71,7 @@ impl Others for View {
                 let partition = Partition::new(0, 0);
                 Error::new(ErrorKind::Unreachable { partition })
             };
-            if number % 3 == 0 {
+            if number.is_multiple_of(3) {
                 return Err(lost());
             }
             let answer = node.ok_or_else(lost)?.hear(word).unwrap();
@@ -121,7 +121,7 @@ async fn sends_arrive_once_and_in_order_whatever_is_lost() {
         let payload = Payload::call(Protocols::BOTH, None, "told", &(number,)).unwrap();
         all.send(&to, &payload);
         // Some go together, others alone.
-        if number % 7 == 0 {
+        if number.is_multiple_of(7) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
