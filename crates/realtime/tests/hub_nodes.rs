@@ -1,4 +1,4 @@
-//! A hub that two nodes host, with answers that are lost between them.
+//! A hub at two nodes, with lost answers between them.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod desk;

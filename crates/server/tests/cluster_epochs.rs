@@ -1,4 +1,4 @@
-//! Readers of one partition at several nodes: one owner at a time.
+//! Readers of a partition at several nodes: one at a time.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod nodes;

@@ -1,4 +1,4 @@
-//! Processors of several nodes, killed, whose totals stay exact.
+//! Processors of nodes that are killed, with exact totals.
 //!
 //! Two of three nodes are processes that are killed while somebody publishes. Each
 //! event is handled once, by the node that owns its partition at that time.
