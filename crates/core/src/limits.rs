@@ -503,6 +503,23 @@ pub const UPSTREAM_TIME: Duration = Duration::from_secs(30);
 /// Hubs of app servers.
 pub const SERVER_HUBS: usize = 1000;
 
+/// Bytes of hubs that wait for one other node: from the first bound on senders wait,
+/// at the second what comes is left out.
+pub const NODE_ROOM_BYTES: usize = 8 * 1024 * 1024;
+pub const NODE_QUEUE_BYTES: usize = 64 * 1024 * 1024;
+
+/// What one node is told about hubs at a time, unless one message has more; and how
+/// long it may take to answer before it is told again.
+pub const NODE_BATCH_BYTES: usize = 4 * 1024 * 1024;
+pub const NODE_BATCH: usize = 1_000;
+pub const NODE_TELL: Duration = Duration::from_secs(5);
+
+/// How often a node whose clients wait for an app server asks the others for one.
+pub const SERVER_WANT: Duration = Duration::from_secs(1);
+
+/// How long a poll waits that came to another node than its client's.
+pub const FAR_POLL_TIME: Duration = Duration::from_secs(20);
+
 /// How long a client that moves waits for its open calls, and for the old server to
 /// say that it has said everything.
 pub const MOVE_QUIET: Duration = Duration::from_secs(10);

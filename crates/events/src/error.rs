@@ -112,7 +112,12 @@ impl Kind {
     }
 
     fn of(code: Code) -> Option<Self> {
-        let found = CODES.iter().find(|(_, text)| *text == code.0);
+        Self::named(code.0)
+    }
+
+    /// The kind that has this code.
+    pub(crate) fn named(code: &str) -> Option<Self> {
+        let found = CODES.iter().find(|(_, text)| *text == code);
         found.map(|(kind, _)| *kind)
     }
 }

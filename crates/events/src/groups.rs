@@ -10,6 +10,7 @@ use crate::checkpoint::{Checkpoint, Condition};
 use crate::claim::{ClaimCommand, ClaimReply, Ownership};
 use crate::error::{Error, Kind, Result};
 use crate::hubs::{EventHubs, Known};
+use crate::live::Spot;
 use crate::parked::Parked;
 use crate::place::{self, PARKED, folded};
 use crate::position::Position;
@@ -80,7 +81,7 @@ impl EventHubs {
             ClaimReply::Claimed { ownership, before } => {
                 if before != ownership.owner {
                     let claim = (Some(ownership.version), owner);
-                    self.owner_changed(&known, group, partition, claim);
+                    self.owner_changed(&known, group, partition, claim).await;
                 }
                 Ok(Claimed::Written(ownership))
             }
@@ -102,7 +103,7 @@ impl EventHubs {
 
     /// Cuts off whoever reads a partition for a group: it has another owner. If the
     /// claim has a version, it stays known.
-    pub(crate) fn owner_changed(
+    pub(crate) async fn owner_changed(
         &self,
         known: &Known,
         group: &str,
@@ -117,7 +118,21 @@ impl EventHubs {
         );
         let claim = version.map(|version| (version, owner));
         let why = Error::new(Kind::Displaced, words);
-        self.inner.live.claimed(&spot, claim, &why);
+        self.cut_off(known, &spot, claim, &why).await;
+    }
+
+    /// Cuts off whoever reads a partition for a group, at whichever node.
+    async fn cut_off(&self, known: &Known, spot: &Spot, claim: Option<(u64, &str)>, why: &Error) {
+        if self.inner.router.is_alone() {
+            return self.inner.live.claimed(spot, claim, why);
+        }
+        let usher = self.usher(known, spot.partition);
+        let told = tokio::time::timeout(limits::NODE_TELL, usher.claimed(spot, claim, why));
+        // An owner that is not reached has lost its readers, or will.
+        if !told.await.is_ok_and(|told| told.is_ok()) {
+            let (hub, partition) = (known.hub.name.as_str(), spot.partition);
+            tracing::debug!(event = "events.claim_untold", hub, partition);
+        }
     }
 
     /// Moves a group's checkpoint to where `position` is, forwards or back, and lets
@@ -138,7 +153,7 @@ impl EventHubs {
         let spot = self.spot(&known, group, partition);
         let words = "the checkpoint was moved; reading starts again from there";
         let why = Error::new(Kind::CheckpointMoved, words);
-        self.inner.live.claimed(&spot, None, &why);
+        self.cut_off(&known, &spot, None, &why).await;
         Ok(next)
     }
 

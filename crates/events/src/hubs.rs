@@ -10,18 +10,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use parking_lot::RwLock;
 use steadfast_core::id::{Partition, Stream};
 use steadfast_partition::{Handle, Router, Runtime, Services, Space, Window};
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, watch};
 
 use crate::attach::Attach;
 use crate::blob::service::Containers;
 use crate::catalog::{Catalog, CatalogCommand, CatalogReply, Change};
+use crate::chair::{Chairs, Usher};
 use crate::claim::Claims;
 use crate::definition::{Definition, EventHub, Terms};
 use crate::error::{Error, Kind, Result};
+use crate::followers::Followers;
 use crate::live::{Live, ReaderCounts, Spot};
 use crate::place::{self, SLOT, folded};
 use crate::position::{self, Position};
-use crate::reader::{PartitionProperties, Reader};
+use crate::reader::{Hold, PartitionProperties, Reader};
 use crate::slot::{Slots, stream_of};
 use crate::slot_command::{SlotCommand, SlotReply};
 use crate::traffic::{Counter, Traffic};
@@ -49,6 +51,10 @@ pub(crate) struct Inner {
     pub(crate) claims: Handle<Claims>,
     known: RwLock<HashMap<String, Arc<Known>>>,
     pub(crate) live: Arc<Live>,
+    /// Rings when this node has come to own a partition, or has lost one.
+    pub(crate) changes: watch::Receiver<u64>,
+    /// Processors of this node that take what the node owns.
+    pub(crate) followers: Arc<Followers>,
     pub(crate) traffic: Arc<Counter>,
 }
 
@@ -87,8 +93,13 @@ impl EventHubs {
             claims: runtime.handle(),
             known: RwLock::new(HashMap::new()),
             live: Arc::default(),
+            changes: runtime.changes(),
+            followers: Arc::default(),
             traffic: Arc::default(),
         };
+        let live = Arc::clone(&inner.live);
+        let chairs = Chairs::new(live, &inner.router, runtime.changes());
+        inner.router.employ(SLOT, chairs);
         Self {
             inner: Arc::new(inner),
         }
@@ -127,7 +138,7 @@ impl EventHubs {
             .await?;
         if let Some(group) = removed {
             let why = Error::group(&hub.name, &group);
-            self.inner.live.cut_all(hub.id, Some(&group), &why);
+            self.cut_all(&hub, Some(&group), &why).await;
         }
         Ok(hub)
     }
@@ -138,8 +149,26 @@ impl EventHubs {
         let command = CatalogCommand::Delete(name.to_owned());
         let hub = self.ask(command).await?;
         self.inner.known.write().remove(&folded(name));
-        self.inner.live.cut_all(hub.id, None, &Error::hub(name));
+        self.cut_all(&hub, None, &Error::hub(name)).await;
         Ok(())
+    }
+
+    /// Cuts everybody who reads an event hub, or one group of it, at all nodes.
+    async fn cut_all(&self, hub: &EventHub, group: Option<&str>, why: &Error) {
+        self.inner.live.cut_all(hub.id, group, why);
+        if self.inner.router.is_alone() {
+            return;
+        }
+        let name = folded(&hub.name);
+        let partitions = (0..hub.partitions).map(|slot| {
+            let usher = Usher {
+                router: Arc::clone(&self.inner.router),
+                place: self.inner.space.slot(SLOT, &name, slot),
+            };
+            async move { usher.gone(hub.id, group, why).await }
+        });
+        // An owner that is not reached now has lost its readers, or will.
+        futures_util::future::join_all(partitions).await;
     }
 
     /// One event hub; its name may be in any case.
@@ -175,10 +204,16 @@ impl EventHubs {
         let (window, stream) = self.open(&known, partition).await?;
         let beginning = position::resolve(&window, stream, attach.start).await?;
         let spot = self.spot(&known, group, partition);
-        let seat = self.inner.live.attach(spot, &attach)?;
+        let hold = match self.inner.router.is_alone() {
+            true => Hold::Here(self.inner.live.attach(spot, &attach, false)?),
+            false => {
+                let usher = self.usher(&known, partition);
+                Hold::There(usher.seat(&spot, &attach).await?)
+            }
+        };
         let router = Arc::clone(&self.inner.router);
         let traffic = Arc::clone(&self.inner.traffic);
-        Reader::new(router, window, stream, seat, beginning, traffic).await
+        Reader::new(router, window, stream, hold, beginning, traffic).await
     }
 
     /// Reads a partition beside all groups, for people who look on: it is in nobody's
@@ -189,10 +224,10 @@ impl EventHubs {
         let beginning = position::resolve(&window, stream, start).await?;
         // No group is called so.
         let spot = self.spot(&known, "", partition);
-        let seat = self.inner.live.attach(spot, &Attach::at(start))?;
+        let seat = self.inner.live.attach(spot, &Attach::at(start), false)?;
         let router = Arc::clone(&self.inner.router);
         let traffic = Arc::clone(&self.inner.traffic);
-        Reader::new(router, window, stream, seat, beginning, traffic).await
+        Reader::new(router, window, stream, Hold::Here(seat), beginning, traffic).await
     }
 
     /// How a partition stands.
@@ -308,6 +343,14 @@ impl EventHubs {
     /// Where a partition of an event hub lives.
     pub(crate) fn place(&self, known: &Known, partition: u32) -> Partition {
         self.inner.space.slot(SLOT, &known.name, partition)
+    }
+
+    /// Who is asked about the readers of a partition.
+    pub(crate) fn usher(&self, known: &Known, partition: u32) -> Usher {
+        Usher {
+            router: Arc::clone(&self.inner.router),
+            place: self.place(known, partition),
+        }
     }
 
     /// What is durable of a partition of an event hub, wherever it is served.

@@ -9,10 +9,12 @@ mod attach;
 mod batch;
 mod blob;
 mod catalog;
+mod chair;
 mod checkpoint;
 mod claim;
 mod definition;
 mod error;
+mod followers;
 mod groups;
 #[cfg(doctest)]
 mod guide;

@@ -1,5 +1,8 @@
 //! Who reads what on this node, and who may.
 //!
+//! In a cluster, this is about the partitions that the node owns: readers of all
+//! nodes are known there.
+//!
 //! Per event hub, group and partition: one reader with an epoch, or a few without.
 //! An older reader is cut before a newer one is let in, in one step, so there are
 //! never two owners of a partition. Nothing here outlives the node.
@@ -70,14 +73,14 @@ pub(crate) struct Cut {
 }
 
 impl Cut {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             is_cut: AtomicBool::new(false),
             why: watch::channel(None).0,
         }
     }
 
-    fn cut(&self, why: Error) {
+    pub(crate) fn cut(&self, why: Error) {
         self.is_cut.store(true, Ordering::Release);
         self.why.send_if_modified(|known| {
             let is_first = known.is_none();
@@ -128,17 +131,32 @@ impl Drop for Seat {
 }
 
 impl Live {
-    /// Lets a reader in, or says why not. Whoever must go is cut first.
-    pub(crate) fn attach(self: &Arc<Self>, spot: Spot, attach: &Attach) -> Result<Seat> {
+    /// Lets a reader in, or says why not. Whoever must go is cut first. One that is
+    /// back from another owner of the partition makes nobody of its own epoch go.
+    pub(crate) fn attach(
+        self: &Arc<Self>,
+        spot: Spot,
+        attach: &Attach,
+        is_back: bool,
+    ) -> Result<Seat> {
         let (name, epoch) = (attach.name.as_str(), attach.epoch);
         let mut spots = self.spots.lock();
         if let Some(owner) = &attach.owner {
             self.check_owner(&spot, owner)?;
         }
         let entries = spots.entry(spot.clone()).or_default();
-        let judged = match epoch {
-            Some(epoch) => self.take_over(entries, name, epoch),
-            None => admit(entries, name),
+        let same = entries.iter().find(|entry| entry.epoch == epoch);
+        let judged = match (epoch, same) {
+            (Some(epoch), Some(same)) if is_back => {
+                let words = format!(
+                    "Receiver '{}' with epoch '{epoch}' has come while the partition moved, \
+                     hence receiver '{name}' is getting disconnected.",
+                    same.name
+                );
+                Err(Error::new(Kind::Displaced, words))
+            }
+            (Some(epoch), _) => self.take_over(entries, name, epoch),
+            (None, _) => admit(entries, name),
         };
         if let Err(error) = judged {
             self.counters.refused.fetch_add(1, Ordering::Relaxed);

@@ -13,8 +13,9 @@ use steadfast_partition::{Batch as Stored, Router, Start, Window};
 use tokio::sync::watch;
 
 use crate::batch::{Event, Publication};
+use crate::chair::Sitting;
 use crate::error::{Error, Kind, Result};
-use crate::live::Seat;
+use crate::live::{Cut, Seat};
 use crate::position::Beginning;
 use crate::traffic::Counter;
 
@@ -32,12 +33,27 @@ pub struct PartitionProperties {
     pub is_empty: bool,
 }
 
+/// Where a reader has its place: at this node, or at the owner of its partition.
+pub(crate) enum Hold {
+    Here(Seat),
+    There(Sitting),
+}
+
+impl Hold {
+    fn cut(&self) -> &Cut {
+        match self {
+            Self::Here(seat) => &seat.cut,
+            Self::There(sitting) => &sitting.cut,
+        }
+    }
+}
+
 /// Reads one partition for one group.
 pub struct Reader {
     router: Arc<Router>,
     window: Window,
     stream: Stream,
-    seat: Seat,
+    hold: Hold,
     /// The number after the last durable event.
     end: watch::Receiver<Sequence>,
     /// What was read ahead.
@@ -51,7 +67,7 @@ impl Reader {
         router: Arc<Router>,
         window: Window,
         stream: Stream,
-        seat: Seat,
+        hold: Hold,
         next: Beginning,
         traffic: Arc<Counter>,
     ) -> Result<Self> {
@@ -60,7 +76,7 @@ impl Reader {
             router,
             window,
             stream,
-            seat,
+            hold,
             ahead: VecDeque::new(),
             next,
             traffic,
@@ -133,12 +149,12 @@ impl Reader {
     /// its place, the partition has another owner, or the event hub is gone. Deliver
     /// nothing from then on.
     pub fn cut(&self) -> impl Future<Output = Error> + Send + use<> {
-        self.seat.cut.wait()
+        self.hold.cut().wait()
     }
 
     /// Whether the reader may still deliver. Ask before each event.
     pub fn check(&self) -> Result<()> {
-        match self.seat.cut.error() {
+        match self.hold.cut().error() {
             Some(error) => Err(error),
             None => Ok(()),
         }
@@ -163,7 +179,7 @@ impl Reader {
     async fn wait(&mut self) -> Result<()> {
         let next = self.next.sequence;
         tokio::select! {
-            error = self.seat.cut.wait() => Err(error),
+            error = self.hold.cut().wait() => Err(error),
             // A sender that is gone ends the wait, too.
             _ = self.end.wait_for(|end| end.0 > next) => Ok(()),
         }

@@ -228,6 +228,42 @@ impl Member {
         })
     }
 
+    /// Takes a partition that it shall have whoever has it now, unless it has it or has
+    /// asked for it. `version` is the one that its record was seen with.
+    pub fn take_from_anybody(
+        &mut self,
+        partition: PartitionIndex,
+        version: Version,
+        now: Timestamp,
+    ) -> Option<Action> {
+        let is_sure = |holding: &Holding| !holding.is_doubtful;
+        let is_ours = self.held.get(&partition).is_some_and(is_sure);
+        if self.leaving || is_ours || self.pending.contains_key(&partition) {
+            return None;
+        }
+        self.pending.insert(partition, (Kind::Claim, now));
+        Some(Action {
+            partition,
+            expected: version,
+            kind: Kind::Claim,
+        })
+    }
+
+    /// Gives up one partition, unless a write of it is under way. Stop serving it before.
+    pub fn give_up(&mut self, partition: PartitionIndex, now: Timestamp) -> Option<Action> {
+        let holding = self.held.get(&partition)?;
+        if self.pending.contains_key(&partition) {
+            return None;
+        }
+        let expected = holding.version;
+        self.pending.insert(partition, (Kind::Release, now));
+        Some(Action {
+            partition,
+            expected,
+            kind: Kind::Release,
+        })
+    }
+
     /// Leaves: from now on nothing is taken, and what is held is given up, except what has a
     /// write under way. Call it again after [`Change::Late`]. Stop serving before the writes.
     pub fn release(&mut self, now: Timestamp) -> Vec<Action> {

@@ -52,8 +52,14 @@ impl Asked {
         }
     }
 
-    /// A connection has answered. Whoever was not asked is ignored.
-    pub(crate) fn answer(&self, connection: &str, id: &str, protocol: Protocol, said: Outcome) {
+    /// A connection has answered. False if it was not asked.
+    pub(crate) fn answer(
+        &self,
+        connection: &str,
+        id: &str,
+        protocol: Protocol,
+        said: Outcome,
+    ) -> bool {
         let question = {
             let mut open = self.open.lock();
             match open.get(id) {
@@ -61,7 +67,9 @@ impl Asked {
                 _ => None,
             }
         };
-        let Some(question) = question else { return };
+        let Some(question) = question else {
+            return false;
+        };
         let said = match said {
             Outcome::Value(value) => Ok((protocol, value)),
             Outcome::Void => value::write(protocol, &()).map(|value| (protocol, value)),
@@ -69,6 +77,7 @@ impl Asked {
         };
         // Whoever has asked may have gone.
         let _ = question.answer.send(said);
+        true
     }
 
     /// A connection has gone: nobody waits for it any more.

@@ -11,14 +11,13 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use parking_lot::{Mutex, RwLock};
 use steadfast_wire::signalr::Protocol;
-use steadfast_wire::signalr::service::{
-    Close, Data, GroupData, Message, Payloads, Question, Target, status,
-};
+use steadfast_wire::signalr::service::{Close, Data, Message, Question, status};
 use tokio::sync::Notify;
 
 use crate::error::{Error, Kind, Result};
 use crate::payload::{Payload, Protocols};
 use crate::reach::{Reach, To};
+use crate::said;
 use crate::wire::Wire;
 
 /// Links and clients of a hub.
@@ -99,12 +98,6 @@ impl Remote {
     }
 }
 
-fn payloads(payload: &Payload) -> Payloads {
-    let forms = payload.forms().iter();
-    let forms = forms.map(|(protocol, bytes)| (protocol.name().to_owned(), bytes.clone()));
-    forms.collect()
-}
-
 impl Reach for Remote {
     fn protocols(&self) -> Protocols {
         Protocols::BOTH
@@ -126,23 +119,7 @@ impl Reach for Remote {
             };
             let wire = wire.map_or_else(|| self.wire(), Ok)?;
             wire.wait().await;
-            let payloads = payloads(&payload);
-            let to = match to.clone() {
-                To::Group { name, except } => {
-                    wire.tell(&Message::Group(GroupData {
-                        group: name,
-                        except,
-                        payloads,
-                        ..GroupData::default()
-                    }));
-                    return Ok(());
-                }
-                To::All { except } => Target::All { except },
-                To::Groups(groups) => Target::Groups(groups),
-                To::Users(users) => Target::Users(users),
-                To::Connections(ids) => Target::Connections(ids),
-            };
-            wire.tell(&Message::Send { to, payloads });
+            wire.tell(&said::send(to, &payload));
             Ok(())
         })
     }
@@ -187,7 +164,7 @@ impl Reach for Remote {
                 id: id.to_owned(),
                 connection: connection.to_owned(),
                 caller: self.board.server.clone(),
-                payloads: payloads(&payload),
+                payloads: said::payloads(&payload),
             }));
             Ok(())
         })

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use steadfast_wire::signalr::Protocol;
+use steadfast_wire::signalr::service::Completion;
 
 use crate::caller::Caller;
 
@@ -69,6 +70,11 @@ pub trait Home: Send + Sync + 'static {
     fn pause<'a>(&'a self, connection: &'a str) -> BoxFuture<'a, ()> {
         let _ = connection;
         Box::pin(std::future::ready(()))
+    }
+
+    /// What a client of another node has answered that the home has asked.
+    fn answered(&self, own: &Completion) {
+        let _ = own;
     }
 
     /// A client that may come back has come back: what was half received is void.

@@ -14,6 +14,7 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use parking_lot::Mutex;
 use steadfast_core::limits;
 use steadfast_wire::signalr::message::{Invocation, Message, Outcome};
+use steadfast_wire::signalr::service::Completion;
 use steadfast_wire::signalr::{Protocol, handshake, read, write};
 use tokio_util::sync::CancellationToken;
 
@@ -81,11 +82,6 @@ impl<H: Hub> Host<H> {
     pub(crate) fn clients(&self) -> Clients {
         let (reach, asked) = (Arc::clone(&self.reach), Arc::clone(&self.asked));
         Clients::new(reach, asked, Arc::clone(&self.server))
-    }
-
-    /// What a client of another server has answered.
-    pub(crate) fn answered(&self, connection: &str, id: &str, protocol: Protocol, said: Outcome) {
-        self.asked.answer(connection, id, protocol, said);
     }
 
     fn seat(&self, connection: &str) -> Option<Arc<Seat>> {
@@ -166,8 +162,12 @@ impl<H: Hub> Home for Host<H> {
                     Outcome::Error(why) => Some(why.clone()),
                     _ => None,
                 };
-                if !seat.end_upload(&id, error) {
-                    self.asked.answer(connection, &id, seat.protocol, outcome);
+                if seat.end_upload(&id, error) {
+                    return;
+                }
+                let (asked, protocol) = (&self.asked, seat.protocol);
+                if !asked.answer(connection, &id, protocol, outcome) {
+                    self.reach.answered(connection, &id, protocol, message);
                 }
             }
             Ok(Message::Cancel { id }) => seat.cancel(&id),
@@ -190,6 +190,21 @@ impl<H: Hub> Home for Host<H> {
             to: to.map(str::to_owned),
         };
         self.add(&seat, job, 0);
+    }
+
+    fn answered(&self, own: &Completion) {
+        let (protocol, outcome) = match &own.outcome {
+            Ok((name, payload)) => {
+                let protocol = Protocol::named(name).unwrap_or(Protocol::Json);
+                match read::message(protocol, payload) {
+                    Ok(Message::Completion { outcome, .. }) => (protocol, outcome),
+                    _ => (protocol, Outcome::Error("It cannot be read.".to_owned())),
+                }
+            }
+            Err(why) => (Protocol::Json, Outcome::Error(why.clone())),
+        };
+        self.asked
+            .answer(&own.connection, &own.id, protocol, outcome);
     }
 }
 

@@ -357,7 +357,7 @@ impl Home for Link {
             is_partial: false,
         }));
         if count.is_multiple_of(limits::LINK_CLIENTS) {
-            self.ask_for_another();
+            self.ask_for_another(self.lobby.instance());
         }
     }
 
@@ -451,13 +451,17 @@ impl Home for Link {
 }
 
 impl Link {
-    /// Asks the server for one more link, because this one has many clients.
-    fn ask_for_another(&self) {
+    /// Asks the server for one more link, to this node: because this one has many
+    /// clients, or another one has none.
+    /// Only one that the server has opened itself asks. Whether it has.
+    pub(crate) fn ask_for_another(&self, node: &str) -> bool {
         let is_usual = self.greeting.get().is_some_and(|own| own.kind == 0);
-        if is_usual && !self.is_offline() {
-            let words = ["target", self.lobby.instance()].map(str::to_owned);
+        let asks = is_usual && !self.is_offline();
+        if asks {
+            let words = ["target", node].map(str::to_owned);
             self.tell(&Message::Ping(words.to_vec()));
         }
+        asks
     }
 
     /// Tells the server to send by other links, and that our clients will go.

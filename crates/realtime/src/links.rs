@@ -1,18 +1,17 @@
 //! What app servers of one hub ask of the service.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
 use futures_util::stream;
+use futures_util::{FutureExt as _, StreamExt as _};
 use parking_lot::Mutex;
 use steadfast_core::limits;
-use steadfast_wire::signalr::Protocol;
 use steadfast_wire::signalr::service::{
-    Ack, Check, Close, CloseMany, Completion, Data, Flow, FlowKind, GroupData, Handshake, Message,
-    Payloads, Question, Target, members, status,
+    Ack, Close, CloseMany, Data, Flow, FlowKind, Handshake, Message, members, status,
 };
 
 use crate::client::Client;
@@ -20,22 +19,24 @@ use crate::home::Home;
 use crate::link::{Fin, Link, LinkInlet};
 use crate::lobby::Lobby;
 use crate::meter::count;
-use crate::payload::Payload;
-use crate::reach::To;
+use crate::said;
 
 /// All links of one hub.
 pub(crate) struct Links {
-    lobby: Arc<Lobby>,
+    pub(crate) lobby: Arc<Lobby>,
     /// Whether app servers may come.
     takes_servers: bool,
     all: Mutex<Vec<Arc<Link>>>,
     /// Who waits for the answer of a client, by the id of the call.
-    questions: Mutex<HashMap<String, Asker>>,
+    pub(crate) questions: Mutex<HashMap<String, Asker>>,
 }
 
-struct Asker {
-    link: String,
-    connection: String,
+/// A link that has asked a client something.
+pub(crate) struct Asker {
+    pub(crate) link: String,
+    pub(crate) connection: String,
+    /// The node of the client, if it is another one.
+    pub(crate) node: Option<String>,
 }
 
 /// An app server of a hub.
@@ -218,21 +219,19 @@ impl Links {
                     client.close(error.as_deref(), false);
                 }
             }
-            Message::Send { to, payloads } => self.send(to, payloads),
-            Message::Group(own) => self.send_group(own),
+            Message::Send { to, payloads } => {
+                let (to, payload) = (said::target(to), said::payload(payloads));
+                self.lobby.everywhere().send(&to, &payload);
+            }
+            Message::Group(own) => self.lobby.everywhere().send_group(own),
             Message::Join { .. }
             | Message::Leave { .. }
             | Message::UserJoin { .. }
             | Message::UserLeave { .. } => self.membership(link, message),
             Message::Check { of, ack } => {
-                let found = self.check(&of);
-                answer(
-                    link,
-                    Some(ack),
-                    if found { status::OK } else { status::NOT_FOUND },
-                );
+                later(link, Some(ack), self.lobby.everywhere().check(of));
             }
-            Message::CloseMany(own) => self.close_many(link, &own),
+            Message::CloseMany(own) => self.close_many(link, own),
             Message::Ask(question) => self.ask(link, question),
             Message::Answer(own) => self.answered(link, own),
             Message::Flow(Flow {
@@ -251,24 +250,29 @@ impl Links {
                 ack,
                 most,
                 token,
-            } => self.members(link, &group, ack, most, token.as_deref()),
+            } => {
+                let most = most.and_then(|most| usize::try_from(most).ok());
+                let most = most.unwrap_or(limits::GROUP_PAGE);
+                self.members(link, &group, ack, most, token.as_deref());
+            }
             _ => {}
         }
         Ok(())
     }
 
-    fn members(&self, link: &Link, group: &str, ack: i64, most: Option<i64>, token: Option<&str>) {
-        let most = most.and_then(|most| usize::try_from(most).ok());
-        let most = most.unwrap_or(limits::GROUP_PAGE);
-        let (found, next) = self
-            .lobby
-            .members(group, token, most.clamp(1, limits::GROUP_PAGE));
-        link.tell(&Message::Ack(Ack {
-            id: ack,
-            status: status::OK,
-            payload: Some(members(&found, next.as_deref())),
-            ..Ack::default()
-        }));
+    fn members(&self, link: &Arc<Link>, group: &str, ack: i64, most: usize, token: Option<&str>) {
+        let most = most.clamp(1, limits::GROUP_PAGE);
+        let found = self.lobby.everywhere().members(group, token, most);
+        let link = Arc::clone(link);
+        soon(async move {
+            let (found, next) = found.await;
+            link.tell(&Message::Ack(Ack {
+                id: ack,
+                status: status::OK,
+                payload: Some(members(&found, next.as_deref())),
+                ..Ack::default()
+            }));
+        });
     }
 
     /// The first message: who is it?
@@ -372,8 +376,9 @@ impl Links {
             count(&self.lobby.meter.moved, done);
             if done == 0 {
                 // A server may come before this one goes.
+                self.lobby.want();
                 tokio::select! {
-                    () = arrived.notified() => {}
+                    () = self.lobby.news(arrived.notified()) => {}
                     () = link.gone() => break,
                 }
             }
@@ -383,43 +388,24 @@ impl Links {
         tracing::info!(event = "realtime.server_emptied", server, moved, left);
     }
 
-    fn send(&self, to: Target, payloads: Payloads) {
-        let to = match to {
-            Target::Connections(ids) => To::Connections(ids),
-            Target::User(user) => To::Users(vec![user]),
-            Target::Users(users) => To::Users(users),
-            Target::All { except } => To::All { except },
-            Target::Groups(groups) => To::Groups(groups),
-        };
-        self.lobby.send(&to, &payload(payloads));
-    }
-
-    fn send_group(&self, own: GroupData) {
-        let mut except = own.except;
-        for user in &own.except_users {
-            except.extend(self.lobby.connections_of(user));
-        }
-        let to = To::Group {
-            name: own.group,
-            except,
-        };
-        self.lobby.send(&to, &payload(own.payloads));
-    }
-
-    fn membership(&self, link: &Link, message: Message) {
-        let (ack, done) = match message {
+    fn membership(&self, link: &Arc<Link>, message: Message) {
+        let all = self.lobby.everywhere();
+        match message {
             Message::Join {
                 connection,
                 group,
                 ack,
-            } => (ack, self.lobby.join(&connection, &group).is_ok()),
+            } => {
+                let joined = all.join(&connection, &group).map(|done| done.is_ok());
+                later(link, ack, joined.boxed());
+            }
             Message::Leave {
                 connection,
                 group,
                 ack,
             } => {
-                self.lobby.leave_group(&connection, group.as_deref());
-                (ack, true)
+                let left = all.leave(&connection, group.as_deref()).map(|_| true);
+                later(link, ack, left.boxed());
             }
             Message::UserJoin {
                 user,
@@ -428,125 +414,30 @@ impl Links {
                 ack,
             } => {
                 let ttl = ttl_s.map(|own| Duration::from_secs(own.max(0) as u64));
-                (ack, self.lobby.join_user(&user, &group, ttl).is_ok())
+                let done = all.join_user(&user, &group, ttl).is_ok();
+                answer(link, ack, if done { status::OK } else { status::NOT_FOUND });
             }
             Message::UserLeave { user, group, ack } => {
-                self.lobby.leave_user(&user, group.as_deref());
-                (ack, true)
+                all.leave_user(&user, group.as_deref());
+                answer(link, ack, status::OK);
             }
-            _ => return,
-        };
-        answer(link, ack, if done { status::OK } else { status::NOT_FOUND });
-    }
-
-    fn check(&self, of: &Check) -> bool {
-        match of {
-            Check::UserInGroup { user, group } => self.lobby.is_user_in(user, group),
-            Check::Group(group) => self.lobby.has_group(group),
-            Check::Connection(id) => self.lobby.client(id).is_some(),
-            Check::User(user) => self.lobby.has_user(user),
+            _ => {}
         }
     }
 
-    fn close_many(&self, link: &Link, own: &CloseMany) {
-        let except = own.except.clone();
-        let to = match (&own.connection, &own.user, &own.group) {
-            (Some(id), ..) => To::Connections(vec![id.clone()]),
-            (_, Some(user), _) => To::Users(vec![user.clone()]),
-            (_, _, Some(name)) => To::Group {
-                name: name.clone(),
-                except: except.clone(),
-            },
-            _ => To::All {
-                except: except.clone(),
-            },
-        };
-        let reason = (!own.reason.is_empty()).then_some(own.reason.as_str());
-        let closed = self.lobby.close(&to, &except, reason);
-        let found = own.connection.is_none() || closed > 0;
-        answer(
-            link,
-            Some(own.ack),
-            if found { status::OK } else { status::NOT_FOUND },
-        );
+    fn close_many(&self, link: &Arc<Link>, own: CloseMany) {
+        let (ack, is_one) = (own.ack, own.connection.is_some());
+        let closed = self.lobby.everywhere().close(own);
+        let closed = closed.map(move |count| !is_one || count > 0);
+        later(link, Some(ack), closed.boxed());
     }
 
-    /// A server asks a client, which may be another server's.
-    fn ask(&self, link: &Arc<Link>, question: Question) {
-        let client = self.lobby.client(&question.connection);
-        let form = client.as_ref().and_then(|client| {
-            let payload = payload(question.payloads.clone());
-            payload.get(client.protocol()?).cloned()
-        });
-        let (Some(client), Some(message)) = (client, form) else {
-            return link.tell(&Message::Answer(Completion {
-                id: question.id,
-                connection: question.connection,
-                caller: question.caller,
-                outcome: Err("The connection does not exist.".to_owned()),
-            }));
-        };
-        let asker = Asker {
-            link: link.id().to_owned(),
-            connection: question.connection.clone(),
-        };
-        self.questions.lock().insert(question.id.clone(), asker);
-        if link.tenant(&question.connection).is_none() {
-            let owner = self.owner(&question.connection);
-            link.tell(&Message::Mapping {
-                id: question.id.clone(),
-                connection: question.connection.clone(),
-                instance: self.lobby.instance().to_owned(),
-            });
-            if let Some(owner) = owner {
-                owner.tell(&Message::Ask(question));
-            }
-        }
-        client.pass(message);
-    }
-
-    /// The link whose client it is.
-    fn owner(&self, connection: &str) -> Option<Arc<Link>> {
-        let all = self.all();
-        all.into_iter().find(|own| own.tenant(connection).is_some())
-    }
-
-    /// The server of a client says what the client has answered.
-    fn answered(&self, link: &Arc<Link>, own: Completion) {
-        let Some(asker) = self.questions.lock().remove(&own.id) else {
-            return;
-        };
-        if asker.link == link.id() {
-            return;
-        }
-        let all = self.all();
-        if let Some(caller) = all.iter().find(|link| link.id() == asker.link) {
-            caller.tell(&Message::Answer(own));
-        }
-    }
-
-    /// A client has gone: nobody waits for its answers.
-    pub(crate) fn client_gone(&self, connection: &str) {
-        let mut questions = self.questions.lock();
-        let ids: Vec<_> = questions
-            .iter()
-            .filter(|(_, asker)| asker.connection == connection)
-            .map(|(id, _)| id.clone())
-            .collect();
-        let gone: Vec<_> = ids
-            .into_iter()
-            .filter_map(|id| questions.remove_entry(&id))
-            .collect();
-        drop(questions);
-        for (id, asker) in gone {
-            let all = self.all();
-            if let Some(link) = all.iter().find(|link| link.id() == asker.link) {
-                link.tell(&Message::Answer(Completion {
-                    id,
-                    connection: asker.connection,
-                    caller: link.server().to_owned(),
-                    outcome: Err("The client has disconnected.".to_owned()),
-                }));
+    /// Asks servers for one more link each, for a node whose clients wait.
+    pub(crate) fn wanted_by(&self, node: &str) {
+        let mut asked = BTreeSet::new();
+        for link in self.all() {
+            if !asked.contains(link.server()) && link.ask_for_another(node) {
+                asked.insert(link.server().to_owned());
             }
         }
     }
@@ -593,8 +484,23 @@ fn answer(link: &Link, ack: Option<i64>, status: i64) {
     }
 }
 
-fn payload(payloads: Payloads) -> Payload {
-    let forms = payloads.into_iter();
-    let forms = forms.filter_map(|(name, bytes)| Some((Protocol::named(&name)?, bytes)));
-    Payload::of(forms.collect())
+/// Tells a server what came of something, as soon as that is known.
+fn later(link: &Arc<Link>, ack: Option<i64>, done: BoxFuture<'static, bool>) {
+    let link = Arc::clone(link);
+    soon(async move {
+        let done = done.await;
+        answer(
+            &link,
+            ack,
+            if done { status::OK } else { status::NOT_FOUND },
+        );
+    });
+}
+
+/// Does something at once if it need not wait for other nodes.
+fn soon(work: impl Future<Output = ()> + Send + 'static) {
+    let mut work = Box::pin(work);
+    if work.as_mut().now_or_never().is_none() {
+        tokio::spawn(work);
+    }
 }

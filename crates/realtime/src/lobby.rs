@@ -9,8 +9,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use steadfast_core::limits;
 use steadfast_wire::signalr::Protocol;
 use tokio::sync::Notify;
@@ -21,8 +20,10 @@ use crate::client::{Client, Place};
 use crate::error::{Error, Kind, Result};
 use crate::home::Home;
 use crate::meter::{HubCounts, Meter, count};
+use crate::nodes::Nodes;
 use crate::payload::{Payload, Protocols};
-use crate::reach::{Reach, To};
+use crate::reach::To;
+use crate::word::Word;
 
 /// What a client is told that nobody is there for.
 const NO_SERVER: &str = "No app server is currently connected to serve the hub; the service is in \
@@ -51,8 +52,20 @@ pub struct Lobby {
     arrivals: AtomicUsize,
     /// Who is there for clients when no other home is.
     last_resort: OnceLock<Arc<dyn Home>>,
+    /// The other nodes, which may have clients of this hub too.
+    nodes: Arc<Nodes>,
+    /// Questions of other nodes to clients, by their id.
+    foreign: Mutex<HashMap<String, Foreign>>,
+    /// When other nodes were last asked for an app server.
+    wanted: Mutex<Option<Instant>>,
     pub(crate) meter: Meter,
     me: Weak<Self>,
+}
+
+/// A question of another node.
+struct Foreign {
+    node: String,
+    connection: String,
 }
 
 #[derive(Default)]
@@ -71,7 +84,7 @@ struct Member {
 
 impl Lobby {
     /// A lobby for a hub of this process, or of app servers.
-    pub(crate) fn new(name: &str, instance: &str, is_own: bool) -> Arc<Self> {
+    pub(crate) fn new(name: &str, instance: &str, is_own: bool, nodes: &Arc<Nodes>) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             name: name.to_owned(),
             state: RwLock::default(),
@@ -83,6 +96,9 @@ impl Lobby {
             watcher: OnceLock::new(),
             arrivals: AtomicUsize::new(1),
             last_resort: OnceLock::new(),
+            nodes: Arc::clone(nodes),
+            foreign: Mutex::default(),
+            wanted: Mutex::new(None),
             meter: Meter::default(),
             me: me.clone(),
         })
@@ -101,6 +117,82 @@ impl Lobby {
     /// Whether it is hosted in this process.
     pub(crate) fn is_own(&self) -> bool {
         self.is_own
+    }
+
+    /// The other nodes.
+    pub(crate) fn nodes(&self) -> &Arc<Nodes> {
+        &self.nodes
+    }
+
+    /// All homes.
+    pub(crate) fn homes(&self) -> Vec<Arc<dyn Home>> {
+        self.homes.read().clone()
+    }
+
+    /// Clients wait for an app server: other nodes may have one.
+    pub(crate) fn want(&self) {
+        if self.is_own || self.nodes.is_alone() {
+            return;
+        }
+        let now = Instant::now();
+        let mut wanted = self.wanted.lock();
+        if wanted.is_some_and(|last| now < last + limits::SERVER_WANT) {
+            return;
+        }
+        *wanted = Some(now);
+        drop(wanted);
+        let hub = self.name.clone();
+        self.nodes.tell_all(&Word::Want { hub }.encode());
+    }
+
+    /// Waits until it makes sense to look for a home again.
+    pub(crate) async fn news(&self, arrived: impl Future<Output = ()>) {
+        tokio::select! {
+            () = arrived => {}
+            () = tokio::time::sleep(limits::SERVER_WANT), if self.nodes.is_open() => {}
+        }
+    }
+
+    /// A client is asked by another node.
+    pub(crate) fn put_foreign(&self, node: &str, connection: &str, id: &str) {
+        let foreign = Foreign {
+            node: node.to_owned(),
+            connection: connection.to_owned(),
+        };
+        self.foreign.lock().insert(id.to_owned(), foreign);
+    }
+
+    /// The node that has asked a client this, once.
+    pub(crate) fn take_foreign(&self, connection: &str, id: &str) -> Option<String> {
+        let mut foreign = self.foreign.lock();
+        let is_asked = |own: &Foreign| own.connection == connection;
+        match foreign.get(id).is_some_and(is_asked) {
+            true => foreign.remove(id).map(|own| own.node),
+            false => None,
+        }
+    }
+
+    /// Questions that nobody will answer: of a client that has gone, with their nodes.
+    pub(crate) fn drop_foreign(&self, connection: &str) -> Vec<(String, String)> {
+        let mut foreign = self.foreign.lock();
+        let dropped = foreign.extract_if(|_, own| own.connection == connection);
+        dropped.map(|(id, own)| (id, own.node)).collect()
+    }
+
+    /// A node has gone: nobody waits for its answers.
+    pub(crate) fn forget_foreign(&self, node: &str) {
+        self.foreign.lock().retain(|_, own| own.node != node);
+    }
+
+    /// Groups of users, and how long they are still in them.
+    pub(crate) fn user_groups(&self) -> Vec<(String, String, Option<Duration>)> {
+        let state = self.state.read();
+        let users = state.user_groups.iter();
+        let all = users.flat_map(|(user, groups)| groups.iter().map(move |own| (user, own)));
+        let now = Instant::now();
+        let left = |until: &Option<Instant>| until.map(|end| end.saturating_duration_since(now));
+        all.map(|(user, (group, until))| (user.clone(), group.clone(), left(until)))
+            .collect()
     }
 
     /// From now on clients may be given to this home.
@@ -222,7 +314,8 @@ impl Lobby {
             if let Some(home) = self.pick(client.caller(), None) {
                 return home;
             }
-            arrived.await;
+            self.want();
+            self.news(arrived).await;
         }
     }
 
@@ -270,7 +363,7 @@ impl Lobby {
         spoken.fold(Protocols::default(), |set, (own, _)| set.with(own))
     }
 
-    /// Puts a message into the queues of those it is for.
+    /// Puts a message into the queues of those at this node that it is for.
     pub fn send(&self, to: &To, payload: &Payload) {
         let targets = self.targets(to);
         count(&self.meter.delivered, targets.len() as u64);
@@ -558,89 +651,6 @@ impl Place for Lobby {
         drop(state);
         if let Some(watcher) = self.watcher.get() {
             watcher(client.id());
-        }
-    }
-}
-
-/// How a hub in this process reaches clients.
-pub(crate) struct Direct(Weak<Lobby>);
-
-impl Lobby {
-    /// The way from a hub in this process to its clients.
-    pub(crate) fn direct(&self) -> Arc<dyn Reach> {
-        Arc::new(Direct(self.me.clone()))
-    }
-}
-
-impl Direct {
-    fn lobby(&self) -> Result<Arc<Lobby>> {
-        let lost = || Error::new(Kind::Lost("it has ended".to_owned()));
-        self.0.upgrade().ok_or_else(lost)
-    }
-}
-
-impl Reach for Direct {
-    fn protocols(&self) -> Protocols {
-        self.0
-            .upgrade()
-            .map(|lobby| lobby.protocols())
-            .unwrap_or_default()
-    }
-
-    fn send<'a>(&'a self, to: &'a To, payload: Payload) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
-            self.lobby()?.send(to, &payload);
-            Ok(())
-        })
-    }
-
-    fn join<'a>(&'a self, connection: &'a str, group: &'a str) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move { self.lobby()?.join(connection, group) })
-    }
-
-    fn leave<'a>(&'a self, connection: &'a str, group: &'a str) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
-            self.lobby()?.leave_group(connection, Some(group));
-            Ok(())
-        })
-    }
-
-    fn ask<'a>(
-        &'a self,
-        _id: &'a str,
-        connection: &'a str,
-        payload: Payload,
-    ) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
-            let client = self.lobby()?.client(connection);
-            let form = client.as_ref().and_then(|own| payload.get(own.protocol()?));
-            let (Some(client), Some(message)) = (&client, form) else {
-                return Err(Error::new(Kind::NoConnection(connection.to_owned())));
-            };
-            client.send(message.clone());
-            Ok(())
-        })
-    }
-
-    fn data(&self, connection: &str, message: Bytes) {
-        let lobby = self.0.upgrade();
-        if let Some(client) = lobby.and_then(|lobby| lobby.client(connection)) {
-            client.pass(message);
-        }
-    }
-
-    fn room<'a>(&'a self, connection: &'a str) -> Option<BoxFuture<'a, ()>> {
-        let client = self.0.upgrade()?.client(connection)?;
-        if client.outbox.has_room() {
-            return None;
-        }
-        Some(Box::pin(async move { client.room().await }))
-    }
-
-    fn close(&self, connection: &str, error: Option<&str>) {
-        let lobby = self.0.upgrade();
-        if let Some(client) = lobby.and_then(|lobby| lobby.client(connection)) {
-            client.close(error, false);
         }
     }
 }

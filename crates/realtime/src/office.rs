@@ -10,7 +10,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use steadfast_core::limits;
 use steadfast_wire::signalr::frame::{self, Splitter};
-use steadfast_wire::signalr::message::{Message as HubMessage, Outcome};
+use steadfast_wire::signalr::message::Message as HubMessage;
 use steadfast_wire::signalr::service::{
     Completion, Data, Flow, FlowKind, Handshake, Message, Open, read as read_service,
 };
@@ -220,7 +220,7 @@ impl<H: Hub> OfficeLink<H> {
             Message::Ask(question) => {
                 board.foreign.lock().insert(question.id.clone(), question);
             }
-            Message::Answer(own) => self.answered(&own),
+            Message::Answer(own) => self.office.host.answered(&own),
             Message::Flow(Flow {
                 id,
                 is_server: false,
@@ -325,21 +325,6 @@ impl<H: Hub> OfficeLink<H> {
             }));
         }
         self.office.host.data(connection, data.payload);
-    }
-
-    fn answered(&self, own: &Completion) {
-        let (protocol, outcome) = match &own.outcome {
-            Ok((name, payload)) => {
-                let protocol = Protocol::named(name).unwrap_or(Protocol::Json);
-                match read::message(protocol, payload) {
-                    Ok(HubMessage::Completion { outcome, .. }) => (protocol, outcome),
-                    _ => (protocol, Outcome::Error("It cannot be read.".to_owned())),
-                }
-            }
-            Err(why) => (Protocol::Json, Outcome::Error(why.clone())),
-        };
-        let host = &self.office.host;
-        host.answered(&own.connection, &own.id, protocol, outcome);
     }
 }
 

@@ -173,7 +173,7 @@ impl Service for Pushes {
     }
 }
 
-/// Performs pushes: it puts them into the queues of clients.
+/// Performs pushes: it puts them into the queues of clients, at all nodes.
 pub struct Pusher(Realtime);
 
 impl Pusher {
@@ -187,9 +187,9 @@ impl Performer for Pusher {
     fn perform(&self, effect: Effect) {
         // Whoever is not there gets nothing, and neither does a hub without clients.
         if let Ok(push) = Push::decode(&effect.body)
-            && let Ok(lobby) = self.0.lobby(&push.hub)
+            && let Ok(lobby) = self.0.reached(&push.hub)
         {
-            lobby.send(&push.to, &push.payload);
+            lobby.everywhere().send(&push.to, &push.payload);
         }
     }
 }

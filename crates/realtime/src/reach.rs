@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use steadfast_wire::signalr::Protocol;
 
 use crate::error::Result;
 use crate::payload::{Payload, Protocols};
@@ -54,6 +55,11 @@ pub trait Reach: Send + Sync + 'static {
         connection: &'a str,
         payload: Payload,
     ) -> BoxFuture<'a, Result<()>>;
+
+    /// A connection has answered what its home has not asked: another node may have.
+    fn answered(&self, connection: &str, id: &str, protocol: Protocol, message: Bytes) {
+        let _ = (connection, id, protocol, message);
+    }
 
     /// Sends a framed message to a connection whose home is here.
     fn data(&self, connection: &str, message: Bytes);

@@ -12,25 +12,28 @@ use tokio_util::sync::CancellationToken;
 use crate::caller::Caller;
 use crate::client::{Client, Wishes};
 use crate::clients::Clients;
+use crate::direct::Direct;
 use crate::error::{Error, Kind, Result};
 use crate::host::{Host, HubOptions};
 use crate::hub::Hub;
 use crate::id;
+use crate::lent::Pipes;
 use crate::link::{Link, LinkInlet};
 use crate::links::{LinkEnded, Links, Server};
 use crate::lobby::Lobby;
 use crate::meter::HubCounts;
 use crate::mode::{Mode, Upstream};
+use crate::nodes::Nodes;
 use crate::serverless::Serverless;
 use crate::ticket::{Ticket, Tickets};
 
 /// Real-time connections of one node. Clones are the same.
 #[derive(Clone)]
 pub struct Realtime {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
-struct Shared {
+pub(crate) struct Shared {
     /// The name of this server, as hubs and clients see it.
     server: String,
     hubs: RwLock<HashMap<String, Hosted>>,
@@ -38,7 +41,10 @@ struct Shared {
     remote: RwLock<HashMap<String, Arc<Links>>>,
     /// Whether hubs that are not hosted here need app servers, and who is told if not.
     mode: OnceLock<(Mode, Arc<dyn Upstream>)>,
-    tickets: Arc<Tickets>,
+    pub(crate) tickets: Arc<Tickets>,
+    /// The other nodes, and links that are carried between them and this one.
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) pipes: Arc<Pipes>,
     leaving: CancellationToken,
 }
 
@@ -93,6 +99,8 @@ impl Realtime {
                 remote: RwLock::default(),
                 mode: OnceLock::new(),
                 tickets: Arc::default(),
+                nodes: Arc::default(),
+                pipes: Arc::default(),
                 leaving: CancellationToken::new(),
             }),
         }
@@ -115,8 +123,9 @@ impl Realtime {
         if name.is_empty() || name.len() > limits::HUB_NAME {
             return Err(Error::new(Kind::Name("hub")));
         }
-        let lobby = Lobby::new(&name, &self.shared.server, true);
-        let host = Host::new(hub, lobby.direct(), &self.shared.server, options.clone());
+        let Shared { server, nodes, .. } = &*self.shared;
+        let lobby = Lobby::new(&name, server, true, nodes);
+        let host = Host::new(hub, Direct::of(&lobby), server, options.clone());
         let clients = host.clients();
         lobby.add_home(host);
         let hosted = Hosted {
@@ -165,7 +174,7 @@ impl Realtime {
     }
 
     /// The links of a hub's app servers.
-    fn links(&self, hub: &str) -> Result<Arc<Links>> {
+    pub(crate) fn links(&self, hub: &str) -> Result<Arc<Links>> {
         let name = hub.to_ascii_lowercase();
         if name.is_empty() || name.len() > limits::HUB_NAME {
             return Err(Error::new(Kind::Name("hub")));
@@ -185,10 +194,10 @@ impl Realtime {
     }
 
     fn lobby_without_host(&self, name: &str) -> Arc<Lobby> {
-        let server = &self.shared.server;
-        let lobby = Lobby::new(name, server, false);
+        let Shared { server, nodes, .. } = &*self.shared;
+        let lobby = Lobby::new(name, server, false, nodes);
         if let Some((Mode::Serverless | Mode::Classic, upstream)) = self.shared.mode.get() {
-            let (reach, upstream) = (lobby.direct(), Arc::clone(upstream));
+            let (reach, upstream) = (Direct::of(&lobby), Arc::clone(upstream));
             lobby.add_last_resort(Serverless::new(name, server, reach, upstream));
         }
         lobby
@@ -217,6 +226,25 @@ impl Realtime {
         begun.ok_or_else(|| Error::new(Kind::NoServer(server.to_owned())))
     }
 
+    /// The connections of a hub that messages are for. Other nodes may have clients of
+    /// one that nobody has heard of here.
+    pub fn reached(&self, hub: &str) -> Result<Arc<Lobby>> {
+        match self.shared.nodes.is_alone() {
+            true => self.lobby(hub),
+            false => self.any_lobby(hub),
+        }
+    }
+
+    /// Whether there is something here that belongs to a hub.
+    pub(crate) fn knows(&self, hub: &str) -> bool {
+        self.hosted(hub).is_ok() || self.known_links(hub).is_ok()
+    }
+
+    /// The links of all hubs.
+    pub(crate) fn all_links(&self) -> Vec<Arc<Links>> {
+        self.shared.remote.read().values().cloned().collect()
+    }
+
     fn known_links(&self, hub: &str) -> Result<Arc<Links>> {
         let remote = self.shared.remote.read();
         let links = remote.get(&hub.to_ascii_lowercase()).cloned();
@@ -230,7 +258,7 @@ impl Realtime {
         counts
     }
 
-    fn lobbies(&self) -> Vec<Arc<Lobby>> {
+    pub(crate) fn lobbies(&self) -> Vec<Arc<Lobby>> {
         let own = self.shared.hubs.read();
         let own: Vec<_> = own.values().map(|own| Arc::clone(&own.lobby)).collect();
         let remote = self.shared.remote.read();
@@ -320,6 +348,7 @@ impl Realtime {
         for links in &remote {
             links.tell_of_the_end();
         }
+        self.shared.pipes.end_lent(&self.shared.nodes);
         let clients: Vec<_> = lobbies.iter().flat_map(|lobby| lobby.clients()).collect();
         for client in &clients {
             client.close(Some("The server is going away."), true);

@@ -76,16 +76,33 @@ impl Tickets {
         wishes: Wishes,
         is_secret: bool,
     ) -> Result<Arc<Ticket>> {
-        let id: Arc<str> = id::random().into();
+        // Other nodes see by its end whose it is.
+        let mark = lobby.nodes().mark();
+        let random = || match &mark {
+            Some(mark) => format!("{}.{mark}", id::random()),
+            None => id::random(),
+        };
+        let id: Arc<str> = random().into();
         let token = match is_secret {
-            true => id::random(),
+            true => random(),
             false => id.to_string(),
         };
+        let known = (id, Arc::new(caller), wishes);
+        self.keep(lobby, token, known)
+    }
+
+    /// Keeps a ticket for as long as somebody may come with it.
+    pub(crate) fn keep(
+        self: &Arc<Self>,
+        lobby: Arc<Lobby>,
+        token: String,
+        (id, caller, wishes): (Arc<str>, Arc<Caller>, Wishes),
+    ) -> Result<Arc<Ticket>> {
         let ticket = Arc::new(Ticket {
             id,
             token: token.clone(),
             lobby,
-            caller: Arc::new(caller),
+            caller,
             wishes,
             tickets: Arc::downgrade(self),
             open: Mutex::new(None),
@@ -110,13 +127,19 @@ impl Tickets {
         self.all.lock().get(token).cloned()
     }
 
-    /// Forgets a ticket that nobody has come with.
-    fn expire(&self, token: &str) {
+    /// Takes a ticket away with which nobody has come.
+    pub(crate) fn take(&self, token: &str) -> Option<Arc<Ticket>> {
         let mut all = self.all.lock();
         let is_unused = |ticket: &Arc<Ticket>| ticket.open.lock().is_none();
-        if all.get(token).is_some_and(is_unused) {
-            all.remove(token);
+        match all.get(token).is_some_and(is_unused) {
+            true => all.remove(token),
+            false => None,
         }
+    }
+
+    /// Forgets a ticket that nobody has come with.
+    fn expire(&self, token: &str) {
+        self.take(token);
     }
 }
 
@@ -167,6 +190,11 @@ impl Ticket {
     /// The connection, if it is open.
     pub fn opened(&self) -> Option<Arc<Open>> {
         self.open.lock().clone()
+    }
+
+    /// What was wanted of it.
+    pub(crate) fn wishes(&self) -> &Wishes {
+        &self.wishes
     }
 
     /// Who has negotiated it.

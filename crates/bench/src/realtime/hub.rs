@@ -40,6 +40,21 @@ impl Load {
         Ok(context.join(&group).await?)
     }
 
+    /// Tells everybody but the caller.
+    async fn shout(&self, context: &Context, number: u64) -> HubResult<()> {
+        let others = context.clients().all_except([context.connection_id()]);
+        Ok(others.send("tick", &(number,)).await?)
+    }
+
+    /// Asks another client for its name.
+    async fn ask(&self, context: &Context, connection: String) -> HubResult<String> {
+        Ok(context
+            .clients()
+            .connection(connection)
+            .ask("name", &())
+            .await?)
+    }
+
     async fn wait(&self, milliseconds: u64) -> u64 {
         tokio::time::sleep(Duration::from_millis(milliseconds)).await;
         milliseconds

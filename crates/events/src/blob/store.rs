@@ -299,7 +299,9 @@ impl Blobs {
     async fn cut(&self, claim: &Mark<'_>, owner: &str) {
         if let Ok(known) = self.inner.hubs.known_group(claim.hub, claim.group).await {
             let hubs = &self.inner.hubs;
-            hubs.owner_changed(&known, claim.group, claim.partition, (None, owner));
+            let changed = (None, owner);
+            hubs.owner_changed(&known, claim.group, claim.partition, changed)
+                .await;
         }
     }
 

@@ -19,10 +19,12 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::error::{Kind, Result};
+use crate::followers::Follower;
 use crate::groups::Claimed;
 use crate::hubs::EventHubs;
+use crate::place::folded;
 use crate::processor::handler::{CloseReason, Handler, Trouble};
-use crate::processor::options::ProcessorOptions;
+use crate::processor::options::{Guarantee, ProcessorOptions};
 use crate::processor::pump;
 use crate::processor::work::Work;
 
@@ -61,6 +63,11 @@ impl EventHubs {
         let id = OwnerId::new(&options.owner);
         let member = Member::new(id, options.strategy, options.timing);
         let owner = options.owner.clone();
+        let is_exact = matches!(options.guarantee, Guarantee::ExactlyOnce(_));
+        let follower = (is_exact && !self.inner.router.is_alone()).then(|| {
+            let of = (known.hub.id, folded(group));
+            self.inner.followers.join(of, &owner)
+        });
         let work = Work::new(self.clone(), known, group, options, handler);
         let (stop, stopped) = watch::channel(false);
         let (held, running) = (Arc::default(), Arc::default());
@@ -70,6 +77,7 @@ impl EventHubs {
             pumps: BTreeMap::new(),
             held: Arc::clone(&held),
             running: Arc::clone(&running),
+            follower,
         };
         Ok(Processor {
             owner,
@@ -126,22 +134,84 @@ struct Balance<H> {
     pumps: BTreeMap<u32, Pump>,
     held: Arc<Mutex<Vec<u32>>>,
     running: Arc<Mutex<BTreeMap<u32, tokio::task::AbortHandle>>>,
+    /// It takes what its node owns.
+    follower: Option<Follower>,
 }
 
 impl<H: Handler> Balance<H> {
     async fn run(mut self, mut stopped: watch::Receiver<bool>) {
+        let mut changes = self.work.hubs.inner.changes.clone();
         while !*stopped.borrow() {
             let begun = self.work.options.clock.monotonic();
-            let Some(pause) = self.cycle().await else {
+            changes.mark_unchanged();
+            let pause = match self.follower.is_some() {
+                true => self.follow().await,
+                false => self.cycle().await,
+            };
+            let Some(pause) = pause else {
                 break;
             };
             let taken = self.work.options.clock.monotonic().saturating_sub(begun);
             tokio::select! {
                 _ = stopped.wait_for(|stopped| *stopped) => break,
+                // Whoever follows its node does so at once.
+                _ = changes.changed(), if self.follower.is_some() => {}
                 () = tokio::time::sleep(pause.saturating_sub(taken)) => {}
             }
         }
         self.leave().await;
+    }
+
+    /// One cycle of a processor that takes what its node owns: it gives up the rest,
+    /// and takes what it misses from whoever has it, who cannot handle it any more.
+    async fn follow(&mut self) -> Option<Duration> {
+        let now = self.now();
+        for lapsed in self.member.lapse(now) {
+            self.end(lapsed.0, CloseReason::OwnershipLost);
+        }
+        let strange: Vec<_> = self
+            .member
+            .held()
+            .filter(|own| !self.is_ours(own.0))
+            .collect();
+        let mut writes = Vec::new();
+        for partition in strange {
+            self.end(partition.0, CloseReason::OwnershipLost);
+            writes.extend(self.member.give_up(partition, now));
+        }
+        writes.extend(self.member.renewals(now));
+        self.write(writes).await;
+        let interval = self.work.options.timing.interval;
+        let listing = match self.list().await {
+            Ok(listing) => listing,
+            Err(error) => {
+                self.report("list ownerships", error.to_string()).await;
+                let is_gone = matches!(error.kind(), Kind::HubNotFound | Kind::GroupNotFound);
+                return (!is_gone).then_some(interval / 8);
+            }
+        };
+        let now = self.now();
+        let all = (0..self.work.known.hub.partitions).filter(|own| self.is_ours(*own));
+        let all: Vec<_> = all.map(PartitionIndex).collect();
+        let missing = all.iter().filter_map(|partition| {
+            let version = listing.version(*partition);
+            self.member.take_from_anybody(*partition, version, now)
+        });
+        let missing: Vec<_> = missing.collect();
+        self.write(missing).await;
+        let held: Vec<_> = self.member.held().collect();
+        Some(match held == all {
+            true => interval,
+            false => interval / 8,
+        })
+    }
+
+    /// Whether this node owns a partition, and it is our turn to take it.
+    fn is_ours(&self, partition: u32) -> bool {
+        let place = self.work.place(partition);
+        let is_here = self.work.hubs.inner.router.door(place).is_some();
+        let is_for = |own: &Follower| own.is_for(partition);
+        is_here && self.follower.as_ref().is_some_and(is_for)
     }
 
     /// One cycle; answers how long after its beginning the next one follows, or

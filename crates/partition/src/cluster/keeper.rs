@@ -118,6 +118,11 @@ impl Cluster {
         self.inner.owner
     }
 
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.inner.setup.identity.name
+    }
+
     /// What is known of the others.
     pub fn roster(&self) -> &Arc<Roster> {
         &self.inner.setup.roster

@@ -7,6 +7,7 @@ mod admit;
 mod context;
 mod dial;
 mod events;
+mod far;
 mod negotiate;
 mod polling;
 mod query;
@@ -21,6 +22,7 @@ mod websocket;
 
 pub use context::Context;
 pub use dial::{DialOptions, Dialed};
+pub use far::{REQUESTS, answer};
 pub use routes::{Routes, routes};
 pub use token::{TokenWish, server_token, token};
 pub use upstream::{UpstreamRule, Upstreams};

@@ -50,10 +50,27 @@ pub(super) async fn poll(
 }
 
 /// Opens the connection: by the first poll, or by what a client posts before it.
-pub(super) fn begin(ticket: &Arc<Ticket>) -> Result<Arc<Open>, Refusal> {
+fn begin(ticket: &Arc<Ticket>) -> Result<Arc<Open>, Refusal> {
     let open = ticket.open(Transport::LongPolling, limits::CLIENT_POST_BYTES)?;
     tokio::spawn(keep(Arc::clone(&open)));
     Ok(open)
+}
+
+/// What the client says.
+pub(super) async fn post(ticket: &Arc<Ticket>, bytes: Bytes) -> Result<Response, Refusal> {
+    let open = match ticket.opened() {
+        Some(open) => open,
+        // One of the clients says hello before it polls.
+        None => begin(ticket)?,
+    };
+    if open.transport == Transport::WebSockets {
+        let text = "POST requests are not allowed for WebSocket connections.";
+        return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, text));
+    }
+    let mut inlet = open.inlet.lock().await;
+    // A connection that has ended says so where it is read.
+    let _ = inlet.take(bytes).await;
+    Ok(StatusCode::OK.into_response())
 }
 
 /// The client wants to end.

@@ -18,9 +18,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use steadfast_core::limits;
 use steadfast_realtime::reach::To;
-use steadfast_realtime::{Lobby, Payload, Protocols};
+use steadfast_realtime::{Everywhere, Payload, Protocols};
 use steadfast_wire::signalr::Protocol;
 use steadfast_wire::signalr::pack::Reader;
+use steadfast_wire::signalr::service::{Check, CloseMany};
 
 use super::admit::shown;
 use super::context::Context;
@@ -56,7 +57,8 @@ async fn serve(State(context): State<Arc<Context>>, request: Request) -> Respons
 
 /// What a request asks for.
 struct Asked {
-    lobby: Arc<Lobby>,
+    /// The clients of the hub at all nodes.
+    all: Everywhere,
     query: Query,
     is_first_version: bool,
     method: Method,
@@ -136,7 +138,7 @@ async fn operate(context: &Context, parts: &Parts, body: Body) -> Result<Done, F
     let lobby = context.realtime.hub(&hub);
     let lobby = lobby.map_err(|error| Failure::bad(error.to_string()))?;
     let asked = Asked {
-        lobby,
+        all: lobby.everywhere(),
         query,
         is_first_version,
         method: parts.method.clone(),
@@ -144,10 +146,11 @@ async fn operate(context: &Context, parts: &Parts, body: Body) -> Result<Done, F
     let segments: Vec<_> = segments.iter().map(String::as_str).collect();
     if let Some(to) = asked.sends_to(&segments) {
         let payload = payload(parts, body).await?;
-        asked.lobby.send(&to, &payload);
+        asked.all.room().await;
+        asked.all.send(&to, &payload);
         return Ok(Done::Status(202));
     }
-    asked.run(&segments)
+    asked.run(&segments).await
 }
 
 fn decoded(segment: &str) -> String {
@@ -204,38 +207,44 @@ impl Asked {
         })
     }
 
-    fn run(&self, segments: &[&str]) -> Result<Done, Failure> {
+    async fn run(&self, segments: &[&str]) -> Result<Done, Failure> {
         let method = self.method.as_str();
         let is_old = self.is_first_version;
         // The first version names user and group the other way round.
         match (method, segments) {
-            ("POST", [of @ .., ":closeConnections"]) if !is_old => self.close(of),
-            ("DELETE", ["connections", id]) => self.close_one(id),
+            ("POST", [of @ .., ":closeConnections"]) if !is_old => self.close(of).await,
+            ("DELETE", ["connections", id]) => self.close_one(id).await,
             ("HEAD" | "GET", ["connections", id]) => {
-                let is_there = self.lobby.client(id).is_some();
-                Ok(known(is_there, "Warning.Connection.NotExisted"))
+                let of = Check::Connection((*id).to_owned());
+                Ok(known(
+                    self.all.check(of).await,
+                    "Warning.Connection.NotExisted",
+                ))
             }
             ("HEAD" | "GET", ["users", user]) => {
-                Ok(known(self.lobby.has_user(user), "Warning.User.NotExisted"))
+                let of = Check::User((*user).to_owned());
+                Ok(known(self.all.check(of).await, "Warning.User.NotExisted"))
             }
             ("HEAD" | "GET", ["groups", group]) => {
                 group_name(group)?;
-                Ok(known(
-                    self.lobby.has_group(group),
-                    "Warning.Group.NotExisted",
-                ))
+                let of = Check::Group((*group).to_owned());
+                Ok(known(self.all.check(of).await, "Warning.Group.NotExisted"))
             }
-            ("PUT" | "DELETE", ["groups", group, "connections", id]) => self.member(id, group),
+            ("PUT" | "DELETE", ["groups", group, "connections", id]) => {
+                self.member(id, group).await
+            }
             ("DELETE", ["connections", id, "groups"]) if !is_old => {
-                self.lobby.leave_group(id, None);
+                self.all.leave(id, None).await;
                 Ok(Done::Status(200))
             }
             ("DELETE", ["users", user, "groups"]) => {
-                self.lobby.leave_user(user, None);
+                self.all.leave_user(user, None);
                 Ok(Done::Status(if is_old { 200 } else { 204 }))
             }
-            (_, ["users", user, "groups", group]) if !is_old => self.user(method, user, group),
-            (_, ["groups", group, "users", user]) if is_old => self.user(method, user, group),
+            (_, ["users", user, "groups", group]) if !is_old => {
+                self.user(method, user, group).await
+            }
+            (_, ["groups", group, "users", user]) if is_old => self.user(method, user, group).await,
             _ => Err(Failure::Wrong(
                 StatusCode::NOT_FOUND,
                 "NotFound",
@@ -244,40 +253,49 @@ impl Asked {
         }
     }
 
-    fn close(&self, of: &[&str]) -> Result<Done, Failure> {
-        let except = self.query.all("excluded");
-        let to = match of {
-            [] => To::All { except },
-            ["groups", group] => To::Group {
-                name: (*group).to_owned(),
-                except,
-            },
-            ["users", user] => To::Users(vec![(*user).to_owned()]),
+    async fn close(&self, of: &[&str]) -> Result<Done, Failure> {
+        let (user, group) = match of {
+            [] => (None, None),
+            ["groups", group] => (None, Some((*group).to_owned())),
+            ["users", user] => (Some((*user).to_owned()), None),
             _ => return Err(Failure::bad("nobody can be closed by this address")),
         };
-        let kept = self.query.all("excluded");
-        self.lobby.close(&to, &kept, self.query.get("reason"));
+        let closing = self.all.close(CloseMany {
+            user,
+            group,
+            reason: self.reason(),
+            except: self.query.all("excluded"),
+            ..CloseMany::default()
+        });
+        closing.await;
         Ok(Done::Status(204))
     }
 
-    fn close_one(&self, id: &str) -> Result<Done, Failure> {
-        let to = To::Connections(vec![id.to_owned()]);
-        self.lobby.close(&to, &[], self.query.get("reason"));
+    fn reason(&self) -> String {
+        self.query.get("reason").unwrap_or_default().to_owned()
+    }
+
+    async fn close_one(&self, id: &str) -> Result<Done, Failure> {
+        let closing = self.all.close(CloseMany {
+            connection: Some(id.to_owned()),
+            reason: self.reason(),
+            ..CloseMany::default()
+        });
+        closing.await;
         Ok(Done::Status(if self.is_first_version { 202 } else { 200 }))
     }
 
-    fn member(&self, id: &str, group: &str) -> Result<Done, Failure> {
+    async fn member(&self, id: &str, group: &str) -> Result<Done, Failure> {
         group_name(group)?;
         if self.method == Method::DELETE {
-            let is_there = self.lobby.client(id).is_some();
-            self.lobby.leave_group(id, Some(group));
+            let is_there = self.all.leave(id, Some(group)).await;
             return Ok(known(is_there, "Warning.Connection.NotExisted"));
         }
-        let is_in = self.lobby.join(id, group).is_ok();
+        let is_in = self.all.join(id, group).await.is_ok();
         Ok(known(is_in, "Error.Connection.NotExisted"))
     }
 
-    fn user(&self, method: &str, user: &str, group: &str) -> Result<Done, Failure> {
+    async fn user(&self, method: &str, user: &str, group: &str) -> Result<Done, Failure> {
         group_name(group)?;
         let (put, removed) = match self.is_first_version {
             true => (202, 202),
@@ -285,20 +303,21 @@ impl Asked {
         };
         match method {
             "HEAD" | "GET" => {
-                let is_in = self.lobby.is_user_in(user, group);
+                let (user, group) = (user.to_owned(), group.to_owned());
+                let is_in = self.all.check(Check::UserInGroup { user, group }).await;
                 Ok(known(is_in, "Info.User.NotInGroup"))
             }
             "PUT" => {
                 let ttl = self.query.get("ttl").map(str::parse::<u64>).transpose();
                 let ttl = ttl.map_err(|_| Failure::bad("ttl is a number of seconds"))?;
                 let joined = self
-                    .lobby
+                    .all
                     .join_user(user, group, ttl.map(Duration::from_secs));
                 joined.map_err(|error| Failure::bad(error.to_string()))?;
                 Ok(Done::Status(put))
             }
             "DELETE" => {
-                self.lobby.leave_user(user, Some(group));
+                self.all.leave_user(user, Some(group));
                 Ok(Done::Status(removed))
             }
             _ => Err(Failure::Wrong(

@@ -15,9 +15,10 @@ use steadfast_realtime::{Ticket, Transport};
 
 use super::admit::admit;
 use super::context::Context;
+use super::far::{FarRequest, What};
 use super::query::Query;
 use super::refusal::Refusal;
-use super::{events, negotiate, polling, rest, server, websocket};
+use super::{events, far, negotiate, polling, rest, server, websocket};
 
 /// A path, and the hub behind it; without one the query names it.
 #[derive(Clone)]
@@ -69,6 +70,12 @@ impl Door {
         let name = named.ok_or_else(missing)?;
         Ok(name.to_ascii_lowercase())
     }
+
+    /// The ticket of a token, if this node has it.
+    fn ticket(&self, hub: &str, token: &str) -> Option<Arc<Ticket>> {
+        let ticket = self.context.realtime.ticket(token);
+        ticket.filter(|own| own.lobby.name().eq_ignore_ascii_case(hub))
+    }
 }
 
 async fn meet(State(door): State<Door>, request: Request) -> Response {
@@ -92,7 +99,7 @@ async fn talk(State(door): State<Door>, request: Request) -> Response {
         },
         Method::GET => get(&door, &parts, &query).await,
         Method::POST => post(&door, &parts, &query, body).await,
-        Method::DELETE => known(&door, &parts, &query).and_then(|ticket| polling::end(&ticket)),
+        Method::DELETE => delete(&door, &parts, &query).await,
         _ => return no_method("GET, POST, DELETE"),
     };
     talked.unwrap_or_else(IntoResponse::into_response)
@@ -118,25 +125,25 @@ async fn get(door: &Door, parts: &Parts, query: &Query) -> Result<Response, Refu
             "The transport is not allowed",
         ));
     }
-    let ticket = ticket(door, &hub, query)?;
-    match transport {
-        Transport::ServerSentEvents => events::open(&ticket),
-        _ => polling::poll(&ticket, admitted.poll).await,
+    let token = token(query)?;
+    let (context, here) = (&door.context, door.ticket(&hub, token));
+    match (transport, here) {
+        (Transport::ServerSentEvents, Some(ticket)) => events::open(&ticket),
+        (Transport::ServerSentEvents, None) => {
+            let taken = far::claim(context, &hub, token).await;
+            events::open(&taken.ok_or_else(Refusal::unknown)?)
+        }
+        (_, Some(ticket)) => polling::poll(&ticket, admitted.poll).await,
+        (_, None) => far::carry(context, wanted(&hub, token, What::Poll(admitted.poll))).await,
     }
 }
 
 /// The send half of transports that have one.
 async fn post(door: &Door, parts: &Parts, query: &Query, body: Body) -> Result<Response, Refusal> {
-    let ticket = known(door, parts, query)?;
-    let open = match ticket.opened() {
-        Some(open) => open,
-        // One of the clients says hello before it polls.
-        None => polling::begin(&ticket)?,
-    };
-    if open.transport == Transport::WebSockets {
-        let text = "POST requests are not allowed for WebSocket connections.";
-        return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, text));
-    }
+    let hub = door.hub(query)?;
+    admit(&door.context, &hub, parts, query)?;
+    let token = token(query)?;
+    let here = door.ticket(&hub, token);
     let most = limits::CLIENT_POST_BYTES;
     let reading = tokio::time::timeout(limits::BODY_TIME, axum::body::to_bytes(body, most));
     let bytes = match reading.await {
@@ -150,25 +157,35 @@ async fn post(door: &Door, parts: &Parts, query: &Query, body: Body) -> Result<R
             return Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, text));
         }
     };
-    let mut inlet = open.inlet.lock().await;
-    // A connection that has ended says so where it is read.
-    let _ = inlet.take(bytes).await;
-    Ok(StatusCode::OK.into_response())
+    match here {
+        Some(ticket) => polling::post(&ticket, bytes).await,
+        None => far::carry(&door.context, wanted(&hub, token, What::Post(bytes))).await,
+    }
 }
 
-/// The ticket of a request whose token was looked at.
-fn known(door: &Door, parts: &Parts, query: &Query) -> Result<Arc<Ticket>, Refusal> {
+/// The client wants to end.
+async fn delete(door: &Door, parts: &Parts, query: &Query) -> Result<Response, Refusal> {
     let hub = door.hub(query)?;
     admit(&door.context, &hub, parts, query)?;
-    ticket(door, &hub, query)
+    let token = token(query)?;
+    match door.ticket(&hub, token) {
+        Some(ticket) => polling::end(&ticket),
+        None => far::carry(&door.context, wanted(&hub, token, What::End)).await,
+    }
 }
 
-fn ticket(door: &Door, hub: &str, query: &Query) -> Result<Arc<Ticket>, Refusal> {
+/// What the client shows.
+fn token(query: &Query) -> Result<&str, Refusal> {
     let token = query.get("id").filter(|own| !own.is_empty());
-    let token = token.ok_or_else(Refusal::no_id)?;
-    let ticket = door.context.realtime.ticket(token);
-    let ticket = ticket.filter(|own| own.lobby.name().eq_ignore_ascii_case(hub));
-    ticket.ok_or_else(Refusal::unknown)
+    token.ok_or_else(Refusal::no_id)
+}
+
+fn wanted(hub: &str, token: &str, what: What) -> FarRequest {
+    FarRequest {
+        hub: hub.to_owned(),
+        token: token.to_owned(),
+        what,
+    }
 }
 
 fn no_method(allowed: &'static str) -> Response {

@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Map, Value};
 use steadfast_core::limits;
-use steadfast_realtime::{Link, ServerLink};
+use steadfast_realtime::{Lent, LentWords, Link, Realtime, ServerLink};
 
 use super::admit::shown;
 use super::context::Context;
@@ -51,13 +51,21 @@ async fn open(context: &Context, mut parts: Parts, query: &Query) -> Result<Resp
     let upgrade = upgrade.map_err(|no| Refusal::new(no.status(), no.body_text()))?;
     let agent = header(&parts.headers, "asrs-user-agent").unwrap_or_default();
     let is_ours = agent.starts_with(AGENT);
-    let link = context.realtime.server(&hub, &server, is_ours)?;
-    Ok(upgrade
+    let upgrade = upgrade
         .write_buffer_size(0)
         .max_write_buffer_size(2 * limits::SERVER_OUT_BYTES)
         .max_message_size(limits::SERVER_MESSAGE_BYTES)
-        .max_frame_size(limits::SERVER_MESSAGE_BYTES)
-        .on_upgrade(move |socket| run(socket, link)))
+        .max_frame_size(limits::SERVER_MESSAGE_BYTES);
+    let realtime = context.realtime.clone();
+    // Another node has asked for this link: then the bytes go there.
+    let lent = query
+        .get("target")
+        .and_then(|node| realtime.lend(node, &hub, &server, is_ours));
+    if let Some((lent, words)) = lent {
+        return Ok(upgrade.on_upgrade(move |socket| carry(socket, lent, words)));
+    }
+    let link = realtime.server(&hub, &server, is_ours)?;
+    Ok(upgrade.on_upgrade(move |socket| run(socket, link, realtime)))
 }
 
 fn verify(
@@ -88,7 +96,7 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 }
 
 /// Carries bytes both ways until one side ends.
-async fn run(socket: WebSocket, mut server: ServerLink) {
+async fn run(socket: WebSocket, mut server: ServerLink, realtime: Realtime) {
     let (mut sink, mut stream) = socket.split();
     let link = Arc::clone(server.link());
     let reading = async {
@@ -101,6 +109,8 @@ async fn run(socket: WebSocket, mut server: ServerLink) {
             if server.take(bytes).is_err() {
                 return;
             }
+            // A server that sends faster than other nodes hear it is slowed down.
+            realtime.room().await;
         }
     };
     let writing = write(&mut sink, &link);
@@ -111,6 +121,37 @@ async fn run(socket: WebSocket, mut server: ServerLink) {
             let _ = tokio::time::timeout(limits::CLIENT_STALL, drain(&link, writing)).await;
         }
         () = &mut writing => {}
+    }
+}
+
+/// Carries bytes between a server and the node that has its link.
+async fn carry(socket: WebSocket, lent: Lent, mut words: LentWords) {
+    let (mut sink, mut stream) = socket.split();
+    let reading = async {
+        while let Some(Ok(message)) = stream.next().await {
+            let bytes = match message {
+                Message::Binary(bytes) => bytes,
+                Message::Ping(_) | Message::Pong(_) => continue,
+                Message::Text(_) | Message::Close(_) => return,
+            };
+            if lent.take(bytes).await.is_err() {
+                return;
+            }
+        }
+    };
+    let writing = async {
+        while let Some(bytes) = words.outgoing().await {
+            let sending = sink.send(Message::Binary(bytes));
+            match tokio::time::timeout(limits::CLIENT_STALL, sending).await {
+                Ok(Ok(())) => {}
+                _ => return,
+            }
+        }
+        let _ = tokio::time::timeout(limits::CLIENT_STALL, sink.close()).await;
+    };
+    tokio::select! {
+        () = reading => {}
+        () = writing => {}
     }
 }
 

@@ -19,6 +19,7 @@ use steadfast_wire::signalr::Protocol;
 
 use super::admit::admit;
 use super::context::Context;
+use super::far;
 use super::query::Query;
 use super::refusal::Refusal;
 
@@ -45,10 +46,11 @@ pub(super) async fn open(
     let most = limits::CLIENT_MESSAGE_BYTES;
     let (inlet, socket) = match query.get("id") {
         Some(token) => {
-            let ticket = context
-                .realtime
-                .ticket(token)
-                .ok_or_else(Refusal::unknown)?;
+            let ticket = match context.realtime.ticket(token) {
+                Some(ticket) => Some(ticket),
+                None => far::claim(context, hub, token).await,
+            };
+            let ticket = ticket.ok_or_else(Refusal::unknown)?;
             if !ticket.lobby.name().eq_ignore_ascii_case(hub) {
                 return Err(Refusal::unknown());
             }

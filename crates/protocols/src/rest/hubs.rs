@@ -12,7 +12,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use steadfast_core::clock::Clock;
 use steadfast_realtime::reach::To;
-use steadfast_realtime::{Client, Error, ErrorKind, Lobby, Payload, Protocols, Realtime, Server};
+use steadfast_realtime::{
+    Client, Error, ErrorKind, Everywhere, Lobby, Payload, Protocols, Realtime, Server,
+};
+use steadfast_wire::signalr::service::CloseMany;
 
 use super::interface::{Interface, Operation, on, read};
 use crate::access::{Access, Area, Pass, Right};
@@ -92,16 +95,22 @@ pub fn hub_routes(interface: Interface, desk: &HubDesk) -> Interface {
     let close = async move |Extension(pass): Extension<Pass>,
                             Path((hub, id)): Path<(String, String)>| {
         let lobby = own.lobby(&pass, Right::Manage, &hub)?;
-        let client = lobby.client(&id).ok_or_else(|| absent(&id))?;
-        client.close(Some("Closed by an operator."), false);
-        Ok::<_, Problem>(StatusCode::NO_CONTENT)
+        let closing = lobby.everywhere().close(CloseMany {
+            connection: Some(id.clone()),
+            reason: "Closed by an operator.".to_owned(),
+            ..CloseMany::default()
+        });
+        match closing.await {
+            0 => Err(absent(&id)),
+            _ => Ok::<_, Problem>(StatusCode::NO_CONTENT),
+        }
     };
     let own = desk.clone();
     let send = async move |Extension(pass): Extension<Pass>,
                            Path(hub): Path<String>,
                            body: Result<Json<Sending>, JsonRejection>| {
         let lobby = own.lobby(&pass, Right::Send, &hub)?;
-        send(&lobby, read(body)?)
+        send(&lobby.everywhere(), read(body)?).await
     };
     let own = desk.clone();
     let make = async move |Extension(pass): Extension<Pass>,
@@ -210,7 +219,7 @@ fn operation(
 impl HubDesk {
     fn lobby(&self, pass: &Pass, right: Right, hub: &str) -> Result<Arc<Lobby>, Problem> {
         pass.allows(right, Area::Realtime, Some(hub))?;
-        let lobby = self.realtime.lobby(hub);
+        let lobby = self.realtime.reached(hub);
         lobby.map_err(|error| Problem::not_found(error.to_string()))
     }
 
@@ -242,7 +251,7 @@ impl HubDesk {
     }
 }
 
-fn send(lobby: &Lobby, sending: Sending) -> Result<StatusCode, Problem> {
+async fn send(all: &Everywhere, sending: Sending) -> Result<StatusCode, Problem> {
     let Sending {
         target,
         arguments,
@@ -265,7 +274,8 @@ fn send(lobby: &Lobby, sending: Sending) -> Result<StatusCode, Problem> {
     };
     let payload = Payload::call(Protocols::BOTH, None, &target, &arguments);
     let payload = payload.map_err(|error| Problem::bad_request(error.to_string()))?;
-    lobby.send(&to, &payload);
+    all.room().await;
+    all.send(&to, &payload);
     Ok(StatusCode::ACCEPTED)
 }
 

@@ -140,11 +140,15 @@ pub(crate) struct Desk {
 
 impl Desk {
     pub(crate) fn new(options: HubOptions) -> Self {
+        Self::named("here", options)
+    }
+
+    pub(crate) fn named(name: &str, options: HubOptions) -> Self {
         let seen = Seen {
             events: Arc::default(),
             gate: Arc::new(Semaphore::new(0)),
         };
-        let realtime = Realtime::new("here");
+        let realtime = Realtime::new(name);
         let hosted = realtime.host("Room", Room(seen.clone()), options);
         hosted.expect("a hub");
         Self { realtime, seen }

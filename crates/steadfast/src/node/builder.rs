@@ -35,7 +35,7 @@ use super::lending::{CLERK, Lender};
 use super::open::Opened;
 use super::performers::{Maker, Performers};
 use super::running::Node;
-use super::{amqp, blob, durable, exposure, open, own, processors, realtime, web};
+use super::{amqp, blob, durable, exposure, neighbours, open, own, processors, realtime, web};
 use crate::config::{Config, Engine, Error as ConfigError};
 
 /// The space that holds everything durable.
@@ -481,7 +481,7 @@ impl Builder {
         let own_hubs = self.functions.keys().cloned().collect();
         let own = own::open(prepared, &config, &runtime, &clock, own_hubs);
         if let Some(cluster) = &cluster {
-            cluster::introduce(cluster, &own.task_hubs);
+            neighbours::introduce(cluster, &own.task_hubs);
         }
         own::declare(&config, &own).await?;
         let mut hosts = Vec::new();
@@ -532,6 +532,9 @@ impl Builder {
         if inner.cluster.is_some() {
             let lender = Arc::new(Lender(Arc::downgrade(&inner)));
             inner.runtime.router().employ(CLERK, lender);
+        }
+        if let Some(cluster) = &inner.cluster {
+            neighbours::introduce_hubs(cluster, realtime::context(&inner));
         }
         declare_jobs(&inner).await?;
         processors::run(&inner, self.processors).await?;

@@ -1,6 +1,6 @@
 //! This node in its cluster: only the engine postgres has one.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,19 +8,15 @@ use bytes::Bytes;
 use steadfast_core::clock::Clock;
 use steadfast_core::id::Owner;
 use steadfast_core::limits;
-use steadfast_durable::{KIND as TASK_HUBS, Others, TaskHubs};
 use steadfast_partition::cluster::{
-    Broken, Cluster, Forward, Identity, JoinError, Listener as Hears, Network, PROTOCOL, Peer,
-    Roster, SCHEMA, Setup, join as join_cluster,
+    Broken, Cluster, Forward, Identity, JoinError, Network, PROTOCOL, Peer, Roster, SCHEMA, Setup,
+    join as join_cluster,
 };
-use steadfast_partition::{
-    Error as PartitionError, ErrorKind, Result as PartitionResult, Router, Runtime,
-};
+use steadfast_partition::{Router, Runtime};
 use steadfast_protocols::access::Secret;
 use steadfast_protocols::cluster::{Answer, Credentials, Wire, serve};
 use steadfast_protocols::listen::{Bind, Certificate, Listener};
 use steadfast_storage::{Engine, Lease, Store};
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -177,53 +173,5 @@ struct Nowhere;
 impl Network for Nowhere {
     async fn send(&self, _: &Peer, _: Bytes, _: Duration) -> std::result::Result<Bytes, Broken> {
         Err(Broken::Unsent("there is no cluster key".to_owned()))
-    }
-}
-
-/// Makes task hubs of all nodes known to one another.
-pub(super) fn introduce(cluster: &Arc<Cluster>, hubs: &TaskHubs) {
-    hubs.open_to_others(Arc::new(Neighbours(Arc::downgrade(cluster))));
-    cluster.listen(TASK_HUBS, Arc::new(Foreman(hubs.clone())));
-}
-
-/// The other nodes, for task hubs.
-struct Neighbours(Weak<Cluster>);
-
-impl Neighbours {
-    fn others(&self) -> Vec<Peer> {
-        let cluster = self.0.upgrade();
-        cluster.map_or_else(Vec::new, |own| own.roster().others(own.owner()))
-    }
-}
-
-#[async_trait]
-impl Others for Neighbours {
-    fn names(&self) -> Vec<String> {
-        self.others().into_iter().map(|peer| peer.name).collect()
-    }
-
-    fn changes(&self) -> watch::Receiver<u64> {
-        match self.0.upgrade() {
-            Some(cluster) => cluster.roster().changes(),
-            None => watch::channel(0).1,
-        }
-    }
-
-    async fn tell(&self, name: &str, word: Bytes) -> PartitionResult<Bytes> {
-        let nowhere = || PartitionError::new(ErrorKind::NoService { kind: TASK_HUBS });
-        let cluster = self.0.upgrade().ok_or_else(nowhere)?;
-        let peer = self.others().into_iter().find(|peer| peer.name == name);
-        let peer = peer.ok_or_else(nowhere)?;
-        cluster.tell(&peer, TASK_HUBS, word).await
-    }
-}
-
-/// Hears what other nodes say about workers.
-struct Foreman(TaskHubs);
-
-#[async_trait]
-impl Hears for Foreman {
-    async fn hear(&self, message: Bytes) -> PartitionResult<Bytes> {
-        self.0.hear(&message).await
     }
 }

@@ -15,6 +15,7 @@ mod inner;
 mod inside;
 mod keys;
 mod lending;
+mod neighbours;
 mod open;
 mod operate;
 mod own;

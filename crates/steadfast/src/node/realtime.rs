@@ -22,12 +22,16 @@ pub(super) fn bind(config: &Config, certificate: Option<&Arc<Certificate>>) -> R
 
 /// The routes of clients, which are the same on every port.
 pub(super) fn routes(inner: &Inner) -> Routes {
-    let context = Context {
+    realtime::routes(&Arc::new(context(inner)), inner.hosted.paths())
+}
+
+/// What all requests of clients share.
+pub(super) fn context(inner: &Inner) -> Context {
+    Context {
         realtime: inner.hosted.realtime.clone(),
         access: Arc::clone(&inner.access),
         clock: Arc::clone(&inner.clock),
-    };
-    realtime::routes(&Arc::new(context), inner.hosted.paths())
+    }
 }
 
 /// Serves the port until the node stops.

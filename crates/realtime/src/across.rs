@@ -1,0 +1,340 @@
+//! The clients of one hub at all nodes.
+//!
+//! What is for clients of other nodes is in the lanes to them when a function here
+//! returns, one message per node, so the order of a sender's calls is the order in
+//! which they arrive. What comes of it is waited for by whoever wants to know.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, ready};
+use steadfast_core::limits;
+use steadfast_wire::signalr::service::{
+    Check, CloseMany, Completion, GroupData, Message, Question,
+};
+
+use crate::error::{Error, Kind, Result};
+use crate::lobby::{Lobby, check_name};
+use crate::payload::Payload;
+use crate::reach::To;
+use crate::said;
+use crate::word::{Reply, Word};
+
+/// Members of a group with their users, and the last of them if there are more.
+type Page = (Vec<(String, Option<String>)>, Option<String>);
+
+/// A hub's clients, wherever they are connected. Clones are cheap.
+#[derive(Clone)]
+pub struct Everywhere {
+    lobby: Arc<Lobby>,
+}
+
+impl Lobby {
+    /// The same hub's clients at all nodes.
+    pub fn everywhere(self: &Arc<Self>) -> Everywhere {
+        Everywhere {
+            lobby: Arc::clone(self),
+        }
+    }
+}
+
+impl Everywhere {
+    /// Waits until other nodes can be told more.
+    pub async fn room(&self) {
+        self.lobby.nodes().room().await;
+    }
+
+    /// Sends a message to those it is for.
+    pub fn send(&self, to: &To, payload: &Payload) {
+        self.lobby.send(to, payload);
+        if self.is_alone() || self.is_here(to) {
+            return;
+        }
+        self.tell(said::send(to, payload));
+    }
+
+    /// Sends a message to a group, with its exceptions.
+    pub(crate) fn send_group(&self, own: GroupData) {
+        if !self.is_alone() {
+            self.tell(Message::Group(own.clone()));
+        }
+        send_group_here(&self.lobby, own);
+    }
+
+    /// Whether nobody at another node can be meant.
+    fn is_here(&self, to: &To) -> bool {
+        match to {
+            To::Connections(ids) => ids.iter().all(|id| self.lobby.client(id).is_some()),
+            _ => false,
+        }
+    }
+
+    /// Takes a connection into a group: when it is done, every later send finds it.
+    pub fn join(&self, connection: &str, group: &str) -> BoxFuture<'static, Result<()>> {
+        if self.is_alone() || self.lobby.client(connection).is_some() {
+            return ready(self.lobby.join(connection, group)).boxed();
+        }
+        if let Err(error) = check_name("group", group) {
+            return ready(Err(error)).boxed();
+        }
+        let asked = self.ask(Message::Join {
+            connection: connection.to_owned(),
+            group: group.to_owned(),
+            ack: Some(0),
+        });
+        let connection = connection.to_owned();
+        async move {
+            match count(asked.await) {
+                0 => Err(Error::new(Kind::NoConnection(connection))),
+                _ => Ok(()),
+            }
+        }
+        .boxed()
+    }
+
+    /// Takes a connection out of a group, or out of all of them. Whether there is
+    /// such a connection.
+    pub fn leave(&self, connection: &str, group: Option<&str>) -> BoxFuture<'static, bool> {
+        let is_here = self.lobby.client(connection).is_some();
+        self.lobby.leave_group(connection, group);
+        if is_here || self.is_alone() {
+            return ready(is_here).boxed();
+        }
+        let asked = self.ask(Message::Leave {
+            connection: connection.to_owned(),
+            group: group.map(str::to_owned),
+            ack: Some(0),
+        });
+        asked.map(|said| count(said) > 0).boxed()
+    }
+
+    /// Takes a user into a group: all its connections, also those that will come.
+    pub fn join_user(&self, user: &str, group: &str, ttl: Option<Duration>) -> Result<()> {
+        self.lobby.join_user(user, group, ttl)?;
+        if !self.is_alone() {
+            self.tell(user_joins(user, group, ttl));
+        }
+        Ok(())
+    }
+
+    /// Takes a user out of a group, or out of all that it was put into.
+    pub fn leave_user(&self, user: &str, group: Option<&str>) {
+        self.lobby.leave_user(user, group);
+        if !self.is_alone() {
+            self.tell(Message::UserLeave {
+                user: user.to_owned(),
+                group: group.map(str::to_owned),
+                ack: None,
+            });
+        }
+    }
+
+    /// Whether somebody or something is there.
+    pub fn check(&self, of: Check) -> BoxFuture<'static, bool> {
+        if check_here(&self.lobby, &of) {
+            return ready(true).boxed();
+        }
+        if self.is_alone() {
+            return ready(false).boxed();
+        }
+        let asked = self.ask(Message::Check { of, ack: 0 });
+        asked.map(|said| count(said) > 0).boxed()
+    }
+
+    /// Ends connections; how many.
+    pub fn close(&self, own: CloseMany) -> BoxFuture<'static, u64> {
+        let here = close_here(&self.lobby, &own);
+        let is_done = own.connection.is_some() && here > 0;
+        if is_done || self.is_alone() {
+            return ready(here).boxed();
+        }
+        let asked = self.ask(Message::CloseMany(own));
+        asked.map(move |said| here + count(said)).boxed()
+    }
+
+    /// Connections of a group with their users, in the order of their ids: at most so
+    /// many behind one, and the last of them if there are more.
+    pub fn members(
+        &self,
+        group: &str,
+        after: Option<&str>,
+        most: usize,
+    ) -> BoxFuture<'static, Page> {
+        let (here, more) = self.lobby.members(group, after, most);
+        if self.is_alone() {
+            return ready((here, more)).boxed();
+        }
+        let asked = self.ask(Message::Members {
+            group: group.to_owned(),
+            ack: 0,
+            most: i64::try_from(most).ok(),
+            token: after.map(str::to_owned),
+        });
+        async move {
+            let mut has_more = more.is_some();
+            let mut all: BTreeMap<_, _> = here.into_iter().collect();
+            for (_, reply) in asked.await {
+                has_more |= reply.has_more;
+                all.extend(reply.members);
+            }
+            has_more |= all.len() > most;
+            let page: Vec<_> = all.into_iter().take(most).collect();
+            let last = page.last().filter(|_| has_more);
+            let last = last.map(|(id, _)| id.clone());
+            (page, last)
+        }
+        .boxed()
+    }
+
+    /// Asks a client of another node; the node that has it, if one does.
+    pub(crate) fn question(&self, own: Question) -> BoxFuture<'static, Option<String>> {
+        let asked = self.ask(Message::Ask(own));
+        let found = |said: Vec<(String, Reply)>| {
+            let mut found = said.into_iter().filter(|(_, reply)| reply.count > 0);
+            found.next().map(|(node, _)| node)
+        };
+        asked.map(found).boxed()
+    }
+
+    /// Tells a node what a client has answered that it has asked.
+    pub(crate) fn answer(&self, node: &str, own: Completion) {
+        let hub = self.lobby.name().to_owned();
+        let message = Message::Answer(own);
+        let word = Word::Say { hub, message };
+        self.lobby.nodes().tell(node, word.encode());
+    }
+
+    /// Tells a node that has come which users are in which groups.
+    pub(crate) fn introduce(&self, node: &str) {
+        for (user, group, ttl) in self.lobby.user_groups() {
+            let hub = self.lobby.name().to_owned();
+            let message = user_joins(&user, &group, ttl);
+            let word = Word::Say { hub, message };
+            self.lobby.nodes().tell(node, word.encode());
+        }
+    }
+
+    fn is_alone(&self) -> bool {
+        self.lobby.nodes().is_alone()
+    }
+
+    fn tell(&self, message: Message) {
+        let hub = self.lobby.name().to_owned();
+        let word = Word::Say { hub, message };
+        self.lobby.nodes().tell_all(&word.encode());
+    }
+
+    fn ask(&self, message: Message) -> BoxFuture<'static, Vec<(String, Reply)>> {
+        let hub = self.lobby.name().to_owned();
+        let word = Word::Say { hub, message };
+        let asked = self.lobby.nodes().ask_all(&word.encode());
+        let read = |said: Vec<(String, bytes::Bytes)>| {
+            let said = said.into_iter();
+            let said = said.filter_map(|(node, reply)| Some((node, Reply::decode(reply).ok()?)));
+            said.collect()
+        };
+        asked.map(read).boxed()
+    }
+}
+
+/// Does for the clients of this node what another node says.
+pub(crate) fn hear(lobby: &Lobby, message: Message) -> Reply {
+    match message {
+        Message::Send { to, payloads } => {
+            lobby.send(&said::target(to), &said::payload(payloads));
+        }
+        Message::Group(own) => send_group_here(lobby, own),
+        Message::Join {
+            connection, group, ..
+        } => return Reply::found(lobby.join(&connection, &group).is_ok()),
+        Message::Leave {
+            connection, group, ..
+        } => {
+            let is_there = lobby.client(&connection).is_some();
+            lobby.leave_group(&connection, group.as_deref());
+            return Reply::found(is_there);
+        }
+        Message::UserJoin {
+            user, group, ttl_s, ..
+        } => {
+            let ttl = ttl_s.map(|own| Duration::from_secs(own.max(0) as u64));
+            return Reply::found(lobby.join_user(&user, &group, ttl).is_ok());
+        }
+        Message::UserLeave { user, group, .. } => lobby.leave_user(&user, group.as_deref()),
+        Message::Check { of, .. } => return Reply::found(check_here(lobby, &of)),
+        Message::CloseMany(own) => {
+            return Reply {
+                count: close_here(lobby, &own),
+                ..Reply::default()
+            };
+        }
+        Message::Members {
+            group, most, token, ..
+        } => {
+            let most = most.and_then(|most| usize::try_from(most).ok());
+            let most = most
+                .unwrap_or(limits::GROUP_PAGE)
+                .clamp(1, limits::GROUP_PAGE);
+            let (members, more) = lobby.members(&group, token.as_deref(), most);
+            return Reply {
+                members,
+                has_more: more.is_some(),
+                ..Reply::default()
+            };
+        }
+        _ => {}
+    }
+    Reply::default()
+}
+
+fn send_group_here(lobby: &Lobby, own: GroupData) {
+    let mut except = own.except;
+    for user in &own.except_users {
+        except.extend(lobby.connections_of(user));
+    }
+    let to = To::Group {
+        name: own.group,
+        except,
+    };
+    lobby.send(&to, &said::payload(own.payloads));
+}
+
+fn check_here(lobby: &Lobby, of: &Check) -> bool {
+    match of {
+        Check::UserInGroup { user, group } => lobby.is_user_in(user, group),
+        Check::Group(group) => lobby.has_group(group),
+        Check::Connection(id) => lobby.client(id).is_some(),
+        Check::User(user) => lobby.has_user(user),
+    }
+}
+
+fn close_here(lobby: &Lobby, own: &CloseMany) -> u64 {
+    let except = own.except.clone();
+    let to = match (&own.connection, &own.user, &own.group) {
+        (Some(id), ..) => To::Connections(vec![id.clone()]),
+        (_, Some(user), _) => To::Users(vec![user.clone()]),
+        (_, _, Some(name)) => To::Group {
+            name: name.clone(),
+            except,
+        },
+        _ => To::All { except },
+    };
+    let reason = (!own.reason.is_empty()).then_some(own.reason.as_str());
+    lobby.close(&to, &own.except, reason) as u64
+}
+
+fn user_joins(user: &str, group: &str, ttl: Option<Duration>) -> Message {
+    Message::UserJoin {
+        user: user.to_owned(),
+        group: group.to_owned(),
+        // A part of a second is a second: nobody is taken out too early.
+        ttl_s: ttl.map(|ttl| ttl.as_secs_f64().ceil() as i64),
+        ack: None,
+    }
+}
+
+fn count(said: Vec<(String, Reply)>) -> u64 {
+    said.into_iter().map(|(_, reply)| reply.count).sum()
+}

@@ -1,0 +1,191 @@
+//! Links of app servers that belong to another node.
+//!
+//! A node whose clients wait for an app server asks the others. They ask their
+//! servers for one more link, for that node. Wherever its socket arrives, the bytes
+//! are carried to the node that wants it, where the link is one like any other.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use steadfast_core::limits;
+use tokio::sync::mpsc;
+
+use crate::id;
+use crate::links::LinkEnded;
+use crate::nodes::Nodes;
+use crate::word::Word;
+
+/// All links that are carried from node to node.
+#[derive(Default)]
+pub(crate) struct Pipes {
+    /// Sockets that are here.
+    lent: Mutex<HashMap<String, Pipe>>,
+    /// Links that are here.
+    borrowed: Mutex<HashMap<String, Pipe>>,
+}
+
+struct Pipe {
+    /// The node at the other end.
+    node: String,
+    bytes: mpsc::UnboundedSender<Bytes>,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Pipe {
+    fn new(node: &str) -> (Self, Intake) {
+        let (bytes, taken) = mpsc::unbounded_channel();
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let pipe = Self {
+            node: node.to_owned(),
+            bytes,
+            waiting: Arc::clone(&waiting),
+        };
+        let intake = Intake {
+            bytes: taken,
+            waiting,
+        };
+        (pipe, intake)
+    }
+
+    /// Adds bytes. False if nobody takes them fast enough.
+    fn put(&self, bytes: Bytes) -> bool {
+        let waiting = self.waiting.fetch_add(bytes.len(), Ordering::Relaxed);
+        waiting <= limits::SERVER_OUT_BYTES && self.bytes.send(bytes).is_ok()
+    }
+}
+
+/// What has come by a pipe.
+pub(crate) struct Intake {
+    bytes: mpsc::UnboundedReceiver<Bytes>,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Intake {
+    /// What comes next; `None` at the end.
+    pub(crate) async fn next(&mut self) -> Option<Bytes> {
+        let bytes = self.bytes.recv().await?;
+        self.waiting.fetch_sub(bytes.len(), Ordering::Relaxed);
+        Some(bytes)
+    }
+}
+
+/// The socket of an app server whose link is at another node.
+pub struct Lent {
+    id: String,
+    node: String,
+    nodes: Arc<Nodes>,
+    pipes: Arc<Pipes>,
+}
+
+/// What a server with a lent link is told.
+pub struct LentWords(Intake);
+
+impl LentWords {
+    /// What is to be sent next; `None` at the end.
+    pub async fn outgoing(&mut self) -> Option<Bytes> {
+        self.0.next().await
+    }
+}
+
+impl Lent {
+    /// Carries what has come, when there is room for it.
+    pub async fn take(&self, bytes: Bytes) -> Result<(), LinkEnded> {
+        self.nodes.room().await;
+        let id = self.id.clone();
+        let word = Word::Up { id, bytes }.encode();
+        match self.nodes.tell(&self.node, word) {
+            true => Ok(()),
+            false => Err(LinkEnded),
+        }
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.pipes.lent.lock().remove(&self.id);
+        let id = self.id.clone();
+        // Whoever knows it already ignores it.
+        self.nodes.tell(&self.node, Word::End { id }.encode());
+    }
+}
+
+impl Pipes {
+    /// Gives a link to a node. `None` if it is not there.
+    pub(crate) fn lend(
+        self: &Arc<Self>,
+        nodes: &Arc<Nodes>,
+        node: &str,
+        (hub, server, is_ours): (&str, &str, bool),
+    ) -> Option<(Lent, LentWords)> {
+        let id = id::random();
+        let (pipe, intake) = Pipe::new(node);
+        self.lent.lock().insert(id.clone(), pipe);
+        let lent = Lent {
+            id: id.clone(),
+            node: node.to_owned(),
+            nodes: Arc::clone(nodes),
+            pipes: Arc::clone(self),
+        };
+        let word = Word::Link {
+            id,
+            hub: hub.to_owned(),
+            server: server.to_owned(),
+            is_ours,
+        };
+        let is_told = nodes.tell(node, word.encode());
+        is_told.then_some((lent, LentWords(intake)))
+    }
+
+    /// A link whose socket is at another node.
+    pub(crate) fn borrow(&self, node: &str, id: &str) -> Intake {
+        let (pipe, intake) = Pipe::new(node);
+        self.borrowed.lock().insert(id.to_owned(), pipe);
+        intake
+    }
+
+    /// A link has ended here.
+    pub(crate) fn give_back(&self, id: &str) {
+        self.borrowed.lock().remove(id);
+    }
+
+    /// Bytes for a link that is here.
+    pub(crate) fn up(&self, id: &str, bytes: Bytes) {
+        carry(&self.borrowed, id, bytes);
+    }
+
+    /// Bytes for a socket that is here.
+    pub(crate) fn down(&self, id: &str, bytes: Bytes) {
+        carry(&self.lent, id, bytes);
+    }
+
+    /// The other end has gone.
+    pub(crate) fn end(&self, id: &str) {
+        self.lent.lock().remove(id);
+        self.borrowed.lock().remove(id);
+    }
+
+    /// A node has gone, with its ends.
+    pub(crate) fn node_gone(&self, node: &str) {
+        self.lent.lock().retain(|_, pipe| pipe.node != node);
+        self.borrowed.lock().retain(|_, pipe| pipe.node != node);
+    }
+
+    /// This node goes: servers find other ones.
+    pub(crate) fn end_lent(&self, nodes: &Nodes) {
+        let lent: Vec<_> = self.lent.lock().drain().collect();
+        for (id, pipe) in lent {
+            nodes.tell(&pipe.node, Word::End { id }.encode());
+        }
+    }
+}
+
+/// One that nobody reads is given up, and its other end learns of it.
+fn carry(pipes: &Mutex<HashMap<String, Pipe>>, id: &str, bytes: Bytes) {
+    let mut pipes = pipes.lock();
+    if pipes.get(id).is_some_and(|pipe| !pipe.put(bytes)) {
+        pipes.remove(id);
+    }
+}

@@ -1,0 +1,82 @@
+//! Tickets that clients show at another node than their own.
+//!
+//! Until its connection is open, a ticket can be given to the node at which the
+//! client has come.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
+use steadfast_core::limits;
+
+use crate::batch::text;
+use crate::caller::Caller;
+use crate::client::Wishes;
+use crate::ticket::Ticket;
+
+/// What of a ticket another node needs: the id of the connection, who it is, and what
+/// is wanted of it.
+pub(crate) type Known = (Arc<str>, Arc<Caller>, Wishes);
+
+/// A ticket as bytes.
+pub(crate) fn write(ticket: &Ticket) -> Bytes {
+    let mut out = Vec::new();
+    put_bytes(&mut out, ticket.id.as_bytes());
+    let (caller, wishes) = (ticket.caller(), ticket.wishes());
+    out.push(u8::from(caller.user.is_some()));
+    put_bytes(
+        &mut out,
+        caller.user.as_deref().unwrap_or_default().as_bytes(),
+    );
+    for pairs in [&caller.claims, &caller.headers] {
+        put_varint(&mut out, pairs.len() as u64);
+        for (name, value) in pairs {
+            put_bytes(&mut out, name.as_bytes());
+            put_bytes(&mut out, value.as_bytes());
+        }
+    }
+    put_bytes(&mut out, caller.query.as_bytes());
+    out.push(u8::from(wishes.is_stateful));
+    for time in [wishes.expires, wishes.handshake] {
+        let ms = time.map_or(0, |time| time.as_millis() as u64 + 1);
+        put_varint(&mut out, ms);
+    }
+    out.into()
+}
+
+/// A ticket of another node.
+pub(crate) fn read(bytes: Bytes) -> Result<Known, Malformed> {
+    let mut reader = Reader::new(bytes);
+    let reader = &mut reader;
+    let id = text(reader)?;
+    let (has_user, user) = (reader.byte()? != 0, text(reader)?);
+    let caller = Caller {
+        user: has_user.then_some(user),
+        claims: pairs(reader)?,
+        headers: pairs(reader)?,
+        query: text(reader)?,
+    };
+    let is_stateful = reader.byte()? != 0;
+    let wishes = Wishes {
+        is_stateful,
+        expires: time(reader)?,
+        handshake: time(reader)?,
+    };
+    Ok((id.into(), Arc::new(caller), wishes))
+}
+
+fn time(reader: &mut Reader) -> Result<Option<Duration>, Malformed> {
+    let ms = reader.varint()?;
+    Ok(ms.checked_sub(1).map(Duration::from_millis))
+}
+
+fn pairs(reader: &mut Reader) -> Result<Vec<(String, String)>, Malformed> {
+    let count = reader.varint()?;
+    if count > limits::NODE_BATCH as u64 {
+        return Err(Malformed);
+    }
+    (0..count)
+        .map(|_| Ok((text(reader)?, text(reader)?)))
+        .collect()
+}

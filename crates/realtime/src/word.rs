@@ -1,0 +1,215 @@
+//! What nodes tell one another about hubs.
+//!
+//! Most of it is what app servers say too, in their words: a node asks another one
+//! to do what a server asks of the service.
+
+use bytes::Bytes;
+use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
+use steadfast_core::limits;
+use steadfast_wire::signalr::Protocol;
+use steadfast_wire::signalr::frame;
+use steadfast_wire::signalr::service::{Message, read, write};
+
+use crate::batch::text;
+
+/// One word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// Do this for your clients of a hub.
+    Say { hub: String, message: Message },
+    /// Clients of a hub wait here for an app server.
+    Want { hub: String },
+    /// An app server has come whose link is for you.
+    Link {
+        id: String,
+        hub: String,
+        server: String,
+        is_ours: bool,
+    },
+    /// What the server of such a link says.
+    Up { id: String, bytes: Bytes },
+    /// What it is told.
+    Down { id: String, bytes: Bytes },
+    /// Such a link has ended.
+    End { id: String },
+}
+
+impl Word {
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut out = Vec::new();
+        match self {
+            Self::Say { hub, message } => {
+                put(&mut out, 1, &[hub]);
+                put_bytes(&mut out, &write(message));
+            }
+            Self::Want { hub } => put(&mut out, 2, &[hub]),
+            Self::Link {
+                id,
+                hub,
+                server,
+                is_ours,
+            } => {
+                put(&mut out, 3, &[id, hub, server]);
+                out.push(u8::from(*is_ours));
+            }
+            Self::Up { id, bytes } => {
+                put(&mut out, 4, &[id]);
+                put_bytes(&mut out, bytes);
+            }
+            Self::Down { id, bytes } => {
+                put(&mut out, 5, &[id]);
+                put_bytes(&mut out, bytes);
+            }
+            Self::End { id } => put(&mut out, 6, &[id]),
+        }
+        out.into()
+    }
+
+    pub(crate) fn decode(bytes: Bytes) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes);
+        let reader = &mut reader;
+        Ok(match reader.byte()? {
+            1 => {
+                let (hub, written) = (text(reader)?, reader.bytes()?);
+                let body = frame::body(Protocol::MessagePack, &written);
+                let message = body.and_then(|body| read(&body)).map_err(|_| Malformed)?;
+                Self::Say { hub, message }
+            }
+            2 => Self::Want { hub: text(reader)? },
+            3 => Self::Link {
+                id: text(reader)?,
+                hub: text(reader)?,
+                server: text(reader)?,
+                is_ours: reader.byte()? != 0,
+            },
+            4 => Self::Up {
+                id: text(reader)?,
+                bytes: reader.bytes()?,
+            },
+            5 => Self::Down {
+                id: text(reader)?,
+                bytes: reader.bytes()?,
+            },
+            6 => Self::End { id: text(reader)? },
+            _ => return Err(Malformed),
+        })
+    }
+}
+
+fn put(out: &mut Vec<u8>, tag: u8, texts: &[&String]) {
+    out.push(tag);
+    for text in texts {
+        put_bytes(out, text.as_bytes());
+    }
+}
+
+/// What a node answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reply {
+    /// How many were found, or ended.
+    pub(crate) count: u64,
+    /// Members of a group with their users.
+    pub(crate) members: Vec<(String, Option<String>)>,
+    /// There are more of them.
+    pub(crate) has_more: bool,
+}
+
+impl Reply {
+    /// Something was found, or not.
+    pub(crate) fn found(is_found: bool) -> Self {
+        Self {
+            count: u64::from(is_found),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut out = Vec::new();
+        put_varint(&mut out, self.count);
+        out.push(u8::from(self.has_more));
+        put_varint(&mut out, self.members.len() as u64);
+        for (connection, user) in &self.members {
+            put_bytes(&mut out, connection.as_bytes());
+            out.push(u8::from(user.is_some()));
+            put_bytes(&mut out, user.as_deref().unwrap_or_default().as_bytes());
+        }
+        out.into()
+    }
+
+    pub(crate) fn decode(bytes: Bytes) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes);
+        let (count, has_more) = (reader.varint()?, reader.byte()? != 0);
+        let length = reader.varint()?;
+        if length > limits::GROUP_PAGE as u64 {
+            return Err(Malformed);
+        }
+        let mut members = Vec::new();
+        for _ in 0..length {
+            let connection = text(&mut reader)?;
+            let has_user = reader.byte()? != 0;
+            let user = text(&mut reader)?;
+            members.push((connection, has_user.then_some(user)));
+        }
+        Ok(Self {
+            count,
+            members,
+            has_more,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_come_back_as_written() {
+        let text = |text: &str| text.to_owned();
+        let words = [
+            Word::Say {
+                hub: text("chat"),
+                message: Message::Join {
+                    connection: text("c"),
+                    group: text("g"),
+                    ack: Some(0),
+                },
+            },
+            Word::Want { hub: text("chat") },
+            Word::Link {
+                id: text("1"),
+                hub: text("chat"),
+                server: text("s"),
+                is_ours: true,
+            },
+            Word::Up {
+                id: text("1"),
+                bytes: "up".into(),
+            },
+            Word::Down {
+                id: text("1"),
+                bytes: "down".into(),
+            },
+            Word::End { id: text("1") },
+        ];
+        for word in words {
+            let bytes = word.encode();
+            assert_eq!(Word::decode(bytes.clone()), Ok(word));
+            for end in 0..bytes.len() {
+                assert!(Word::decode(bytes.slice(..end)).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn replies_come_back_as_written() {
+        let reply = Reply {
+            count: 3,
+            members: vec![
+                ("c".to_owned(), None),
+                ("d".to_owned(), Some("u".to_owned())),
+            ],
+            has_more: true,
+        };
+        assert_eq!(Reply::decode(reply.encode()), Ok(reply));
+    }
+}

@@ -1,0 +1,373 @@
+//! A hub at two nodes, with lost answers between them.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod desk;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use desk::{Desk, PATIENCE, Talker};
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
+use serde_json::json;
+use steadfast_core::id::Partition;
+use steadfast_partition::{Error, ErrorKind, Kind, Result};
+use steadfast_realtime::reach::To;
+use steadfast_realtime::{
+    Caller, Client, HubOptions, Inlet, LentWords, Other, Others, Outgoing, Payload, Protocols,
+    Pulse, Realtime, ServerLink, Wishes,
+};
+use steadfast_wire::signalr::Protocol;
+use steadfast_wire::signalr::frame::{self, Splitter};
+use steadfast_wire::signalr::service::{
+    Check, CloseMany, Completion, Data, Handshake, Message, Question, read, write,
+};
+use tokio::sync::watch;
+
+/// All nodes of a test.
+struct Mesh {
+    nodes: Mutex<BTreeMap<String, Realtime>>,
+    changes: watch::Sender<u64>,
+    told: AtomicU64,
+}
+
+/// The mesh as one node sees it.
+struct View {
+    mesh: Arc<Mesh>,
+    name: String,
+}
+
+fn other(name: &str) -> Other {
+    Other {
+        name: name.to_owned(),
+        life: 1,
+    }
+}
+
+impl Others for View {
+    fn me(&self) -> Other {
+        other(&self.name)
+    }
+
+    fn all(&self) -> Vec<Other> {
+        let nodes = self.mesh.nodes.lock();
+        let others = nodes.keys().filter(|name| **name != self.name);
+        others.map(|name| other(name)).collect()
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.mesh.changes.subscribe()
+    }
+
+    /// Every third request is lost, and every third answer.
+    fn tell(&self, to: &Other, _: Kind, word: Bytes) -> BoxFuture<'_, Result<Bytes>> {
+        let node = self.mesh.nodes.lock().get(&to.name).cloned();
+        let number = self.mesh.told.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async move {
+            let lost = || {
+                let partition = Partition::new(0, 0);
+                Error::new(ErrorKind::Unreachable { partition })
+            };
+            if number.is_multiple_of(3) {
+                return Err(lost());
+            }
+            let answer = node.ok_or_else(lost)?.hear(word).unwrap();
+            match number % 3 {
+                1 => Err(lost()),
+                _ => Ok(answer),
+            }
+        })
+    }
+}
+
+fn two() -> (Arc<Mesh>, Desk, Desk) {
+    let mesh = Arc::new(Mesh {
+        nodes: Mutex::default(),
+        changes: watch::channel(0).0,
+        told: AtomicU64::new(0),
+    });
+    let desks = ["a", "b"].map(|name| Desk::named(name, HubOptions::default()));
+    for (name, desk) in ["a", "b"].iter().zip(&desks) {
+        let mut nodes = mesh.nodes.lock();
+        nodes.insert((*name).to_owned(), desk.realtime.clone());
+    }
+    for (name, desk) in ["a", "b"].iter().zip(&desks) {
+        let view = View {
+            mesh: Arc::clone(&mesh),
+            name: (*name).to_owned(),
+        };
+        desk.realtime.open_to_others(Arc::new(view));
+    }
+    let [a, b] = desks;
+    (mesh, a, b)
+}
+
+async fn told(talker: &mut Talker) -> u64 {
+    let next = talker.next().await;
+    assert_eq!(next["target"], "told", "{next}");
+    next["arguments"][0].as_u64().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn sends_arrive_once_and_in_order_whatever_is_lost() {
+    let (_mesh, a, b) = two();
+    let (mut near, mut far) = (a.json("x").await, b.json("y").await);
+    let all = a.lobby().everywhere();
+    for number in 0..200_u64 {
+        let to = To::All { except: Vec::new() };
+        let payload = Payload::call(Protocols::BOTH, None, "told", &(number,)).unwrap();
+        all.send(&to, &payload);
+        // Some go together, others alone.
+        if number.is_multiple_of(7) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    for number in 0..200 {
+        assert_eq!(told(&mut near).await, number);
+        assert_eq!(told(&mut far).await, number);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hub_reaches_and_asks_clients_of_another_node() {
+    let (_mesh, a, b) = two();
+    let (mut near, mut far) = (a.json("x").await, b.json("y").await);
+    // A group with members at both nodes, joined from the wrong one.
+    near.call("enter", json!(["g"])).await;
+    let all = a.lobby().everywhere();
+    all.join(&far.id(), "g").await.unwrap();
+    near.invoke("1", "tell_group", json!(["g", "hello"])).await;
+    assert_eq!(far.next().await["arguments"], json!(["hello"]));
+    assert_eq!(near.next().await["invocationId"], "1");
+    for (of, is_there) in [
+        (Check::User("y".to_owned()), true),
+        (Check::User("z".to_owned()), false),
+        (Check::Connection(far.id()), true),
+        (Check::Group("g".to_owned()), true),
+        (Check::Group("h".to_owned()), false),
+    ] {
+        assert_eq!(all.check(of.clone()).await, is_there, "{of:?}");
+    }
+    let (members, more) = all.members("g", None, 1).await;
+    assert_eq!((members.len(), more.is_some()), (1, true));
+    let (rest, more) = all.members("g", more.as_deref(), 1).await;
+    assert_eq!((rest.len(), more), (1, None));
+    assert_ne!(members, rest);
+    // Its answer comes back, and so does the news that it has gone.
+    near.invoke("2", "ask", json!([far.id()])).await;
+    let asked = far.next().await;
+    let id = &asked["invocationId"];
+    far.say(json!({"type": 3, "invocationId": id, "result": "Bob"}))
+        .await;
+    assert_eq!(near.next().await["result"], "it is Bob");
+    near.invoke("3", "ask", json!([far.id()])).await;
+    far.next().await;
+    let closing = all.close(CloseMany {
+        user: Some("y".to_owned()),
+        ..CloseMany::default()
+    });
+    assert_eq!(closing.await, 1);
+    assert_eq!(far.next().await["type"], 7);
+    far.client.lost(0, None);
+    assert!(near.next().await["error"].is_string());
+    near.invoke("4", "ask", json!(["nobody"])).await;
+    assert!(near.next().await["error"].is_string());
+}
+
+#[tokio::test(start_paused = true)]
+async fn users_are_in_their_groups_at_nodes_that_come_later() {
+    let (mesh, a, b) = two();
+    let gone = mesh.nodes.lock().remove("b").unwrap();
+    mesh.changes.send_modify(|count| *count += 1);
+    let all = a.lobby().everywhere();
+    // Nothing tells when the other one has noticed; time is not real here.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    all.join_user("y", "g", None).unwrap();
+    mesh.nodes.lock().insert("b".to_owned(), gone);
+    mesh.changes.send_modify(|count| *count += 1);
+    let far = b.json("y").await;
+    let joined = async {
+        while b.lobby().groups_of(&far.id()) != ["g"] {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, joined).await.unwrap();
+    all.leave_user("y", None);
+    let left = async {
+        while !b.lobby().groups_of(&far.id()).is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, left).await.unwrap();
+}
+
+/// An app server's end of a link that has its bytes carried by hand.
+struct Far {
+    link: ServerLink,
+    splitter: Splitter,
+}
+
+impl Far {
+    async fn start(realtime: &Realtime, name: &str) -> Self {
+        let link = realtime.server("far", name, false).unwrap();
+        let mut far = Self {
+            link,
+            splitter: Splitter::default(),
+        };
+        far.say(&greeting(""));
+        let welcome = far.next().await;
+        assert!(matches!(welcome, Message::Welcome { .. }), "{welcome:?}");
+        far
+    }
+
+    fn say(&mut self, message: &Message) {
+        assert!(self.link.take(write(message)).is_ok());
+    }
+
+    async fn next(&mut self) -> Message {
+        loop {
+            if let Some(message) = next(&mut self.splitter) {
+                return message;
+            }
+            let bytes = tokio::time::timeout(PATIENCE, self.link.link().outgoing());
+            self.splitter.push(bytes.await.unwrap().unwrap());
+        }
+    }
+}
+
+fn greeting(target: &str) -> Message {
+    Message::Handshake(Handshake {
+        version: 1,
+        kind: i64::from(!target.is_empty()),
+        target: target.to_owned(),
+        elements: 7,
+        ..Handshake::default()
+    })
+}
+
+/// The next message that is no sign of life.
+fn next(splitter: &mut Splitter) -> Option<Message> {
+    let packed = Protocol::MessagePack;
+    while let Some(whole) = splitter.next(packed, usize::MAX).unwrap() {
+        let message = read(&frame::body(packed, &whole).unwrap()).unwrap();
+        if !matches!(&message, Message::Ping(words) if words.is_empty()) {
+            return Some(message);
+        }
+    }
+    None
+}
+
+/// A client of the hub `far`; it is greeted when a server has answered it.
+fn client(realtime: &Realtime) -> (Arc<Client>, Inlet) {
+    let made = realtime.connect("far", Caller::default(), &Wishes::default());
+    let (client, lobby) = made.unwrap();
+    let inlet = Inlet::new(Arc::clone(&client), lobby, 1 << 20);
+    (client, inlet)
+}
+
+const HELLO: &[u8] = b"{\"protocol\":\"json\",\"version\":1}\x1e";
+
+fn data(connection: &str, text: &'static str) -> Message {
+    Message::Data(Data {
+        connection: connection.to_owned(),
+        payload: Bytes::from_static(text.as_bytes()),
+        ..Data::default()
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_asks_a_client_of_another_server_at_another_node() {
+    let (_mesh, a, b) = two();
+    let mut asker = Far::start(&a.realtime, "first").await;
+    let mut owner = Far::start(&b.realtime, "second").await;
+    let (client, mut inlet) = client(&b.realtime);
+    inlet.take(Bytes::from_static(HELLO)).await.unwrap();
+    for _ in ["open", "handshake"] {
+        owner.next().await;
+    }
+    let id = client.id().to_string();
+    owner.say(&data(&id, "{}\x1e"));
+    let question = Question {
+        id: "q".to_owned(),
+        connection: id.clone(),
+        caller: "first".to_owned(),
+        payloads: vec![("json".to_owned(), Bytes::from_static(b"{\"type\":1}\x1e"))],
+    };
+    asker.say(&Message::Ask(question.clone()));
+    let Message::Ask(asked) = owner.next().await else {
+        panic!("the question");
+    };
+    assert_eq!((asked.id.as_str(), &asked.connection), ("q", &id));
+    let own = Completion {
+        id: "q".to_owned(),
+        connection: id.clone(),
+        caller: "second".to_owned(),
+        outcome: Ok(("json".to_owned(), Bytes::from_static(b"answer"))),
+    };
+    let mapping = Message::Mapping {
+        id: "q".to_owned(),
+        connection: id.clone(),
+        instance: "b".to_owned(),
+    };
+    assert_eq!(asker.next().await, mapping);
+    owner.say(&Message::Answer(own.clone()));
+    assert_eq!(asker.next().await, Message::Answer(own));
+    // One that goes without an answer, and one that was never there.
+    asker.say(&Message::Ask(question.clone()));
+    assert_eq!(asker.next().await, mapping);
+    client.lost(0, None);
+    let Message::Answer(gone) = asker.next().await else {
+        panic!("an answer");
+    };
+    assert!(gone.outcome.is_err(), "{gone:?}");
+    asker.say(&Message::Ask(question));
+    let Message::Answer(absent) = asker.next().await else {
+        panic!("an answer");
+    };
+    assert!(absent.outcome.is_err(), "{absent:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_is_lent_to_a_node_whose_clients_wait() {
+    let (mesh, a, b) = two();
+    let mut first = Far::start(&a.realtime, "first").await;
+    let (waiting, mut inlet) = client(&b.realtime);
+    let greeted = tokio::spawn(async move { inlet.take(Bytes::from_static(HELLO)).await });
+    let wanted = Message::Ping(vec!["target".to_owned(), "b".to_owned()]);
+    assert_eq!(first.next().await, wanted);
+    assert!(a.realtime.lend("c", "far", "first", false).is_none());
+    let (lent, mut words) = a.realtime.lend("b", "far", "first", false).unwrap();
+    let mut splitter = Splitter::default();
+    let mut hear = async |words: &mut LentWords| loop {
+        if let Some(message) = next(&mut splitter) {
+            return message;
+        }
+        let bytes = tokio::time::timeout(PATIENCE, words.outgoing()).await;
+        splitter.push(bytes.unwrap().unwrap());
+    };
+    assert!(lent.take(write(&greeting("b"))).await.is_ok());
+    assert!(matches!(hear(&mut words).await, Message::Welcome { .. }));
+    let Message::Open(open) = hear(&mut words).await else {
+        panic!("a client");
+    };
+    assert_eq!(&*open.connection, &**waiting.id());
+    greeted.await.unwrap().unwrap();
+    assert!(matches!(hear(&mut words).await, Message::Data(_)));
+    assert!(
+        lent.take(write(&data(&open.connection, "{}\x1e")))
+            .await
+            .is_ok()
+    );
+    let answer = waiting.outgoing(0, Pulse::Pings).await;
+    assert_eq!(answer, Outgoing::Data(Bytes::from_static(b"{}\x1e")));
+    // With the node of its link a socket ends, and with its socket a link.
+    let gone = mesh.nodes.lock().remove("b").unwrap();
+    mesh.changes.send_modify(|count| *count += 1);
+    let ended = async { while words.outgoing().await.is_some() {} };
+    tokio::time::timeout(PATIENCE, ended).await.unwrap();
+    drop(gone);
+    assert!(lent.take(Bytes::new()).await.is_err());
+}
