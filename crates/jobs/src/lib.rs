@@ -18,6 +18,7 @@ pub mod iso;
 mod kept;
 mod order;
 pub mod recurrence;
+pub mod region;
 mod rows;
 mod run;
 mod runner;

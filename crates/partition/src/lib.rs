@@ -31,6 +31,7 @@ mod owner;
 mod question;
 mod reading;
 mod refusal;
+pub mod region;
 mod replicas;
 mod router;
 mod run;

@@ -141,7 +141,13 @@ impl Seat {
 
     /// Asks for that.
     pub fn want_alone(&self) {
-        self.change(|state| state.wants_alone = state.mode == Mode::Synced);
+        let is_news = {
+            let state = self.state.lock();
+            state.mode == Mode::Synced && !state.wants_alone
+        };
+        if is_news {
+            self.change(|state| state.wants_alone = state.mode == Mode::Synced);
+        }
     }
 
     /// Whether somebody has asked for that.

@@ -505,7 +505,7 @@ async fn run(seed: u64) -> (usize, usize) {
 #[tokio::test(start_paused = true)]
 async fn a_pair_loses_nothing_in_any_weather() {
     let seeds = std::env::var("STEADFAST_SEEDS").ok();
-    let seeds = seeds.and_then(|seeds| seeds.parse().ok()).unwrap_or(60);
+    let seeds = seeds.and_then(|seeds| seeds.parse().ok()).unwrap_or(300);
     let (mut acknowledged, mut epochs) = (0, 0);
     for seed in 0..seeds {
         let (some, more) = run(seed).await;
