@@ -42,7 +42,7 @@ fn fill(pair: &Pair, to: usize, recurring: usize) {
             to,
             &format!("once{index}"),
             json!({"properties": {
-                "startTime": jobs::in_seconds(12 + index as i64 % 5),
+                "startTime": jobs::in_seconds(12 + (recurring / 10 + index % 5) as i64),
                 "action": pair.action(&format!("/once/{index}")),
             }}),
         );
@@ -205,7 +205,7 @@ mod jobs_50_no_job_data_is_in_the_witness {
 
     #[test]
     fn jobs_47_a_frozen_region_sends_nothing_with_an_old_epoch() {
-        let mut pair = Pair::start();
+        let pair = Pair::start();
         let home = pair.owner();
         let other = 1 - home;
         fill(&pair, home, 6);
@@ -245,7 +245,7 @@ mod jobs_50_no_job_data_is_in_the_witness {
     /// The network: first between the regions only, then around the owner.
     #[test]
     fn jobs_46_a_region_that_is_cut_off_shows_what_it_has_and_changes_nothing() {
-        let mut pair = Pair::start();
+        let pair = Pair::start();
         let home = pair.owner();
         let other = 1 - home;
         fill(&pair, home, 6);

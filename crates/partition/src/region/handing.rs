@@ -10,7 +10,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use steadfast_storage::mirror::{Ask, Mode};
 
-use super::pairing::{Inner, To, wished, words};
+use super::lines::To;
+use super::pairing::{Inner, wished, words};
 use super::word::Word;
 
 /// How long work that is under way is waited for.

@@ -5,12 +5,15 @@
 //! region's or a witness's votes. How the regions reach one another is given ([`Ways`]).
 
 mod handing;
+mod lines;
+mod owning;
 mod pairing;
 mod polls;
 mod standing;
 mod word;
 
-pub use pairing::{CopyWay, Hands, Pairing, Setup, To, Ways};
+pub use lines::{CopyWay, Hands, To, Ways};
+pub use pairing::{Pairing, Setup};
 pub use polls::Polls;
 pub use standing::Standing;
 pub use word::Word;

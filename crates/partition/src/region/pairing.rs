@@ -8,44 +8,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::future::join;
 use parking_lot::Mutex;
 use steadfast_storage::mirror::{
-    Ask, Ballot, Copy, Follower, Mirror, Mode, Pair, RENEWAL, Reply, Say, Seat, Step, USED,
+    Ask, Ballot, Follower, Mirror, Mode, RENEWAL, Reply, Say, Seat, USED,
 };
 use steadfast_storage::{Engine, Ledger, Store};
 use tokio::task::AbortHandle;
 
+use super::lines::{Hands, To, Ways};
 use super::polls::Polls;
 use super::standing::Standing;
 use super::word::{Word, opened, outcome};
 use crate::runtime::Runtime;
-
-/// Whom a region talks to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum To {
-    Pair,
-    Witness,
-}
-
-/// How regions reach one another.
-#[async_trait]
-pub trait Ways: Send + Sync + 'static {
-    /// Brings a word there and the answer back; `None` if that is not certain.
-    async fn send(&self, to: To, word: &Word, limit: Duration) -> Option<Bytes>;
-}
-
-/// What the region does outside.
-#[async_trait]
-pub trait Hands: Send + Sync + 'static {
-    /// Begins nothing any more, and waits until nothing is under way, or the limit.
-    async fn rest(&self, limit: Duration);
-
-    /// Goes on.
-    fn work(&self);
-}
 
 /// What a pair needs.
 pub struct Setup {
@@ -80,20 +56,20 @@ pub(super) struct Inner {
     /// The owner as this region last heard.
     pub(super) known: Mutex<Ballot>,
     /// Counts requests of one tenure.
-    serial: AtomicU64,
-    reaches: [AtomicBool; 2],
+    pub(super) serial: AtomicU64,
+    pub(super) reaches: [AtomicBool; 2],
     /// Who has granted what was asked for in the last round: the other region, the
     /// witness.
-    granted: [AtomicBool; 2],
+    pub(super) granted: [AtomicBool; 2],
     is_whole: AtomicBool,
-    is_copying: AtomicBool,
+    pub(super) is_copying: AtomicBool,
     /// The witness knows that the other region has everything.
-    is_recorded: AtomicBool,
+    pub(super) is_recorded: AtomicBool,
     /// Changes of the role are made one at a time.
     pub(super) turning: tokio::sync::Mutex<()>,
     /// Nothing is claimed before this time: the other region is to take it.
     pub(super) not_before: Mutex<Duration>,
-    synced_since: Mutex<Option<Duration>>,
+    pub(super) synced_since: Mutex<Option<Duration>>,
     takeovers: AtomicU64,
 }
 
@@ -102,9 +78,6 @@ const LOOK: Duration = Duration::from_millis(500);
 
 /// How long an answer to a vote may take.
 const ANSWER: Duration = Duration::from_secs(2);
-
-/// How long home must have been up to date before it gets its space back by itself.
-const FAILBACK: Duration = Duration::from_secs(300);
 
 impl Pairing {
     /// Begins to take part.
@@ -269,7 +242,8 @@ impl Inner {
             return;
         }
         // Without a witness only a person can tell whether the other region is down.
-        if !setup.has_witness && !(is_ours && self.is_unchallenged(ballot.epoch).await) {
+        let may_claim = setup.has_witness || is_ours && self.is_unchallenged(ballot.epoch).await;
+        if !may_claim {
             return;
         }
         if let Err(why) = self.claim(false).await {
@@ -401,123 +375,6 @@ impl Inner {
         }
     }
 
-    /// The owner asks for more time, and says how it works.
-    async fn go_on(self: &Arc<Self>) {
-        let setup = &self.setup;
-        let Some(epoch) = setup.seat.epoch() else {
-            return;
-        };
-        let wants_alone = setup.seat.wants_alone();
-        let in_sync = setup.seat.mode() == Mode::Synced && !wants_alone;
-        let ballot = Ballot {
-            epoch,
-            owner: setup.region.clone(),
-            in_sync,
-            serial: self.serial.fetch_add(1, Ordering::Relaxed) + 1,
-        };
-        let sent = self.now();
-        // Whoever has lost its memory believes what another one has granted.
-        let ask = |is_agreed| Ask::Renew {
-            ballot: ballot.clone(),
-            is_agreed,
-        };
-        let granted = |index: usize| self.granted[index].load(Ordering::Relaxed);
-        let at_witness = async {
-            match setup.has_witness {
-                true => self.ask(To::Witness, ask(granted(0))).await,
-                false => None,
-            }
-        };
-        let at_pair = async {
-            // It does not answer; the witness is to hear of that at once.
-            match wants_alone && setup.has_witness {
-                true => None,
-                false => {
-                    let ask = ask(granted(1) || !setup.has_witness);
-                    self.ask(To::Pair, ask).await
-                }
-            }
-        };
-        let (by_pair, by_witness) = join(at_pair, at_witness).await;
-        for say in [&by_pair, &by_witness].into_iter().flatten() {
-            if let Say::Refused { ballot, .. } = say
-                && ballot.epoch > epoch
-            {
-                self.learn(ballot);
-                self.step_down("another region owns the space").await;
-                return;
-            }
-        }
-        let is_granted = |say: &Option<Say>| *say == Some(Say::Granted);
-        let by_pair = is_granted(&by_pair);
-        let by_witness = is_granted(&by_witness);
-        self.granted[0].store(by_pair, Ordering::Relaxed);
-        self.granted[1].store(by_witness, Ordering::Relaxed);
-        if by_pair || by_witness || !setup.has_witness {
-            setup.seat.extend(epoch, sent + USED);
-        }
-        if by_witness || !setup.has_witness {
-            self.is_recorded.store(in_sync, Ordering::Relaxed);
-        }
-        if wants_alone && (by_witness || !setup.has_witness) {
-            tracing::warn!(
-                event = "region.degraded",
-                epoch,
-                "the other region does not follow"
-            );
-            setup.seat.alone(epoch);
-        }
-        let partitions = usize::from(setup.runtime.space().partitions);
-        if setup.runtime.serving().len() < partitions
-            && let Err(error) = setup.runtime.serve_all().await
-        {
-            tracing::warn!(event = "region.not_served", %error);
-        }
-        self.bring_up(epoch, by_pair);
-        self.fail_back(in_sync).await;
-    }
-
-    /// Makes a whole copy in the other region, if that has none.
-    fn bring_up(self: &Arc<Self>, epoch: u64, is_reached: bool) {
-        let is_wanted = is_reached && self.setup.seat.mode() == Mode::Alone;
-        if !is_wanted || self.is_copying.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let own = Arc::clone(self);
-        tokio::spawn(async move {
-            let setup = &own.setup;
-            let partitions = usize::from(setup.runtime.space().partitions);
-            match setup.mirror.copy_all(&setup.store, partitions).await {
-                Ok(()) => {
-                    tracing::info!(
-                        event = "region.synced",
-                        epoch,
-                        "the other region has everything"
-                    );
-                }
-                Err(why) => tracing::warn!(event = "region.not_synced", epoch, why),
-            }
-            own.is_copying.store(false, Ordering::Release);
-        });
-    }
-
-    /// Home gets its space back when it has followed for long enough.
-    async fn fail_back(self: &Arc<Self>, in_sync: bool) {
-        let now = self.now();
-        let since = {
-            let mut since = self.synced_since.lock();
-            *since = in_sync.then(|| since.unwrap_or(now));
-            *since
-        };
-        let is_home = self.setup.region == self.setup.home;
-        if !is_home
-            && since.is_some_and(|since| now.saturating_sub(since) >= FAILBACK)
-            && let Err(why) = self.hand_over().await
-        {
-            tracing::warn!(event = "region.not_handed_over", why);
-        }
-    }
-
     /// Has somebody vote.
     pub(super) async fn ask(&self, to: To, ask: Ask) -> Option<Say> {
         let setup = &self.setup;
@@ -597,6 +454,7 @@ impl Inner {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
 pub(super) fn words(error: steadfast_storage::Error) -> String {
     error.to_string()
 }
@@ -611,29 +469,6 @@ fn refusal(ballot: &Ballot, left: Duration) -> String {
             "{owner} is promised epoch {epoch} for {} ms",
             left.as_millis()
         ),
-    }
-}
-
-/// Copies go to the other region as words.
-pub struct CopyWay(pub Arc<dyn Ways>);
-
-/// How long a small step of copying may take before it is sent again.
-const STEP: Duration = Duration::from_secs(1);
-
-/// How many bytes a slow line carries in a millisecond.
-const BYTES_PER_MS: usize = 1000;
-
-#[async_trait]
-impl Pair for CopyWay {
-    async fn copy(&self, copy: &Copy) -> Option<Reply> {
-        let bytes = match &copy.step {
-            Step::Changes(parts) => parts.iter().map(|part| part.1.len()).sum(),
-            _ => 0,
-        };
-        let limit = STEP + Duration::from_millis((bytes / BYTES_PER_MS) as u64);
-        let word = Word::Copy(copy.clone());
-        let reply = self.0.send(To::Pair, &word, limit).await?;
-        Reply::decode(reply).ok()
     }
 }
 

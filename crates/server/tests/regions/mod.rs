@@ -209,7 +209,7 @@ impl Pair {
         self.launch(index);
     }
 
-    pub(crate) fn signal(&mut self, index: usize, signal: Signal) {
+    pub(crate) fn signal(&self, index: usize, signal: Signal) {
         self.server(index).signal(signal);
     }
 
@@ -307,7 +307,7 @@ impl Drop for Pair {
                 let log = server.log();
                 let lines: Vec<_> = log.lines().collect();
                 let from = lines.len().saturating_sub(60);
-                eprintln!("--- {}\n{}", server.url, lines[from..].join("\n"));
+                println!("--- {}\n{}", server.url, lines[from..].join("\n"));
             }
         }
         for server in self.servers.iter().flatten() {
