@@ -28,6 +28,7 @@ pub(crate) struct Options {
 struct Soak {
     name: &'static str,
     package: &'static str,
+    /// Empty for unit tests.
     test: &'static str,
     filter: &'static str,
     /// The variable that says how much, and how much.
@@ -48,6 +49,20 @@ const SOAKS: &[Soak] = &[
         test: "simulation",
         filter: "heals",
         amount: ("STEADFAST_SEEDS", 100_000),
+    },
+    Soak {
+        name: "regions",
+        package: "steadfast-storage",
+        test: "",
+        filter: "any_weather",
+        amount: ("STEADFAST_SEEDS", 20_000),
+    },
+    Soak {
+        name: "regions",
+        package: "steadfast-server",
+        test: "cluster_regions",
+        filter: "jobs_46_48",
+        amount: ("STEADFAST_ROUNDS", 1_000),
     },
     Soak {
         name: "crash",
@@ -176,9 +191,12 @@ fn exists(workspace: &Workspace, soak: &Soak) -> Result<()> {
 
 fn cargo_test(workspace: &Workspace, soak: &Soak) -> Command {
     let mut command = workspace.cargo();
-    command
-        .args(["test", "--release", "--locked", "--package", soak.package])
-        .args(["--test", soak.test, "--", soak.filter]);
+    command.args(["test", "--release", "--locked", "--package", soak.package]);
+    match soak.test {
+        "" => command.arg("--lib"),
+        test => command.args(["--test", test]),
+    };
+    command.args(["--", soak.filter]);
     command
 }
 

@@ -8,17 +8,19 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use steadfast_core::id::Table;
 use steadfast_core::limits;
 use steadfast_partition::{
-    Error as PartitionError, ErrorKind, Handle, Router, Runtime, Scan, Space,
+    Error as PartitionError, ErrorKind, Halt, Handle, Router, Runtime, Scan, Space,
 };
 
 use crate::collection::{Collection, SweepKind};
 use crate::command::{Ask, CollectionDraft, Draft, Expect, Job, Say};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, refuse};
 use crate::history::{Item, Verdict};
 use crate::id::{CollectionId, JobId};
-use crate::rows::{self, COLLECTIONS, HISTORY, STATUS, job_key};
+use crate::rows::{self, COLLECTIONS, HISTORY, JOBS, STATUS, job_key};
 use crate::runner::Runner;
 use crate::service::Scheduler;
 use crate::status::{State, Status};
@@ -31,6 +33,8 @@ pub struct Jobs {
     space: std::sync::Arc<Space>,
     router: std::sync::Arc<Router>,
     runner: Runner,
+    /// Only rows can be read: nobody serves the partitions here.
+    is_copy: bool,
 }
 
 /// Some items of a list, and where the next ones begin.
@@ -77,7 +81,47 @@ impl Jobs {
             space: std::sync::Arc::new(runtime.space().clone()),
             router: std::sync::Arc::clone(runtime.router()),
             runner,
+            is_copy: false,
         }
+    }
+
+    /// The same jobs as copies show them, which may be old. They can be read only.
+    #[must_use]
+    pub fn of_copies(&self, copies: Router) -> Self {
+        Self {
+            router: std::sync::Arc::new(copies),
+            is_copy: true,
+            ..self.clone()
+        }
+    }
+
+    /// A row of a copy.
+    async fn copied<T: DeserializeOwned>(
+        &self,
+        home: &CollectionId,
+        table: Table,
+        key: &[u8],
+    ) -> Result<Option<T>> {
+        let window = self.router.window(self.space.partition(&home.address()));
+        let row = window.row(table, key).await?;
+        Ok(row.as_ref().and_then(rows::decode))
+    }
+
+    async fn copied_collection(&self, id: &CollectionId) -> Result<Collection> {
+        let key = id.address().name;
+        let found = self.copied(id, COLLECTIONS, &key).await?;
+        found.ok_or_else(|| missing(Kind::NoCollection, "there is no such job collection"))
+    }
+
+    async fn copied_job(&self, id: &JobId) -> Result<Job> {
+        let key = job_key(&id.address());
+        let definition = self.copied(&id.collection, JOBS, &key).await?;
+        let status = self.copied(&id.collection, STATUS, &key).await?;
+        let missing = || missing(Kind::NoJob, "there is no such job");
+        Ok(Job {
+            definition: definition.ok_or_else(missing)?,
+            status: status.unwrap_or_default(),
+        })
     }
 
     async fn ask_collection(&self, id: &CollectionId, ask: Ask) -> Result<Say> {
@@ -91,6 +135,9 @@ impl Jobs {
 
     /// A collection.
     pub async fn collection(&self, id: &CollectionId) -> Result<Collection> {
+        if self.is_copy {
+            return self.copied_collection(id).await;
+        }
         collection_of(self.ask_collection(id, Ask::GetCollection).await?)
     }
 
@@ -140,6 +187,9 @@ impl Jobs {
 
     /// A job.
     pub async fn job(&self, id: &JobId) -> Result<Job> {
+        if self.is_copy {
+            return self.copied_job(id).await;
+        }
         job_of(self.ask_job(id, Ask::Get).await?)
     }
 
@@ -298,6 +348,13 @@ impl Jobs {
             .filter(|_| has_more)
             .map(|item| item.number.to_string());
         Ok(Page { items, next })
+    }
+}
+
+fn missing(kind: Kind, message: &str) -> Error {
+    match refuse(kind, message) {
+        Halt::Refused(refusal) => PartitionError::new(ErrorKind::Refused(refusal)).into(),
+        _ => surprised(),
     }
 }
 

@@ -19,6 +19,7 @@ mod json;
 mod kept;
 mod order;
 pub mod recurrence;
+pub mod region;
 mod rows;
 mod run;
 mod runner;

@@ -7,6 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -38,6 +39,12 @@ pub trait Deliver: Send + Sync + 'static {
 
     /// Makes one attempt. It ends in bounded time.
     async fn deliver(&self, order: Order) -> Outcome;
+
+    /// Whether this node may make attempts now. One that failed because it may not is
+    /// made again by whoever may.
+    fn may_send(&self) -> bool {
+        true
+    }
 }
 
 /// Performs the effects of jobs.
@@ -55,6 +62,8 @@ struct Inner {
     calls: Semaphore,
     /// Counts sweeps that have come to their end.
     swept: watch::Sender<u64>,
+    /// How many calls are being made.
+    running: watch::Sender<usize>,
 }
 
 /// Where in the world an attempt is wanted, and its name there.
@@ -65,6 +74,8 @@ struct Lanes {
     by_host: HashMap<String, Lane>,
     /// What is under way or waits; `None` while it waits.
     open: HashMap<Ticket, Option<AbortHandle>>,
+    /// Nothing is begun: another node does it, or this one later.
+    is_resting: bool,
 }
 
 #[derive(Default)]
@@ -89,6 +100,7 @@ impl Runner {
             lanes: Mutex::default(),
             calls: Semaphore::new(limits::OUTBOUND_CALLS),
             swept: watch::channel(0).0,
+            running: watch::channel(0).0,
         };
         Self {
             inner: Arc::new(inner),
@@ -103,6 +115,27 @@ impl Runner {
     /// What time it is.
     pub(crate) fn now(&self) -> Timestamp {
         self.inner.clock.now()
+    }
+
+    /// Begins nothing any more, and waits until nothing is under way, or the limit.
+    /// What was not begun is forgotten: its rows are there.
+    pub async fn rest(&self, limit: Duration) {
+        {
+            let mut lanes = self.inner.lanes.lock();
+            lanes.is_resting = true;
+            lanes.open.retain(|_, task| task.is_some());
+            for lane in lanes.by_host.values_mut() {
+                lane.waiting.clear();
+            }
+        }
+        let mut running = self.inner.running.subscribe();
+        let ended = running.wait_for(|running| *running == 0);
+        let _ = tokio::time::timeout(limit, ended).await;
+    }
+
+    /// Begins what is wanted from now on.
+    pub fn work(&self) {
+        self.inner.lanes.lock().is_resting = false;
     }
 
     /// How many attempts are under way or wait for their turn.
@@ -157,7 +190,7 @@ impl Inner {
     fn take(self: &Arc<Self>, attempt: Attempt) {
         let host = self.deliver.lane(&attempt.order);
         let mut lanes = self.lanes.lock();
-        if lanes.open.contains_key(&attempt.ticket) {
+        if lanes.is_resting || lanes.open.contains_key(&attempt.ticket) {
             return;
         }
         lanes.open.insert(attempt.ticket.clone(), None);
@@ -188,10 +221,16 @@ impl Inner {
         let Ok(_permit) = self.calls.acquire().await else {
             return;
         };
+        let Some(_running) = self.run() else {
+            return;
+        };
         let started = self.clock.now().0;
         let order = attempt.order;
         let (ordinal, phase, number) = (order.ordinal, order.phase, order.attempt);
         let outcome = self.deliver.deliver(order).await;
+        if !outcome.is_success && !self.deliver.may_send() {
+            return;
+        }
         let ended = Ended {
             ordinal,
             phase,
@@ -205,6 +244,16 @@ impl Inner {
         if let Some(door) = self.router.door(attempt.ticket.0) {
             door.post(Envelope::new(attempt.from, Ask::Ended(ended).encode()));
         }
+    }
+
+    /// Counts a call, unless nothing is to be begun.
+    fn run(&self) -> Option<Running<'_>> {
+        let lanes = self.lanes.lock();
+        if lanes.is_resting {
+            return None;
+        }
+        self.running.send_modify(|running| *running += 1);
+        Some(Running(&self.running))
     }
 
     /// A call has ended: the next of its host may begin.
@@ -237,6 +286,15 @@ impl Inner {
             }
             None => {}
         }
+    }
+}
+
+/// A call that is counted, however it ends.
+struct Running<'a>(&'a watch::Sender<usize>);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|running| *running -= 1);
     }
 }
 

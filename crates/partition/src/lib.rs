@@ -33,6 +33,7 @@ mod post;
 mod question;
 mod reading;
 mod refusal;
+pub mod region;
 mod replicas;
 mod router;
 mod run;

@@ -7,14 +7,15 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::RwLock;
 use steadfast_core::id::Partition;
-use steadfast_storage::Writes;
+use steadfast_storage::{Ledger, Writes};
+use tokio::sync::mpsc;
 
 use crate::address::{Envelope, Kind as ServiceKind};
 use crate::clerk::{Clerk, Inquiry};
 use crate::door::Door;
 use crate::error::{Error, Kind, Result};
 use crate::question::{Finding, Question};
-use crate::transport::{Parcel, Transport};
+use crate::transport::{Alone, Parcel, Transport};
 
 /// The partitions of all spaces that this node serves, and the way to the others.
 pub struct Router {
@@ -31,6 +32,18 @@ impl Router {
             clerks: RwLock::new(BTreeMap::new()),
             beyond,
         }
+    }
+
+    /// Leads to copies that can be read, and to nothing else.
+    pub fn of_copies(copies: impl IntoIterator<Item = Ledger>) -> Self {
+        let router = Self::new(Arc::new(Alone));
+        for ledger in copies {
+            // Nobody listens: commands are refused.
+            let (calls, _) = mpsc::channel(1);
+            let (posts, _) = mpsc::unbounded_channel();
+            router.open(Door::new(ledger, calls, posts, Arc::default()));
+        }
+        router
     }
 
     /// The partition, if this node serves it.

@@ -20,6 +20,8 @@ pub(crate) const WORK: Table = Table(5);
 /// Messages that a service refused, with the reason.
 pub(crate) const POISON: Table = Table(6);
 
+// Table 1000 belongs to the mirror of `storage`.
+
 /// Tables that each service has.
 const TABLES_PER_SERVICE: u32 = 64;
 const FIRST_OF_SERVICES: u32 = 1024;

@@ -33,6 +33,7 @@ mod out;
 mod parked;
 mod place;
 mod progress;
+mod region;
 mod remote;
 mod result;
 mod serve;
@@ -84,6 +85,13 @@ enum Command {
     Cluster {
         #[command(subcommand)]
         command: cluster::Command,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Show a pair of regions, and move its jobs from one to the other
+    Region {
+        #[command(subcommand)]
+        command: region::Command,
         #[command(flatten)]
         target: Target,
     },
@@ -243,6 +251,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Command::Drain(arguments) => node::drain(arguments, output),
         Command::Reload(target) => node::reload(target, output),
         Command::Cluster { command, target } => cluster::run(command, target, output),
+        Command::Region { command, target } => region::run(command, target, output),
         Command::Doctor(arguments) => doctor::run(arguments, output),
         Command::Key { command, target } => key::run(command, target, output),
         Command::Collection {

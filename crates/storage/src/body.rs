@@ -85,6 +85,25 @@ impl Writes {
         self
     }
 
+    /// A transaction of another store, to be done here again. Events are not in it.
+    pub(crate) fn redo(bytes: &Bytes) -> std::result::Result<Self, Malformed> {
+        let mut longest_key = 0;
+        for operation in operations(bytes.clone()) {
+            match operation? {
+                Operation::Put(row, _) | Operation::Delete(row) => {
+                    longest_key = longest_key.max(row.len() - 4);
+                }
+                Operation::Clear(_) => {}
+                Operation::Trim(..) => return Err(Malformed),
+            }
+        }
+        Ok(Self {
+            operations: bytes.to_vec(),
+            longest_key,
+            ..Self::default()
+        })
+    }
+
     /// Sets a row.
     pub fn put(&mut self, table: Table, key: &[u8], value: &[u8]) {
         // Two lengths and a tag stand beside them; growing step by step copies.

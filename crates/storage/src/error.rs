@@ -76,6 +76,8 @@ pub enum Kind {
     TrimPastEnd { stream: Stream, first: Sequence },
     /// Others may have the partition by now; memory is not believed any more.
     LeaseEnded { partition: Partition },
+    /// Events are published in a space that is mirrored.
+    NotMirrored { partition: Partition },
     /// Another backup of this store, or to this folder, is under way.
     BackupInProgress { path: PathBuf },
     /// There is no full backup that could be built on.
@@ -203,6 +205,7 @@ impl Error {
             Kind::TakenBack { .. } => "STF-2017",
             Kind::TrimPastEnd { .. } => "STF-2018",
             Kind::LeaseEnded { .. } => "STF-2019",
+            Kind::NotMirrored { .. } => "STF-2020",
             Kind::BackupInProgress { .. } => "STF-2050",
             Kind::MissingFullBackup { .. } => "STF-2051",
             Kind::BrokenChain { .. } => "STF-2052",
@@ -322,6 +325,10 @@ impl fmt::Display for Kind {
                 f,
                 "stream {} ends before event {first}; trim up to its end at most",
                 stream.0
+            ),
+            Self::NotMirrored { partition } => write!(
+                f,
+                "partition {partition} is mirrored in another region, and events are not; keep them in another space"
             ),
             Self::LeaseEnded { partition } => write!(
                 f,

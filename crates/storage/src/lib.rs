@@ -23,6 +23,7 @@ mod ledger;
 pub mod local;
 pub mod memory;
 mod meta;
+pub mod mirror;
 mod node;
 mod overlay;
 pub mod postgres;

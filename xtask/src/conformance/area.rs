@@ -64,7 +64,7 @@ const AREAS: &[Area] = &[
     },
     Area {
         name: "jobs",
-        packages: &["steadfast-jobs", "steadfast-protocols"],
+        packages: &["steadfast-jobs", "steadfast-protocols", "steadfast-server"],
         files: &[],
     },
     Area {

@@ -69,35 +69,59 @@ impl Wire {
         }
     }
 
-    /// A connection to a node in this very life.
-    async fn connection(&self, to: &Peer) -> Result<Connection, String> {
+    /// Asks whoever is at an address and has proven that it has the key, in whichever
+    /// of its lives; `None` if it is not certain that there was an answer.
+    pub async fn ask(&self, address: &str, request: Bytes, limit: Duration) -> Option<Bytes> {
+        let asking = async {
+            let mut connection = self.connection(address, None).await;
+            let connection = connection.as_mut().map_err(|why| why.clone())?;
+            let asking = connection.stub.unary("Ask", Parcel { body: request });
+            let asked: Result<Parcel, Status> = asking.await;
+            asked.map_err(|status| status.message().to_owned())
+        };
+        let why = match tokio::time::timeout(limit, asking).await {
+            Ok(Ok(parcel)) => return Some(parcel.body),
+            Ok(Err(why)) => why,
+            Err(_) => "no answer in time".to_owned(),
+        };
+        tracing::debug!(event = "region.not_reached", address, why);
+        self.forget(address).await;
+        None
+    }
+
+    /// A connection to a node, in this very life if that matters.
+    async fn connection(&self, address: &str, life: Option<u128>) -> Result<Connection, String> {
         let line = {
             let mut lines = self.lines.lock();
             if lines.len() >= limits::NODES * 2 {
                 lines.clear();
             }
-            Arc::clone(lines.entry(to.address.clone()).or_default())
+            Arc::clone(lines.entry(address.to_owned()).or_default())
         };
         let mut open = line.open.lock().await;
+        let fits = |open: &Connection| life.is_none_or(|life| open.incarnation == life);
         if let Some(connection) = open.as_ref().filter(|open| !open.stub.is_closed())
-            && connection.incarnation == to.owner.incarnation
+            && fits(connection)
         {
             return Ok(connection.clone());
         }
         *open = None;
-        let dialed = tokio::time::timeout(DIAL, self.dial(&to.address)).await;
+        let dialed = tokio::time::timeout(DIAL, self.dial(address)).await;
         let connection = dialed.map_err(|_| "it does not answer".to_owned())??;
-        if connection.incarnation != to.owner.incarnation {
+        if !fits(&connection) {
             return Err("another node is there by now".to_owned());
         }
         *open = Some(connection.clone());
         Ok(connection)
     }
 
-    async fn forget(&self, to: &Peer) {
-        let line = self.lines.lock().get(&to.address).cloned();
-        if let Some(line) = line {
-            *line.open.lock().await = None;
+    async fn forget(&self, address: &str) {
+        let line = self.lines.lock().get(address).cloned();
+        // Whoever is dialing just now has nothing to be forgotten.
+        if let Some(line) = line
+            && let Ok(mut open) = line.open.try_lock()
+        {
+            *open = None;
         }
     }
 
@@ -172,7 +196,8 @@ impl Wire {
 #[async_trait]
 impl Network for Wire {
     async fn send(&self, to: &Peer, request: Bytes, limit: Duration) -> Result<Bytes, Broken> {
-        let connection = self.connection(to).await;
+        let life = Some(to.owner.incarnation);
+        let connection = self.connection(&to.address, life).await;
         let mut connection = connection.map_err(Broken::Unsent)?;
         let asking = connection.stub.unary("Ask", Parcel { body: request });
         let asked: Result<Result<Parcel, Status>, _> = tokio::time::timeout(limit, asking).await;
@@ -181,7 +206,7 @@ impl Network for Wire {
             Ok(Err(status)) => status,
             Err(_) => return Err(Broken::Unknown("no answer in time".to_owned())),
         };
-        self.forget(to).await;
+        self.forget(&to.address).await;
         let why = status.message().to_owned();
         match status.code() {
             Code::Unauthenticated | Code::Unimplemented => Err(Broken::Unsent(why)),

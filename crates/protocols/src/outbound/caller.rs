@@ -32,6 +32,29 @@ pub struct Options {
     pub timeout: Duration,
     /// Opens the secrets of jobs.
     pub key: SecretKey,
+    /// Whether this server may call anybody, if that can end.
+    pub permit: Option<Permit>,
+}
+
+/// Says in which epoch calls may be made right now; none when they may not.
+#[derive(Clone)]
+pub struct Permit(pub Arc<dyn Fn() -> Option<u64> + Send + Sync>);
+
+impl std::fmt::Debug for Permit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Permit").field(&(self.0)()).finish()
+    }
+}
+
+impl Options {
+    /// The epoch of calls that may be made now; `Err` when none may.
+    pub(crate) fn epoch(&self) -> Result<Option<u64>, String> {
+        let Some(permit) = &self.permit else {
+            return Ok(None);
+        };
+        let epoch = (permit.0)().ok_or("another region runs this job by now")?;
+        Ok(Some(epoch))
+    }
 }
 
 impl Options {
@@ -46,6 +69,7 @@ impl Options {
             region: "local".into(),
             timeout: Duration::from_secs(60),
             key,
+            permit: None,
         }
     }
 }

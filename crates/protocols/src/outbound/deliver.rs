@@ -60,7 +60,7 @@ impl Outbound {
 
     async fn make(&self, call: Call, client: &Client) -> Reply {
         let plain = self.caller.plain();
-        call.make(&self.options.guard, client, &plain).await
+        call.make(&self.options, client, &plain).await
     }
 
     async fn request(
@@ -212,6 +212,10 @@ impl Deliver for Outbound {
         serde_json::from_str(&order.target).map_or_else(|_| String::new(), |goal: Goal| goal.host())
     }
 
+    fn may_send(&self) -> bool {
+        self.options.epoch().is_ok()
+    }
+
     async fn deliver(&self, order: Order) -> Outcome {
         let own = order.timeout_ms.map(Duration::from_millis);
         let timeout = own.map_or(self.options.timeout, |own| own.min(self.options.timeout));
@@ -219,6 +223,11 @@ impl Deliver for Outbound {
             is_success: false,
             message,
         };
+        let mut order = order;
+        match self.options.epoch() {
+            Ok(epoch) => order.epoch = epoch.unwrap_or(order.epoch),
+            Err(why) => return failed(why),
+        }
         match tokio::time::timeout(timeout, Box::pin(self.attempt(&order))).await {
             Ok(Ok(reply)) => reply.outcome,
             Ok(Err(why)) => failed(why),

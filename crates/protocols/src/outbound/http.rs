@@ -10,7 +10,7 @@ use reqwest::{Client, Method, Response, StatusCode, Url};
 use steadfast_jobs::Outcome;
 use tracing::Instrument;
 
-use super::guard::Guard;
+use super::caller::Options;
 use crate::http::propagate;
 
 const REDIRECTS: usize = 5;
@@ -37,10 +37,19 @@ pub(crate) struct Reply {
 
 impl Call {
     /// Makes the call. `plain` takes over when a redirect leaves the origin.
-    pub(crate) async fn make(mut self, guard: &Guard, client: &Client, plain: &Client) -> Reply {
+    pub(crate) async fn make(
+        mut self,
+        options: &Options,
+        client: &Client,
+        plain: &Client,
+    ) -> Reply {
         let mut client = client;
         for _ in 0..=REDIRECTS {
-            if let Err(why) = guard.check(&self.url).await {
+            if let Err(why) = options.guard.check(&self.url).await {
+                return self.failed(why);
+            }
+            // The last look before the first byte.
+            if let Err(why) = options.epoch() {
                 return self.failed(why);
             }
             let response = match self.send(client).await {

@@ -10,7 +10,7 @@ mod stamp;
 mod token;
 
 pub(crate) use caller::Caller;
-pub use caller::Options;
+pub use caller::{Options, Permit};
 pub use deliver::Outbound;
 pub use guard::Guard;
 pub(crate) use http::cause;

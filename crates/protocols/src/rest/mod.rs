@@ -12,6 +12,7 @@ mod hubs;
 mod interface;
 mod node;
 mod operator;
+mod region;
 mod state;
 
 pub use care::care_routes;
@@ -28,4 +29,5 @@ pub use operator::{
     BackupOrder, DrainSheet, KeyInfo, KeySecret, Operator, RestoreOrder, RestoreOutcome, Status,
     StatusPartition,
 };
+pub use region::region_routes;
 pub use state::state_routes;

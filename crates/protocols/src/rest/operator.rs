@@ -129,6 +129,15 @@ pub trait Operator: Send + Sync + 'static {
     /// Checks everything on all servers of all databases.
     async fn scrub(&self) -> Result<Value, Problem>;
 
+    /// How the pair of regions stands.
+    fn region(&self) -> Result<Value, Problem>;
+
+    /// Has the region that does not own the jobs of a pair own them.
+    async fn fail_over(&self, accepts_loss: bool) -> Result<(), Problem>;
+
+    /// Has the home region of a pair own its jobs.
+    async fn fail_back(&self) -> Result<(), Problem>;
+
     /// Looks at what collections hold.
     async fn inspect(&self, question: Value) -> Result<Value, Problem>;
 

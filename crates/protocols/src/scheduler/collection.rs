@@ -9,6 +9,7 @@ use super::fault::Fault;
 use super::merge::merge;
 use super::path;
 use super::recurrence::FREQUENCIES;
+use super::regional;
 use super::value::{Object, spell};
 
 /// Name, most jobs, shortest distance of occurrences in minutes.
@@ -92,7 +93,8 @@ pub(crate) fn draft(
     let (quota, most_jobs) = read_quota(context, &properties, most, minutes)?;
     let mut document = Map::new();
     if let Some(location) = object.text("location")? {
-        document.insert("location".into(), location.into());
+        let place = regional::place(&context.atlas, context.regional.as_deref(), location)?;
+        document.insert("location".into(), place.into());
     }
     let tags: Map<_, _> = object
         .texts("tags")?
@@ -178,7 +180,7 @@ fn read_quota(
 }
 
 /// A collection as clients know it, in the caller's spelling of its id.
-pub(crate) fn show(id: &CollectionId, collection: &Collection) -> Value {
+pub(crate) fn show(context: &Context, id: &CollectionId, collection: &Collection) -> Value {
     let mut shown = stored(collection);
     shown["id"] = path::collection_id(id).into();
     shown["type"] = "Microsoft.Scheduler/jobCollections".into();
@@ -192,5 +194,6 @@ pub(crate) fn show(id: &CollectionId, collection: &Collection) -> Value {
         (false, false) => "Disabled",
     };
     shown["properties"]["state"] = state.into();
+    regional::show(context.regional.as_deref(), &mut shown);
     shown
 }

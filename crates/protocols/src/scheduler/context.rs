@@ -6,8 +6,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::Value;
 use steadfast_core::clock::Clock;
+use steadfast_jobs::region::Atlas;
 use steadfast_jobs::{JobId, Jobs, Target};
 
+use super::regional::Regional;
 use super::seal::SecretKey;
 use crate::access::Access;
 
@@ -20,6 +22,10 @@ pub struct Context {
     /// Finds targets that are instances of our own services.
     pub internal: Arc<dyn Internal>,
     pub settings: Settings,
+    /// The places where collections may live.
+    pub atlas: Atlas,
+    /// Whether two regions keep the jobs.
+    pub regional: Option<Arc<dyn Regional>>,
 }
 
 /// Who may ask.

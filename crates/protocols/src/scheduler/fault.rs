@@ -77,6 +77,11 @@ impl Fault {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "InvalidHttpVerb", message)
     }
 
+    /// Not now, or not here.
+    pub(crate) fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServerBusy", message)
+    }
+
     pub(crate) fn conflict(message: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, "ConflictError", message)
     }

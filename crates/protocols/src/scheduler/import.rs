@@ -14,7 +14,7 @@ use super::operate::{Asked, Manner};
 
 impl Asked<'_> {
     pub(crate) async fn import(&self, id: &CollectionId) -> Result<Answer, Fault> {
-        self.context.jobs.collection(id).await?;
+        self.jobs.collection(id).await?;
         let body = self.json()?;
         let mut told = Vec::new();
         for exported in exported(&body) {

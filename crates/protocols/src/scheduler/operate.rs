@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use steadfast_core::clock::Timestamp;
 use steadfast_jobs::recurrence::{Plan, Timing};
 use steadfast_jobs::{
-    Collection, CollectionId, ErrorKind, Expect, Job, JobId, SweepKind, Wanted, iso,
+    Collection, CollectionId, ErrorKind, Expect, Job, JobId, Jobs, SweepKind, Wanted, iso,
 };
 
 use super::answer::Answer;
@@ -22,6 +22,8 @@ const TRIES: usize = 8;
 /// A request, apart from its place.
 pub(crate) struct Asked<'a> {
     pub(crate) context: &'a Context,
+    /// The jobs, or what was copied of them.
+    pub(crate) jobs: &'a Jobs,
     pub(crate) query: &'a Parameters,
     pub(crate) body: &'a [u8],
     /// Scheme and host, for links.
@@ -64,17 +66,17 @@ impl Asked<'_> {
         subscription: &str,
         group: Option<&str>,
     ) -> Result<Answer, Fault> {
-        let found = self.context.jobs.collections(subscription, group).await?;
+        let found = self.jobs.collections(subscription, group).await?;
         let shown: Vec<_> = found
             .iter()
-            .map(|found| collection::show(&found.id, found))
+            .map(|found| collection::show(self.context, &found.id, found))
             .collect();
         Ok(Answer::Shown(json!({"value": shown, "nextLink": null})))
     }
 
     pub(crate) async fn get_collection(&self, id: &CollectionId) -> Result<Answer, Fault> {
-        let found = self.context.jobs.collection(id).await?;
-        Ok(kept_collection(id, &found, false))
+        let found = self.jobs.collection(id).await?;
+        Ok(kept_collection(self.context, id, &found, false))
     }
 
     pub(crate) async fn put_collection(
@@ -84,7 +86,7 @@ impl Asked<'_> {
     ) -> Result<Answer, Fault> {
         let body = self.json()?;
         for _ in 0..TRIES {
-            let found = match self.context.jobs.collection(id).await {
+            let found = match self.jobs.collection(id).await {
                 Ok(found) => Some(found),
                 Err(error) if error.kind() == ErrorKind::NoCollection && manner == Manner::Put => {
                     None
@@ -100,8 +102,8 @@ impl Asked<'_> {
             };
             let draft = collection::draft(self.context, id, &wanted)?;
             let expect = expect(found.as_ref().map(|found| found.version));
-            match self.context.jobs.put_collection(draft, expect).await {
-                Ok(kept) => return Ok(kept_collection(id, &kept, found.is_none())),
+            match self.jobs.put_collection(draft, expect).await {
+                Ok(kept) => return Ok(kept_collection(self.context, id, &kept, found.is_none())),
                 Err(error) if error.kind() == ErrorKind::Changed => {}
                 Err(error) => return Err(error.into()),
             }
@@ -112,7 +114,7 @@ impl Asked<'_> {
     }
 
     pub(crate) async fn sweep(&self, id: &CollectionId, kind: SweepKind) -> Result<Answer, Fault> {
-        let jobs = &self.context.jobs;
+        let jobs = self.jobs;
         let has_many = jobs.collection(id).await?.jobs > self.context.settings.synchronous_jobs;
         let begun = jobs.sweep(id, kind).await?;
         if !has_many && jobs.swept(id, begun).await? {
@@ -125,7 +127,7 @@ impl Asked<'_> {
     }
 
     pub(crate) async fn operation(&self, id: &CollectionId, number: u64) -> Result<Answer, Fault> {
-        match self.context.jobs.is_sweeping(id, number).await? {
+        match self.jobs.is_sweeping(id, number).await? {
             false => Ok(Answer::Done),
             true => {
                 let (path, version) = (path::collection_url(id), self.query.version());
@@ -137,8 +139,8 @@ impl Asked<'_> {
     }
 
     pub(crate) async fn get_job(&self, id: &JobId) -> Result<Answer, Fault> {
-        self.context.jobs.collection(&id.collection).await?;
-        let found = self.context.jobs.job(id).await?;
+        self.jobs.collection(&id.collection).await?;
+        let found = self.jobs.job(id).await?;
         Ok(kept_job(id, &found, false))
     }
 
@@ -155,7 +157,7 @@ impl Asked<'_> {
         body: &Value,
         manner: Manner,
     ) -> Result<(Job, bool), Fault> {
-        let jobs = &self.context.jobs;
+        let jobs = self.jobs;
         for _ in 0..TRIES {
             let home = jobs.collection(&id.collection).await?;
             let found = match jobs.job(id).await {
@@ -190,12 +192,12 @@ impl Asked<'_> {
     }
 
     pub(crate) async fn delete_job(&self, id: &JobId) -> Result<Answer, Fault> {
-        self.context.jobs.delete(id).await?;
+        self.jobs.delete(id).await?;
         Ok(Answer::Done)
     }
 
     pub(crate) async fn run(&self, id: &JobId) -> Result<Answer, Fault> {
-        self.context.jobs.run(id, self.request.clone()).await?;
+        self.jobs.run(id, self.request.clone()).await?;
         Ok(Answer::Done)
     }
 
@@ -208,7 +210,7 @@ impl Asked<'_> {
                 .ok_or_else(|| object.wrong(name, "it is required"))
         };
         let (from, to) = (required("from")?, required("to")?);
-        self.context.jobs.backfill(id, from.0, to.0).await?;
+        self.jobs.backfill(id, from.0, to.0).await?;
         Ok(Answer::Done)
     }
 
@@ -219,12 +221,12 @@ impl Asked<'_> {
         };
         let object = Object::new(&body, "")?;
         let reason = object.text("reason")?.unwrap_or_default();
-        self.context.jobs.pause(id, reason.into()).await?;
+        self.jobs.pause(id, reason.into()).await?;
         Ok(Answer::Done)
     }
 
     pub(crate) async fn resume(&self, id: &JobId) -> Result<Answer, Fault> {
-        self.context.jobs.resume(id).await?;
+        self.jobs.resume(id).await?;
         Ok(Answer::Done)
     }
 
@@ -235,7 +237,7 @@ impl Asked<'_> {
             limit: self.query.top()?.unwrap_or(self.context.settings.page),
             behind: self.query.get("cursor").map(Into::into),
         };
-        let page = self.context.jobs.list(id, &wanted).await?;
+        let page = self.jobs.list(id, &wanted).await?;
         let show = |found: &Job| {
             let own = id.job(&found.definition.id.name);
             job::show(own.as_ref().unwrap_or(&found.definition.id), found)
@@ -252,7 +254,7 @@ impl Asked<'_> {
             limit: self.query.top()?.unwrap_or(self.context.settings.page),
             behind: self.query.get("cursor").map(Into::into),
         };
-        let page = self.context.jobs.history(id, &wanted).await?;
+        let page = self.jobs.history(id, &wanted).await?;
         let items: Vec<_> = page
             .items
             .iter()
@@ -328,11 +330,16 @@ fn expect(version: Option<u64>) -> Expect {
     version.map_or(Expect::Nothing, Expect::Version)
 }
 
-fn kept_collection(id: &CollectionId, found: &Collection, is_new: bool) -> Answer {
+fn kept_collection(
+    context: &Context,
+    id: &CollectionId,
+    found: &Collection,
+    is_new: bool,
+) -> Answer {
     Answer::Kept {
         is_new,
         version: found.version,
-        body: collection::show(id, found),
+        body: collection::show(context, id, found),
     }
 }
 

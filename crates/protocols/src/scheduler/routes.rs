@@ -8,11 +8,11 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{Request, State};
-use axum::http::header::{AUTHORIZATION, HOST, IF_MATCH};
-use axum::http::{HeaderMap, Method, Uri};
+use axum::http::header::{AUTHORIZATION, HOST, HeaderValue, IF_MATCH};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::Response;
 use axum::routing::any;
-use steadfast_jobs::SweepKind;
+use steadfast_jobs::{Jobs, SweepKind};
 
 use super::answer::{Answer, finish};
 use super::context::{Auth, Context};
@@ -20,6 +20,7 @@ use super::fault::Fault;
 use super::operate::{Asked, Manner};
 use super::path::Place;
 use super::query::Parameters;
+use super::regional::{self, Forwarded, Regional, pack, unpack};
 use crate::access::{Area, Reason, Right};
 use crate::http::Client;
 
@@ -39,54 +40,120 @@ const MOST_BYTES: usize = 4 * 1024 * 1024;
 async fn handle(State(context): State<Arc<Context>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let client = parts.extensions.get::<Client>().cloned();
-    let result = match axum::body::to_bytes(body, MOST_BYTES).await {
-        Ok(body) => {
-            answer(
-                &context,
-                &parts.method,
-                &parts.uri,
-                &parts.headers,
-                client,
-                &body,
-            )
-            .await
-        }
-        Err(_) => Err(Fault::bad("the body is too large or was cut off")),
+    let Ok(body) = axum::body::to_bytes(body, MOST_BYTES).await else {
+        let fault = Fault::bad("the body is too large or was cut off");
+        return finish(&parts.headers, Err(fault));
     };
-    finish(&parts.headers, result)
+    if let Err(fault) = check_access(&context, &parts.method, &parts.uri, &parts.headers) {
+        return finish(&parts.headers, Err(fault));
+    }
+    let base = base(&context, &parts.uri, &parts.headers, client.as_ref());
+    let wanted = Forwarded {
+        method: parts.method,
+        uri: parts.uri,
+        headers: parts.headers,
+        base,
+        body,
+    };
+    match &context.regional {
+        Some(regional) if !regional.is_owner() => elsewhere(&context, &**regional, &wanted).await,
+        _ => here(&context, &wanted).await,
+    }
 }
 
-async fn answer(
-    context: &Context,
-    method: &Method,
-    uri: &Uri,
-    headers: &HeaderMap,
-    client: Option<Client>,
-    body: &Bytes,
-) -> Result<Answer, Fault> {
-    check_access(context, method, uri, headers)?;
-    let query = Parameters::read(uri)?;
-    let place = Place::read(uri.path());
-    let place = place.ok_or_else(|| Fault::not_found("there is no such resource"))?;
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let client = client.as_ref();
+/// Answers what another region was asked; it has looked at who asks.
+pub async fn proxied(context: &Context, request: Bytes) -> Bytes {
+    let response = match Forwarded::decode(request) {
+        // Never sent on: regions that disagree would send it round for ever.
+        Ok(_) if context.regional.as_ref().is_none_or(|own| !own.is_owner()) => {
+            finish(&HeaderMap::new(), Err(not_owned()))
+        }
+        Ok(wanted) => here(context, &wanted).await,
+        Err(_) => finish(
+            &HeaderMap::new(),
+            Err(Fault::bad("the request is malformed")),
+        ),
+    };
+    pack(response).await
+}
+
+/// This server has the jobs.
+async fn here(context: &Context, wanted: &Forwarded) -> Response {
+    let allowed = match &context.regional {
+        Some(regional) => regional::check(&**regional, &wanted.method),
+        None => Ok(()),
+    };
+    let result = match allowed {
+        Ok(()) => answer(context, &context.jobs, wanted).await,
+        Err(fault) => Err(fault),
+    };
+    let mut response = finish(&wanted.headers, result);
+    let mode = context.regional.as_ref().map(|own| own.replication().mode);
+    if mode.is_some_and(|mode| mode == "degraded") {
+        let headers = response.headers_mut();
+        headers.insert(
+            "x-steadfast-replication",
+            HeaderValue::from_static("degraded"),
+        );
+    }
+    response
+}
+
+/// The other region has the jobs, or nobody.
+async fn elsewhere(context: &Context, regional: &dyn Regional, wanted: &Forwarded) -> Response {
+    let is_read = wanted.method == Method::GET;
+    if let Some(answer) = regional.forward(wanted.encode(), is_read).await
+        && let Ok(response) = unpack(answer)
+        && (!is_read || response.status() != StatusCode::SERVICE_UNAVAILABLE)
+    {
+        return response;
+    }
+    let Some(copies) = regional.copies().filter(|_| is_read) else {
+        return finish(&wanted.headers, Err(not_owned()));
+    };
+    let result = answer(context, &copies, wanted).await;
+    let mut response = finish(&wanted.headers, result);
+    let headers = response.headers_mut();
+    headers.insert("x-steadfast-stale", HeaderValue::from_static("true"));
+    response
+}
+
+fn not_owned() -> Fault {
+    Fault::unavailable("STF-7033: no region that can be reached owns the jobs now; try again soon")
+}
+
+/// Scheme and host, as the client knows them.
+fn base(context: &Context, uri: &Uri, headers: &HeaderMap, client: Option<&Client>) -> String {
     let scheme = client.and_then(|client| client.scheme.clone());
     let host = client.and_then(|client| client.host.clone());
-    let host = host.or_else(|| text(HOST.as_str()).map(Into::into));
+    let named = headers.get(HOST).and_then(|value| value.to_str().ok());
+    let host = host.or_else(|| named.map(Into::into));
     let host = host.or_else(|| uri.authority().map(ToString::to_string));
+    format!(
+        "{}://{}",
+        scheme.as_deref().unwrap_or(context.settings.scheme),
+        host.unwrap_or_default()
+    )
+}
+
+async fn answer(context: &Context, jobs: &Jobs, wanted: &Forwarded) -> Result<Answer, Fault> {
+    let query = Parameters::read(&wanted.uri)?;
+    let place = Place::read(wanted.uri.path());
+    let place = place.ok_or_else(|| Fault::not_found("there is no such resource"))?;
+    let text = |name: &str| {
+        let value = wanted.headers.get(name)?;
+        value.to_str().ok()
+    };
     let asked = Asked {
         context,
+        jobs,
         query: &query,
-        body,
-        base: format!(
-            "{}://{}",
-            scheme.as_deref().unwrap_or(context.settings.scheme),
-            host.unwrap_or_default()
-        ),
+        body: &wanted.body,
+        base: wanted.base.clone(),
         if_match: text(IF_MATCH.as_str()).map(Into::into),
         request: text("x-ms-client-request-id").map(Into::into),
     };
-    operate(&asked, method, place).await
+    operate(&asked, &wanted.method, place).await
 }
 
 async fn operate(asked: &Asked<'_>, method: &Method, place: Place) -> Result<Answer, Fault> {

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_core::id::Owner;
+use steadfast_jobs::region::Atlas;
 use steadfast_jobs::{Jobs, Runner, Scheduler};
 use steadfast_partition::{Alone, Effect, Options, Performer, Services, Space};
 use steadfast_partition::{Router as Doors, Runtime};
@@ -132,6 +133,8 @@ impl Stage {
             key,
             internal: Arc::new(NoInternal),
             settings,
+            atlas: Atlas::default(),
+            regional: None,
         };
         let tls = setup
             .tls

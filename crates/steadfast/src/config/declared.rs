@@ -1,6 +1,6 @@
 //! What a configuration file declares.
 //!
-//! Keys, event hubs, task hubs, collections of jobs, upstreams.
+//! Keys, event hubs, task hubs, collections of jobs, regions, upstreams.
 //!
 //! These are lists of tables, so they have no environment variable and no flag.
 
@@ -61,6 +61,23 @@ pub struct DeclaredJobCollection {
     pub max_jobs: Option<u32>,
 }
 
+/// A region beside Azure's, or instead of one of them.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct DeclaredRegion {
+    /// As it is shown.
+    pub name: String,
+    /// Data of the region does not leave it.
+    pub geography: String,
+    /// The region that takes over.
+    pub pair: Option<String>,
+    /// Whether it owns the jobs of its pair when both are there.
+    #[serde(default)]
+    pub home: bool,
+    /// Whether nothing is changed while only one region would have it.
+    #[serde(default)]
+    pub require_sync: bool,
+}
+
 /// Who is told of clients without an app server.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct DeclaredUpstream {
@@ -103,6 +120,10 @@ const LISTS: &[(&str, &[&str])] = &[
         "job_collection",
         &["subscription", "resource_group", "name", "max_jobs"],
     ),
+    (
+        "region",
+        &["name", "geography", "pair", "home", "require_sync"],
+    ),
     ("upstream", &["url", "hub", "category", "event"]),
 ];
 
@@ -129,6 +150,13 @@ pub(super) const TEMPLATE: &str = r#"
 # name = "nightly"
 # max_jobs = 50
 
+# Regions beside Azure's, whose names and pairs are known.
+# [[region]]
+# name = "Bremen"
+# geography = "Germany"
+# pair = "Jena"
+# home = true
+
 # Without app servers (realtime.mode) the first that fits is told of a client.
 # [[upstream]]
 # url = "https://example.org/{hub}/{category}/{event}"
@@ -143,6 +171,7 @@ pub(super) struct Declared {
     pub(super) event_hubs: Vec<DeclaredEventHub>,
     pub(super) task_hubs: Vec<DeclaredTaskHub>,
     pub(super) job_collections: Vec<DeclaredJobCollection>,
+    pub(super) regions: Vec<DeclaredRegion>,
     pub(super) upstreams: Vec<DeclaredUpstream>,
 }
 
@@ -164,6 +193,7 @@ impl Declared {
             event_hubs: take(file, "event_hub", place)?,
             task_hubs: take(file, "task_hub", place)?,
             job_collections: take(file, "job_collection", place)?,
+            regions: take(file, "region", place)?,
             upstreams: take(file, "upstream", place)?,
         })
     }

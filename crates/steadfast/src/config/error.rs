@@ -40,6 +40,16 @@ pub enum Kind {
         /// What is wrong.
         why: String,
     },
+    /// A region's pair is in another geography.
+    Abroad {
+        /// Which region, and where both are.
+        why: String,
+    },
+    /// A region cannot be used.
+    Region {
+        /// What is wrong.
+        why: String,
+    },
     /// The server would be open to strangers.
     Exposed {
         /// What is wrong.
@@ -69,6 +79,8 @@ impl Error {
             Kind::Value { .. } => "STF-7002",
             Kind::File { .. } => "STF-7003",
             Kind::Exposed { .. } => "STF-7004",
+            Kind::Abroad { .. } => "STF-7030",
+            Kind::Region { .. } => "STF-7031",
         })
     }
 }
@@ -92,6 +104,7 @@ impl fmt::Display for Error {
             Kind::File { file, why } => {
                 write!(f, "the configuration file {file} cannot be read: {why}")
             }
+            Kind::Abroad { why } | Kind::Region { why } => f.write_str(why),
             Kind::Exposed { why, cure } => write!(f, "{why}: {cure}"),
         }
     }

@@ -8,15 +8,18 @@ mod declared;
 mod error;
 mod layers;
 mod nearest;
+mod regions;
 mod setting;
 mod typed;
 mod value;
 
 pub use declared::{
-    DeclaredEventHub, DeclaredJobCollection, DeclaredKey, DeclaredTaskHub, DeclaredUpstream,
+    DeclaredEventHub, DeclaredJobCollection, DeclaredKey, DeclaredRegion, DeclaredTaskHub,
+    DeclaredUpstream,
 };
 pub use error::{Error, Kind};
 pub use layers::{Layer, Layers};
+pub use regions::{Regions, Role};
 pub use setting::{SETTINGS, Setting, reference, template};
 pub use typed::{Config, Engine, LogFormat};
 pub use value::{Form, duration, size};

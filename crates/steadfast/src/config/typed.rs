@@ -14,6 +14,7 @@ use super::declared::{
 };
 use super::error::Error;
 use super::layers::Layers;
+use super::regions::Regions;
 use super::value::{duration, size};
 
 /// Where state is kept.
@@ -139,6 +140,8 @@ pub struct Config {
     pub task_hubs: Vec<DeclaredTaskHub>,
     /// Collections of jobs that the file declares.
     pub job_collections: Vec<DeclaredJobCollection>,
+    /// The places of jobs, and this server's among them.
+    pub regions: Regions,
     /// Who is told of clients without an app server.
     pub upstreams: Vec<DeclaredUpstream>,
 }
@@ -163,6 +166,13 @@ impl Config {
         let data = PathBuf::from(text(layers, "data").unwrap_or_default());
         let keys_file = text(layers, "access.keys").map(PathBuf::from);
         let declared = layers.declared.clone();
+        let region = |key| text(layers, key);
+        let regions = Regions::new(
+            &declared.regions,
+            region("jobs.region").as_deref(),
+            region("jobs.pair"),
+            region("jobs.witness"),
+        )?;
         let config = Self {
             name: text(layers, "name").unwrap_or_default(),
             engine: match text(layers, "engine").as_deref() {
@@ -218,6 +228,7 @@ impl Config {
             event_hubs: declared.event_hubs,
             task_hubs: declared.task_hubs,
             job_collections: declared.job_collections,
+            regions,
             upstreams: declared.upstreams,
             data,
         };
@@ -268,8 +279,13 @@ impl Config {
             let why = format!("it needs {CLUSTER_KEY_BYTES} characters at least");
             return wrong("cluster.key", why);
         }
-        if key.is_some() && self.engine != Engine::Postgres {
-            let why = "only nodes on the engine postgres form a cluster";
+        let is_paired = self.regions.role.is_some();
+        if is_paired && (key.is_none() || self.engine != Engine::Local) {
+            let why = "regions need the engine local and a cluster.key";
+            return wrong("jobs.region", why.to_owned());
+        }
+        if key.is_some() && self.engine != Engine::Postgres && !is_paired {
+            let why = "only nodes on the engine postgres, and regions, have others";
             return wrong("cluster.key", why.to_owned());
         }
         if self.cluster_lease < SHORTEST_LEASE || self.cluster_lease > LONGEST_LEASE {
@@ -454,6 +470,7 @@ mod tests {
             &["cluster.lease=1ms"],
             &["cluster.key=short", "engine=postgres", "postgres.url=x"],
             &["cluster.key=0123456789abcdef0123456789abcdef"],
+            &["jobs.region=witness"],
             &["jobs.endpoints=orders"],
             &["jobs.endpoints=orders=ftp://x"],
             &["log.level=loud"],

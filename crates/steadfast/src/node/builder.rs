@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
@@ -19,7 +20,7 @@ use steadfast_protocols::access::{Access, Ring};
 use steadfast_protocols::http::{Health, State};
 use steadfast_protocols::listen::Certificate;
 use steadfast_protocols::rest::RestoreOutcome;
-use steadfast_protocols::scheduler;
+use steadfast_protocols::scheduler::{self, Regional};
 use steadfast_realtime::{Hub, HubOptions, PUSHES, Pusher};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -35,11 +36,16 @@ use super::lending::{CLERK, Lender};
 use super::open::Opened;
 use super::performers::{Maker, Performers};
 use super::running::Node;
-use super::{amqp, blob, durable, exposure, neighbours, open, own, processors, realtime, web};
+use super::{
+    amqp, blob, durable, exposure, neighbours, open, own, processors, realtime, region, web,
+};
 use crate::config::{Config, Engine, Error as ConfigError};
 
 /// The space that holds everything durable.
 const MAIN: &str = "main";
+
+/// How often it is tried to make what is declared.
+const DECLARE_PAUSE: Duration = Duration::from_secs(1);
 
 /// The task hub of whoever names none.
 const DEFAULT_HUB: &str = "default";
@@ -445,7 +451,7 @@ impl Builder {
             true => Some(realtime::bind(&config, certificate.as_ref())?),
             false => None,
         };
-        let nodes_port = cluster::bind(&config, certificate.as_ref())?;
+        let mut nodes_port = cluster::bind(&config, certificate.as_ref())?;
         let hosted = self.hubs.open(&config.name)?;
         let access = Arc::new(Access::new(ring, Arc::clone(&clock)));
         let Opened { engine, shards } = open::engine(&config, &clock).await?;
@@ -453,17 +459,22 @@ impl Builder {
         let joined = match &shards {
             Some(shards) => {
                 let identity = shards.cluster();
-                let place = cluster::join(&config, &engine, identity, &clock, nodes_port);
+                let port = nodes_port.take();
+                let place = cluster::join(&config, &engine, identity, &clock, port);
                 Some(place.await?)
             }
             None => None,
         };
         let mut makers = self.makers;
-        let prepared = own::prepare(&config, &clock, &mut makers)?;
+        let region = region::Prepared::new(&config);
+        let prepared = own::prepare(&config, &clock, &mut makers, region.as_ref())?;
         hosted.set_mode(&config, &prepared.outbound, &access)?;
         let pusher = Pusher::new(hosted.realtime.clone());
         makers.insert(PUSHES, Box::new(move |_| pusher as Arc<dyn Performer>));
         let services = own::services(self.services);
+        let runner = &prepared.runner;
+        let (paired, door) =
+            region::start(&config, &engine, nodes_port, region, &mut makers, runner).await?;
         let (store, runtime) =
             runtime(&config, engine, &clock, services, makers, joined.as_ref()).await?;
         let forwarded = joined.as_ref().map(|joined| Arc::clone(&joined.forward));
@@ -479,7 +490,11 @@ impl Builder {
             }
         };
         let own_hubs = self.functions.keys().cloned().collect();
-        let own = own::open(prepared, &config, &runtime, &clock, own_hubs);
+        let jobs_runtime = paired.as_ref().map_or(&runtime, |paired| &paired.runtime);
+        let own = own::open(prepared, &config, &runtime, jobs_runtime, &clock, own_hubs);
+        if let Some(paired) = &paired {
+            paired.lend(&own.jobs);
+        }
         if let Some(cluster) = &cluster {
             neighbours::introduce(cluster, &own.task_hubs);
         }
@@ -505,6 +520,7 @@ impl Builder {
                 shards,
                 runtime,
                 cluster,
+                paired,
                 forwarded,
                 own,
                 hosts: Mutex::new(hosts),
@@ -536,7 +552,14 @@ impl Builder {
         if let Some(cluster) = &inner.cluster {
             neighbours::introduce_hubs(cluster, realtime::context(&inner));
         }
-        declare_jobs(&inner).await?;
+        if let Some(door) = door {
+            let certificate = inner.certificate.clone();
+            door.open(&inner, certificate, &inner.stop, &inner.tasks);
+        }
+        match &inner.paired {
+            None => declare_jobs(&inner).await?,
+            Some(_) => declare_later(&inner),
+        }
         processors::run(&inner, self.processors).await?;
         if let (Some(port), Some(durable_port)) = (port, durable_port) {
             let context = amqp::context(&inner);
@@ -611,6 +634,26 @@ async fn declare_jobs(inner: &Inner) -> Result<()> {
         made.map_err(|why| ConfigError::value("job_collection", "the configuration", why))?;
     }
     Ok(())
+}
+
+/// The same, as soon as this region owns the jobs.
+fn declare_later(inner: &Arc<Inner>) {
+    let weak = Arc::downgrade(inner);
+    let stop = inner.stop.clone();
+    inner
+        .tasks
+        .spawn(stop.run_until_cancelled_owned(async move {
+            loop {
+                tokio::time::sleep(DECLARE_PAUSE).await;
+                let Some(inner) = weak.upgrade() else {
+                    return;
+                };
+                let owner = inner.paired.as_ref();
+                if owner.is_some_and(|own| own.is_owner()) && declare_jobs(&inner).await.is_ok() {
+                    return;
+                }
+            }
+        }));
 }
 
 async fn runtime(

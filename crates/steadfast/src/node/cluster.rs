@@ -29,7 +29,8 @@ const SPACE: u16 = 0;
 
 /// Whether this node talks to others.
 pub(super) fn is_wanted(config: &Config) -> bool {
-    config.engine == Choice::Postgres && config.cluster_key.is_some()
+    let has_others = config.engine == Choice::Postgres || config.regions.role.is_some();
+    has_others && config.cluster_key.is_some()
 }
 
 /// Opens the port of other nodes, if there may be any.

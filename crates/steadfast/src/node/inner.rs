@@ -24,6 +24,7 @@ use super::error::Result;
 use super::hubs::Hosted;
 use super::keys::{KeyFile, development_ring};
 use super::own::Own;
+use super::region::Paired;
 use crate::config::Config;
 
 /// A node's parts.
@@ -40,6 +41,8 @@ pub(super) struct Inner {
     pub(super) runtime: Arc<Runtime>,
     /// This node among others.
     pub(super) cluster: Option<Arc<Cluster>>,
+    /// This server in a pair of regions.
+    pub(super) paired: Option<Arc<Paired>>,
     /// The way to partitions of other nodes.
     pub(super) forwarded: Option<Arc<Forward>>,
     pub(super) own: Own,

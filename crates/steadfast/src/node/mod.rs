@@ -23,6 +23,7 @@ mod performers;
 mod processors;
 mod readings;
 mod realtime;
+mod region;
 mod running;
 mod secret;
 mod shelf;

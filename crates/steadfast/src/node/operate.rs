@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use steadfast_core::error::Code;
 use steadfast_core::limits;
 use steadfast_partition::cluster::{Cluster, NodeStanding, Standing};
+use steadfast_partition::region;
 use steadfast_protocols::access::{Grant, Key};
 use steadfast_protocols::http::{Problem, State};
 use steadfast_protocols::rest::{
@@ -25,7 +26,10 @@ use crate::config::{Config, Engine};
 const CONFLICT: Code = Code("STF-6022");
 
 /// This engine cannot do this.
-const OTHER_ENGINE: Code = Code("STF-6031");
+pub(super) const OTHER_ENGINE: Code = Code("STF-6031");
+
+/// The jobs of a pair stay where they are.
+const NOT_MOVED: Code = Code("STF-7034");
 
 #[async_trait]
 impl Operator for Inner {
@@ -136,6 +140,29 @@ impl Operator for Inner {
         Ok(json!({"replicas": found.iter().map(replica).collect::<Vec<_>>()}))
     }
 
+    fn region(&self) -> Result<Value, Problem> {
+        Ok(region_json(&self.paired()?.pairing.standing()))
+    }
+
+    async fn fail_over(&self, accepts_loss: bool) -> Result<(), Problem> {
+        let pairing = &self.paired()?.pairing;
+        let standing = pairing.standing();
+        let to = match standing.is_owner {
+            true => standing.pair,
+            false => standing.region,
+        };
+        let moved = pairing.transfer(&to, accepts_loss).await;
+        moved.map_err(|why| Problem::new(NOT_MOVED, why))
+    }
+
+    async fn fail_back(&self) -> Result<(), Problem> {
+        let pairing = &self.paired()?.pairing;
+        let standing = pairing.standing();
+        // Home asks for it, wherever the request has come.
+        let moved = pairing.transfer(&standing.home, false).await;
+        moved.map_err(|why| Problem::new(NOT_MOVED, why))
+    }
+
     async fn inspect(&self, question: Value) -> Result<Value, Problem> {
         self.look_inside(question).await
     }
@@ -198,6 +225,25 @@ impl Operator for Inner {
             false => Err(missing(name)),
         }
     }
+}
+
+/// The standing of a pair as REST shows it.
+fn region_json(standing: &region::Standing) -> Value {
+    json!({
+        "region": standing.region,
+        "pair": standing.pair,
+        "home": standing.home,
+        "owner": standing.owner,
+        "epoch": standing.epoch,
+        "is_owner": standing.is_owner,
+        "mode": standing.mode,
+        "lag_ms": standing.lag_ms,
+        "reaches_pair": standing.reaches_pair,
+        "reaches_witness": standing.reaches_witness,
+        "has_witness": standing.has_witness,
+        "takeovers": standing.takeovers,
+        "fenced": standing.fenced,
+    })
 }
 
 /// A standing as REST shows it.

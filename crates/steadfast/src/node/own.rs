@@ -17,7 +17,7 @@ use steadfast_realtime::Pushes;
 
 use super::error::Result;
 use super::performers::Maker;
-use super::secret;
+use super::{region, secret};
 use crate::config::{Config, Error as ConfigError};
 
 /// Ways to the services of a node.
@@ -41,7 +41,7 @@ pub(super) struct Prepared {
     addresses: Arc<RwLock<Vec<SocketAddr>>>,
     /// How calls to the outside are made.
     pub(super) outbound: outbound::Options,
-    runner: Arc<OnceLock<Runner>>,
+    pub(super) runner: Arc<OnceLock<Runner>>,
     dispatcher: Arc<OnceLock<Dispatcher>>,
 }
 
@@ -58,6 +58,7 @@ pub(super) fn prepare(
     config: &Config,
     clock: &Arc<dyn Clock>,
     makers: &mut BTreeMap<Kind, Maker>,
+    region: Option<&region::Prepared>,
 ) -> Result<Prepared> {
     let secret = secret::key(config)?;
     let addresses = Arc::new(RwLock::new(Vec::new()));
@@ -75,6 +76,10 @@ pub(super) fn prepare(
         options.roots = Some(std::fs::read(file).map_err(wrong)?);
     }
     let kept = options.clone();
+    if let Some(region) = region {
+        options.region = region.region();
+        options.permit = Some(region.permit());
+    }
     let outbound = Outbound::new(options, Arc::clone(clock));
     let outbound = outbound.map_err(|why| ConfigError::value("jobs", "the settings", why))?;
     let runner = Arc::new(OnceLock::new());
@@ -119,6 +124,7 @@ pub(super) fn open(
     prepared: Prepared,
     config: &Config,
     runtime: &Runtime,
+    jobs_runtime: &Runtime,
     clock: &Arc<dyn Clock>,
     hosted: Vec<String>,
 ) -> Own {
@@ -148,7 +154,7 @@ pub(super) fn open(
         blobs: Blobs::new(runtime, hubs.clone()),
         work: Arc::default(),
         task_hubs,
-        jobs: Jobs::new(runtime, runner),
+        jobs: Jobs::new(jobs_runtime, runner),
         replicas: Arc::new(Replicas::new(Arc::clone(runtime.router()), options)),
         secret: prepared.secret,
         addresses: prepared.addresses,

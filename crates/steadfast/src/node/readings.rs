@@ -110,6 +110,7 @@ pub(super) fn readings(inner: &Inner) -> Vec<Reading> {
     ];
     readings.extend(events(inner));
     readings.extend(cluster(inner));
+    readings.extend(region(inner));
     readings.extend(hubs(inner));
     if let Some(bytes) = resident_bytes() {
         readings.push(Reading::Gauge(
@@ -119,6 +120,47 @@ pub(super) fn readings(inner: &Inner) -> Vec<Reading> {
         ));
     }
     readings
+}
+
+/// How the pair of regions stands.
+fn region(inner: &Inner) -> Vec<Reading> {
+    let Some(paired) = &inner.paired else {
+        return Vec::new();
+    };
+    let standing = paired.pairing.standing();
+    let flag = |is_so: bool| f64::from(u8::from(is_so));
+    vec![
+        Reading::Gauge(
+            "region_owner",
+            "Whether this region owns the jobs of its pair",
+            flag(standing.is_owner),
+        ),
+        Reading::Gauge(
+            "region_epoch",
+            "How often the jobs of the pair have changed hands",
+            standing.epoch as f64,
+        ),
+        Reading::Gauge(
+            "region_degraded",
+            "Whether this region owns the jobs and the other one does not have everything",
+            flag(standing.mode == "degraded"),
+        ),
+        Reading::Gauge(
+            "region_lag_seconds",
+            "Age of the oldest change that only this region has",
+            standing.lag_ms as f64 / 1000.0,
+        ),
+        Reading::Counter(
+            "region_takeovers",
+            "How often this region has become the owner",
+            standing.takeovers,
+        ),
+        Reading::Counter(
+            "region_fenced",
+            "Entries refused because this region was not the owner",
+            standing.fenced,
+        ),
+    ]
 }
 
 /// What this node has been through in its cluster.

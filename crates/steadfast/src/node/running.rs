@@ -324,6 +324,7 @@ impl Inner {
     /// Ends what works on the state, and lets go of it.
     async fn close(self) {
         drop(self.cluster);
+        drop(self.paired);
         drop(self.own);
         drop(self.runtime);
         if let Ok(store) = Arc::try_unwrap(self.store) {
@@ -363,6 +364,12 @@ impl Inner {
                 tracing::info!(event = "realtime.drained", closed, cut_off);
             }
         }));
+        if let Some(paired) = &self.paired {
+            let leaving = paired.pairing.leave();
+            if tokio::time::timeout(limit, leaving).await.is_err() {
+                tracing::warn!(event = "region.leave_cut_off");
+            }
+        }
         // From now on the others know that they have to take what is given up.
         if let Some(cluster) = &self.cluster {
             cluster.leave().await;

@@ -16,6 +16,11 @@ use crate::config::{Config, Engine};
 pub(super) fn key(config: &Config) -> Result<SecretKey> {
     let file = match (&config.jobs_secret_key, config.engine) {
         (Some(file), _) => file.clone(),
+        // Both regions open what either has closed.
+        (None, Engine::Local) if config.regions.role.is_some() => {
+            let key = config.cluster_key.as_deref().unwrap_or_default();
+            return Ok(SecretKey::new(&format!("secrets of jobs: {key}")));
+        }
         (None, Engine::Local) => config.data.join("secret.key"),
         (None, Engine::Memory) => return Ok(SecretKey::new(fresh(Path::new("memory"))?.reveal())),
         // All nodes have the same one then.

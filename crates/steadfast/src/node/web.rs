@@ -8,7 +8,7 @@ use steadfast_protocols::http::{Cors, Frame, Proxies, Registry, serve};
 use steadfast_protocols::listen::{Bind, Listener};
 use steadfast_protocols::publish;
 use steadfast_protocols::rest::{self, Collections, Interface, Operator};
-use steadfast_protocols::scheduler::{self, Auth, Settings};
+use steadfast_protocols::scheduler::{self, Auth, NoInternal, Regional, Settings};
 
 use super::address::Address;
 use super::collections::Shelves;
@@ -61,9 +61,18 @@ pub(super) fn jobs(inner: &Inner, is_encrypted: bool) -> scheduler::Context {
         clock: Arc::clone(&inner.clock),
         auth: Auth::Keys(Arc::clone(&inner.access)),
         key: inner.own.secret.clone(),
-        internal: Arc::new(Inside {
-            hubs: inner.own.hubs.clone(),
-        }),
+        // What lives in one region only cannot be called from both.
+        internal: match inner.paired {
+            Some(_) => Arc::new(NoInternal),
+            None => Arc::new(Inside {
+                hubs: inner.own.hubs.clone(),
+            }),
+        },
+        atlas: inner.config.regions.atlas.clone(),
+        regional: inner
+            .paired
+            .clone()
+            .map(|paired| paired as Arc<dyn Regional>),
         settings: Settings {
             enforce_quotas: inner.config.jobs_quotas,
             allow_seconds: inner.config.jobs_allow_seconds,
@@ -79,6 +88,7 @@ pub(super) fn start(inner: &Arc<Inner>, port: Port, frame: &Frame, events: &Arc<
     let interface = rest::routes(Interface::new(Arc::clone(&inner.access)), &operator);
     let interface = rest::care_routes(interface, &operator);
     let interface = rest::cluster_routes(interface, &operator);
+    let interface = rest::region_routes(interface, &operator);
     let shelves = Arc::new(Shelves(Arc::clone(inner))) as Arc<dyn Collections>;
     let interface = rest::state_routes(interface, &shelves);
     let hubs = Arc::new(rest::Hubs {

@@ -34,7 +34,7 @@ mod manifest;
 mod merge;
 mod migrate;
 mod offline;
-mod pages;
+pub(crate) mod pages;
 mod progress;
 mod reading;
 mod relocate;

@@ -38,7 +38,7 @@ impl Ledger {
 }
 
 /// A table that is read from its first row to its last.
-pub(super) struct Pages<'a> {
+pub(crate) struct Pages<'a> {
     ledger: &'a Ledger,
     table: Table,
     from: Option<Bound<Bytes>>,
@@ -46,7 +46,7 @@ pub(super) struct Pages<'a> {
 }
 
 impl<'a> Pages<'a> {
-    pub(super) fn new(ledger: &'a Ledger, table: Table) -> Self {
+    pub(crate) fn new(ledger: &'a Ledger, table: Table) -> Self {
         Self {
             ledger,
             table,
@@ -56,7 +56,7 @@ impl<'a> Pages<'a> {
     }
 
     /// The next rows; `None` behind the last one.
-    pub(super) async fn next(&mut self) -> Result<Option<Vec<Row>>> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<Row>>> {
         let Some(from) = self.from.take() else {
             return Ok(None);
         };

@@ -1,0 +1,138 @@
+//! Handing a space over, from one region to the other.
+//!
+//! Begin nothing any more, wait for what is under way, hand the partitions over, give
+//! the seat back, and have the other region take it. Nothing is lost, and nothing is
+//! done twice: what was begun has ended, and its end is in both regions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use steadfast_storage::mirror::{Ask, Mode};
+
+use super::lines::To;
+use super::pairing::{Inner, wished, words};
+use super::word::Word;
+
+/// How long work that is under way is waited for.
+const UNDER_WAY: Duration = Duration::from_secs(20);
+
+/// How long commands may take that are under way.
+const COMMANDS: Duration = Duration::from_secs(2);
+
+/// How long the other region may take.
+const TAKING: Duration = Duration::from_secs(10);
+
+impl Inner {
+    /// Has a region own the space from now on.
+    pub(super) async fn transfer(
+        self: &Arc<Self>,
+        to: &str,
+        accepts_loss: bool,
+    ) -> Result<(), String> {
+        let setup = &self.setup;
+        let is_owner = setup.seat.epoch().is_some();
+        match to == setup.region {
+            true if is_owner => Ok(()),
+            false if is_owner => self.hand_over().await,
+            false if self.known.lock().owner == to => Ok(()),
+            false => Err(format!("{} does not own the space", setup.region)),
+            true => {
+                let limit = UNDER_WAY + TAKING + COMMANDS;
+                let given = setup.ways.send(To::Pair, &Word::Give, limit).await;
+                match given {
+                    Some(given) => wished(Some(given)),
+                    None => self.take_abandoned(accepts_loss).await,
+                }
+            }
+        }
+    }
+
+    /// The other region is not there: takes the space without it.
+    async fn take_abandoned(self: &Arc<Self>, accepts_loss: bool) -> Result<(), String> {
+        if !self.setup.follower.is_whole().await.map_err(words)? {
+            return Err("this region's copy is not whole".to_owned());
+        }
+        // Refused claims tell how it stands, and the next one fits that.
+        let mut last = String::new();
+        for _ in 0..3 {
+            match self.claim(accepts_loss).await {
+                Ok(()) => return Ok(()),
+                Err(why) => last = why,
+            }
+        }
+        Err(last)
+    }
+
+    /// Gives the space to the other region.
+    pub(super) async fn hand_over(self: &Arc<Self>) -> Result<(), String> {
+        let epoch = self.give_up().await?;
+        let setup = &self.setup;
+        let release = Ask::Release {
+            epoch,
+            owner: setup.region.clone(),
+        };
+        if setup.has_witness {
+            let _ = self.ask(To::Witness, release).await;
+        }
+        let taken = setup.ways.send(To::Pair, &Word::Take(epoch), TAKING).await;
+        wished(taken)
+    }
+
+    /// Stops, so that everything is in both regions and nothing is under way.
+    async fn give_up(&self) -> Result<u64, String> {
+        let _turning = self.turning.lock().await;
+        let setup = &self.setup;
+        let Some(epoch) = setup.seat.epoch() else {
+            return Err(format!("{} does not own the space", setup.region));
+        };
+        if setup.seat.mode() != Mode::Synced {
+            return Err(format!("{} does not have everything yet", setup.pair));
+        }
+        *self.not_before.lock() = self.now() + TAKING;
+        setup.hands.rest(UNDER_WAY).await;
+        let all = setup.runtime.serving().into_iter();
+        let all = all.map(|partition| setup.runtime.hand_over(partition, COMMANDS));
+        for given in join_all(all).await {
+            if let Err(error) = given {
+                tracing::warn!(event = "region.partition_kept", %error);
+            }
+        }
+        let was_synced = setup.seat.mode() == Mode::Synced && setup.seat.epoch() == Some(epoch);
+        setup.seat.leave();
+        setup.store.lapse();
+        for partition in setup.runtime.serving() {
+            setup.runtime.abandon(partition);
+        }
+        setup.follower.open(epoch).await.map_err(words)?;
+        tracing::info!(event = "region.handing_over", epoch, to = setup.pair);
+        match was_synced {
+            true => Ok(epoch),
+            false => {
+                *self.not_before.lock() = self.now();
+                Err("the other region was lost meanwhile".to_owned())
+            }
+        }
+    }
+
+    /// The owner has given the space up for this region.
+    pub(super) async fn take_given(self: &Arc<Self>, epoch: u64) -> Result<(), String> {
+        let setup = &self.setup;
+        let release = Ask::Release {
+            epoch,
+            owner: setup.pair.clone(),
+        };
+        setup
+            .polls
+            .vote(&setup.space, &release)
+            .await
+            .map_err(words)?;
+        let (ballot, _) = setup.polls.look(&setup.space).await.map_err(words)?;
+        self.learn(&ballot);
+        match self.claim(false).await {
+            // The first answer may have told that there is a later epoch.
+            Err(_) => self.claim(false).await,
+            done => done,
+        }
+    }
+}

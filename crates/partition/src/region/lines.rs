@@ -1,0 +1,57 @@
+//! What a pair needs of the world around it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use steadfast_storage::mirror::{Copy, Pair, Reply, Step};
+
+use super::word::Word;
+
+/// Whom a region talks to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum To {
+    Pair,
+    Witness,
+}
+
+/// How regions reach one another.
+#[async_trait]
+pub trait Ways: Send + Sync + 'static {
+    /// Brings a word there and the answer back; `None` if that is not certain.
+    async fn send(&self, to: To, word: &Word, limit: Duration) -> Option<Bytes>;
+}
+
+/// What the region does outside.
+#[async_trait]
+pub trait Hands: Send + Sync + 'static {
+    /// Begins nothing any more, and waits until nothing is under way, or the limit.
+    async fn rest(&self, limit: Duration);
+
+    /// Goes on.
+    fn work(&self);
+}
+
+/// Copies go to the other region as words.
+pub struct CopyWay(pub Arc<dyn Ways>);
+
+/// How long a small step of copying may take before it is sent again.
+const STEP: Duration = Duration::from_secs(1);
+
+/// How many bytes a slow line carries in a millisecond.
+const BYTES_PER_MS: usize = 1000;
+
+#[async_trait]
+impl Pair for CopyWay {
+    async fn copy(&self, copy: &Copy) -> Option<Reply> {
+        let bytes = match &copy.step {
+            Step::Changes(parts) => parts.iter().map(|part| part.1.len()).sum(),
+            _ => 0,
+        };
+        let limit = STEP + Duration::from_millis((bytes / BYTES_PER_MS) as u64);
+        let word = Word::Copy(copy.clone());
+        let reply = self.0.send(To::Pair, &word, limit).await?;
+        Reply::decode(reply).ok()
+    }
+}

@@ -1,0 +1,19 @@
+//! A space that two regions share: one owns it, the other follows.
+//!
+//! [`Pairing`] decides, with the votes of the other region and of a witness, whether
+//! this region owns the space, and serves or follows accordingly. [`Polls`] are a
+//! region's or a witness's votes. How the regions reach one another is given ([`Ways`]).
+
+mod handing;
+mod lines;
+mod owning;
+mod pairing;
+mod polls;
+mod standing;
+mod word;
+
+pub use lines::{CopyWay, Hands, To, Ways};
+pub use pairing::{Pairing, Setup};
+pub use polls::Polls;
+pub use standing::Standing;
+pub use word::Word;

@@ -1,0 +1,133 @@
+//! What the region does that owns the space: renew, record, bring up, give back.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::future::join;
+use steadfast_storage::mirror::{Ask, Ballot, Mode, Say, USED};
+
+use super::lines::To;
+use super::pairing::Inner;
+
+/// How long home must have been up to date before it gets its space back by itself.
+const FAILBACK: Duration = Duration::from_secs(300);
+
+impl Inner {
+    /// The owner asks for more time, and says how it works.
+    pub(super) async fn go_on(self: &Arc<Self>) {
+        let setup = &self.setup;
+        let Some(epoch) = setup.seat.epoch() else {
+            return;
+        };
+        let wants_alone = setup.seat.wants_alone();
+        let in_sync = setup.seat.mode() == Mode::Synced && !wants_alone;
+        let ballot = Ballot {
+            epoch,
+            owner: setup.region.clone(),
+            in_sync,
+            serial: self.serial.fetch_add(1, Ordering::Relaxed) + 1,
+        };
+        let sent = self.now();
+        // Whoever has lost its memory believes what another one has granted.
+        let ask = |is_agreed| Ask::Renew {
+            ballot: ballot.clone(),
+            is_agreed,
+        };
+        let granted = |index: usize| self.granted[index].load(Ordering::Relaxed);
+        let at_witness = async {
+            match setup.has_witness {
+                true => self.ask(To::Witness, ask(granted(0))).await,
+                false => None,
+            }
+        };
+        let at_pair = async {
+            // It does not answer; the witness is to hear of that at once.
+            match wants_alone && setup.has_witness {
+                true => None,
+                false => {
+                    let ask = ask(granted(1) || !setup.has_witness);
+                    self.ask(To::Pair, ask).await
+                }
+            }
+        };
+        let (by_pair, by_witness) = join(at_pair, at_witness).await;
+        for say in [&by_pair, &by_witness].into_iter().flatten() {
+            if let Say::Refused { ballot, .. } = say
+                && ballot.epoch > epoch
+            {
+                self.learn(ballot);
+                self.step_down("another region owns the space").await;
+                return;
+            }
+        }
+        let is_granted = |say: &Option<Say>| *say == Some(Say::Granted);
+        let by_pair = is_granted(&by_pair);
+        let by_witness = is_granted(&by_witness);
+        self.granted[0].store(by_pair, Ordering::Relaxed);
+        self.granted[1].store(by_witness, Ordering::Relaxed);
+        if by_pair || by_witness || !setup.has_witness {
+            setup.seat.extend(epoch, sent + USED);
+        }
+        if by_witness || !setup.has_witness {
+            self.is_recorded.store(in_sync, Ordering::Relaxed);
+        }
+        if wants_alone && (by_witness || !setup.has_witness) {
+            tracing::warn!(
+                event = "region.degraded",
+                epoch,
+                "the other region does not follow"
+            );
+            setup.seat.alone(epoch);
+        }
+        let partitions = usize::from(setup.runtime.space().partitions);
+        if setup.runtime.serving().len() < partitions
+            && let Err(error) = setup.runtime.serve_all().await
+        {
+            tracing::warn!(event = "region.not_served", %error);
+        }
+        self.bring_up(epoch, by_pair);
+        self.fail_back(in_sync).await;
+    }
+
+    /// Makes a whole copy in the other region, if that has none.
+    fn bring_up(self: &Arc<Self>, epoch: u64, is_reached: bool) {
+        let is_wanted = is_reached && self.setup.seat.mode() == Mode::Alone;
+        if !is_wanted || self.is_copying.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let own = Arc::clone(self);
+        tokio::spawn(async move {
+            let setup = &own.setup;
+            let partitions = usize::from(setup.runtime.space().partitions);
+            match setup.mirror.copy_all(&setup.store, partitions).await {
+                Ok(()) => {
+                    tracing::info!(
+                        event = "region.synced",
+                        epoch,
+                        "the other region has everything"
+                    );
+                }
+                Err(why) => tracing::warn!(event = "region.not_synced", epoch, why),
+            }
+            own.is_copying.store(false, Ordering::Release);
+        });
+    }
+
+    /// Home gets its space back when it has followed for long enough.
+    async fn fail_back(self: &Arc<Self>, in_sync: bool) {
+        let now = self.now();
+        let since = {
+            let mut since = self.synced_since.lock();
+            *since = in_sync.then(|| since.unwrap_or(now));
+            *since
+        };
+        let is_home = self.setup.region == self.setup.home;
+        if !is_home
+            && since.is_some_and(|since| now.saturating_sub(since) >= FAILBACK)
+            && let Err(why) = self.hand_over().await
+        {
+            tracing::warn!(event = "region.not_handed_over", why);
+        }
+    }
+}

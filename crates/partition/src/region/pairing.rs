@@ -1,0 +1,478 @@
+//! Keeps one region in its pair.
+//!
+//! The owner renews its seat, asks the witness to record when it works alone, and
+//! brings the other region up to date. The other one follows, and claims the seat when
+//! it is promised to nobody. Whoever learns of a later epoch steps down.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join;
+use parking_lot::Mutex;
+use steadfast_storage::mirror::{
+    Ask, Ballot, Follower, Mirror, Mode, RENEWAL, Reply, Say, Seat, USED,
+};
+use steadfast_storage::{Engine, Ledger, Store};
+use tokio::task::AbortHandle;
+
+use super::lines::{Hands, To, Ways};
+use super::polls::Polls;
+use super::standing::Standing;
+use super::word::{Word, opened, outcome};
+use crate::runtime::Runtime;
+
+/// What a pair needs.
+pub struct Setup {
+    /// This region, the other one, and the one that should own the space.
+    pub region: String,
+    pub pair: String,
+    pub home: String,
+    /// The name of the space: `jobs@West US`.
+    pub space: String,
+    pub has_witness: bool,
+    /// Under the mirror.
+    pub engine: Arc<dyn Engine>,
+    pub seat: Arc<Seat>,
+    pub mirror: Arc<Mirror>,
+    /// Above the mirror.
+    pub store: Arc<Store>,
+    pub runtime: Arc<Runtime>,
+    pub follower: Arc<Follower>,
+    pub polls: Arc<Polls>,
+    pub ways: Arc<dyn Ways>,
+    pub hands: Arc<dyn Hands>,
+}
+
+/// One region in its pair. It ends when it is dropped.
+pub struct Pairing {
+    pub(super) inner: Arc<Inner>,
+    task: AbortHandle,
+}
+
+pub(super) struct Inner {
+    pub(super) setup: Setup,
+    /// The owner as this region last heard.
+    pub(super) known: Mutex<Ballot>,
+    /// Counts requests of one tenure.
+    pub(super) serial: AtomicU64,
+    pub(super) reaches: [AtomicBool; 2],
+    /// Who has granted what was asked for in the last round: the other region, the
+    /// witness.
+    pub(super) granted: [AtomicBool; 2],
+    is_whole: AtomicBool,
+    pub(super) is_copying: AtomicBool,
+    /// The witness knows that the other region has everything.
+    pub(super) is_recorded: AtomicBool,
+    /// Changes of the role are made one at a time.
+    pub(super) turning: tokio::sync::Mutex<()>,
+    /// Nothing is claimed before this time: the other region is to take it.
+    pub(super) not_before: Mutex<Duration>,
+    pub(super) synced_since: Mutex<Option<Duration>>,
+    takeovers: AtomicU64,
+}
+
+/// How often somebody who follows looks whether the seat is free.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// How long an answer to a vote may take.
+const ANSWER: Duration = Duration::from_secs(2);
+
+impl Pairing {
+    /// Begins to take part.
+    pub async fn start(setup: Setup) -> Result<Self, steadfast_storage::Error> {
+        let (ballot, _) = setup.polls.look(&setup.space).await?;
+        let is_whole = setup.follower.is_whole().await?;
+        setup.follower.open(ballot.epoch).await?;
+        let inner = Arc::new(Inner {
+            setup,
+            known: Mutex::new(ballot),
+            serial: AtomicU64::new(0),
+            reaches: [AtomicBool::new(false), AtomicBool::new(false)],
+            granted: [AtomicBool::new(false), AtomicBool::new(false)],
+            is_whole: AtomicBool::new(is_whole),
+            is_copying: AtomicBool::new(false),
+            is_recorded: AtomicBool::new(false),
+            turning: tokio::sync::Mutex::new(()),
+            not_before: Mutex::new(Duration::ZERO),
+            synced_since: Mutex::new(None),
+            takeovers: AtomicU64::new(0),
+        });
+        let running = Arc::clone(&inner);
+        let task = tokio::spawn(async move { running.run().await }).abort_handle();
+        Ok(Self { inner, task })
+    }
+
+    /// The epoch in which this region may answer and send right now.
+    pub fn epoch(&self) -> Option<u64> {
+        self.inner.setup.seat.epoch()
+    }
+
+    /// What is here of a partition although this region does not own it: it may be old.
+    pub fn stale(&self, partition: steadfast_core::id::Partition) -> Option<Ledger> {
+        self.inner.setup.follower.ledger(partition)
+    }
+
+    /// How it stands.
+    pub fn standing(&self) -> Standing {
+        self.inner.standing()
+    }
+
+    /// Answers the other region, which has proven who it is. Requests for the service
+    /// are not among what is answered here.
+    pub async fn answer(&self, word: Word) -> Bytes {
+        self.inner.answer(word).await
+    }
+
+    /// Has this region, or the other one, own the space from now on.
+    pub async fn transfer(&self, to: &str, accepts_loss: bool) -> Result<(), String> {
+        self.inner.transfer(to, accepts_loss).await
+    }
+
+    /// Has the owner do something; `None` if it is not certain that it did.
+    pub async fn ask_owner(&self, request: Bytes, limit: Duration) -> Option<Bytes> {
+        let word = Word::Proxy(request);
+        self.inner.setup.ways.send(To::Pair, &word, limit).await
+    }
+
+    /// Gives the space to the other region if that follows; for a server that leaves.
+    pub async fn leave(&self) {
+        if self.epoch().is_some() && self.inner.setup.seat.mode() == Mode::Synced {
+            let _ = self.inner.hand_over().await;
+        }
+        self.task.abort();
+    }
+}
+
+impl Drop for Pairing {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Inner {
+    async fn run(self: Arc<Self>) {
+        let mut changes = self.setup.seat.changes();
+        let mut next_greeting = Duration::ZERO;
+        loop {
+            if self.setup.seat.mode() == Mode::Away && self.now() >= next_greeting {
+                next_greeting = self.now() + RENEWAL;
+                let own = Arc::clone(&self);
+                tokio::spawn(async move { own.greet().await });
+            }
+            let pause = match self.setup.seat.mode() {
+                Mode::Away => LOOK,
+                _ if self.setup.seat.epoch().is_none() => {
+                    self.step_down("the lease has ended").await;
+                    continue;
+                }
+                _ => RENEWAL,
+            };
+            match self.setup.seat.mode() {
+                Mode::Away => {
+                    self.settle().await;
+                    self.look().await;
+                }
+                _ => self.go_on().await,
+            }
+            changes.mark_unchanged();
+            let is_urgent = self.setup.seat.wants_alone();
+            let pause = if is_urgent { LOOK } else { pause };
+            let _ = tokio::time::timeout(pause, changes.changed()).await;
+        }
+    }
+
+    pub(super) fn now(&self) -> Duration {
+        self.setup.seat.now()
+    }
+
+    /// Somebody who follows: are the others there, and what do they know?
+    async fn greet(&self) {
+        let setup = &self.setup;
+        let seen = setup.ways.send(To::Pair, &Word::Look, ANSWER);
+        // Nobody has ever owned epoch 0: it is refused, and that tells how it stands.
+        let nothing = Ask::Release {
+            epoch: 0,
+            owner: setup.region.clone(),
+        };
+        let at_witness = async {
+            match setup.has_witness {
+                true => self.ask(To::Witness, nothing).await,
+                false => None,
+            }
+        };
+        let (seen, said) = join(seen, at_witness).await;
+        self.reaches[0].store(seen.is_some(), Ordering::Relaxed);
+        if let Some(Say::Refused { ballot, .. }) = said {
+            self.learn(&ballot);
+        }
+    }
+
+    /// The mirror has found out that this region is not the owner: so it follows.
+    async fn settle(&self) {
+        if !self.setup.runtime.serving().is_empty() {
+            self.step_down("another region owns the space").await;
+        }
+    }
+
+    /// Somebody who follows: is the seat free?
+    async fn look(self: &Arc<Self>) {
+        let setup = &self.setup;
+        let Ok((ballot, left)) = setup.polls.look(&setup.space).await else {
+            return;
+        };
+        self.learn(&ballot);
+        let is_whole = setup.follower.is_whole().await.unwrap_or(false);
+        self.is_whole.store(is_whole, Ordering::Relaxed);
+        if self.now() < *self.not_before.lock() {
+            return;
+        }
+        if ballot.epoch == 0 {
+            if setup.region == setup.home
+                && let Err(why) = self.found().await
+            {
+                tracing::debug!(event = "region.not_founded", why);
+            }
+            return;
+        }
+        let is_ours = ballot.owner == setup.region;
+        let is_promised = left > Duration::ZERO && !is_ours;
+        if is_promised || !is_whole {
+            return;
+        }
+        // Without a witness only a person can tell whether the other region is down.
+        let may_claim = setup.has_witness || is_ours && self.is_unchallenged(ballot.epoch).await;
+        if !may_claim {
+            return;
+        }
+        if let Err(why) = self.claim(false).await {
+            tracing::debug!(event = "region.not_taken", why);
+        }
+    }
+
+    /// Whether the other region knows of no later epoch.
+    async fn is_unchallenged(&self, epoch: u64) -> bool {
+        let seen = self.setup.ways.send(To::Pair, &Word::Look, ANSWER).await;
+        let seen = seen.and_then(|seen| Ballot::decode(seen).ok());
+        seen.is_some_and(|seen| seen.epoch <= epoch)
+    }
+
+    /// A space that nobody has owned yet: all three must say so.
+    async fn found(self: &Arc<Self>) -> Result<(), String> {
+        let setup = &self.setup;
+        let seen = setup.ways.send(To::Pair, &Word::Look, ANSWER).await;
+        self.reaches[0].store(seen.is_some(), Ordering::Relaxed);
+        let seen = seen.ok_or("the other region does not answer")?;
+        let seen = Ballot::decode(seen).map_err(|_| "its answer is malformed")?;
+        if seen.epoch > 0 {
+            return Err(format!("the space is in epoch {} already", seen.epoch));
+        }
+        setup.follower.found().await.map_err(words)?;
+        self.claim_as(1, true, false).await
+    }
+
+    /// Claims the seat for this region.
+    pub(super) async fn claim(self: &Arc<Self>, accepts_loss: bool) -> Result<(), String> {
+        let epoch = self.known.lock().epoch + 1;
+        self.claim_as(epoch, false, accepts_loss).await
+    }
+
+    async fn claim_as(
+        self: &Arc<Self>,
+        epoch: u64,
+        is_first: bool,
+        accepts_loss: bool,
+    ) -> Result<(), String> {
+        let _turning = self.turning.lock().await;
+        let setup = &self.setup;
+        if setup.seat.mode() != Mode::Away {
+            return Ok(());
+        }
+        let held = setup.polls.hold(&setup.space, &setup.region).await;
+        let held = held.map_err(words)?;
+        if held.is_none() {
+            return Err("the other region is promised the seat".to_owned());
+        }
+        let ask = Ask::Claim {
+            epoch,
+            owner: setup.region.clone(),
+            is_first,
+            accepts_loss,
+        };
+        let sent = self.now();
+        let granted = match setup.has_witness {
+            true => self.ask(To::Witness, ask).await,
+            false => Some(Say::Granted),
+        };
+        let taken = match granted {
+            Some(Say::Granted) => Ok(()),
+            Some(Say::Refused { ballot, left }) => {
+                self.learn(&ballot);
+                Err(refusal(&ballot, left))
+            }
+            None => Err("the witness does not answer".to_owned()),
+        };
+        let next = taken.is_ok().then(|| Ballot {
+            epoch,
+            owner: setup.region.clone(),
+            ..Ballot::default()
+        });
+        let kept = setup.polls.let_go(&setup.space, next.clone()).await;
+        taken?;
+        kept.map_err(words)?;
+        self.learn(&next.unwrap_or_default());
+        self.take(epoch, sent + USED).await
+    }
+
+    /// Serves the space.
+    async fn take(&self, epoch: u64, until: Duration) -> Result<(), String> {
+        let setup = &self.setup;
+        setup.follower.close(epoch).await;
+        setup.mirror.reset().await;
+        self.serial.store(0, Ordering::Relaxed);
+        *self.synced_since.lock() = None;
+        self.is_recorded.store(false, Ordering::Relaxed);
+        self.granted[0].store(false, Ordering::Relaxed);
+        self.granted[1].store(setup.has_witness, Ordering::Relaxed);
+        setup.seat.take(epoch, until);
+        setup.hands.work();
+        self.takeovers.fetch_add(1, Ordering::Relaxed);
+        tracing::warn!(
+            event = "region.taken",
+            region = setup.region,
+            epoch,
+            "this region owns the space",
+        );
+        setup
+            .runtime
+            .serve_all()
+            .await
+            .map_err(|error| error.to_string())
+    }
+
+    /// Is not the owner any more: follows.
+    pub(super) async fn step_down(&self, why: &str) {
+        let _turning = self.turning.lock().await;
+        let setup = &self.setup;
+        setup.seat.leave();
+        // What was sent was sent; what it came to is the next owner's concern.
+        setup.hands.rest(Duration::ZERO).await;
+        setup.store.lapse();
+        for partition in setup.runtime.serving() {
+            setup.runtime.abandon(partition);
+        }
+        let epoch = self.known.lock().epoch;
+        tracing::warn!(
+            event = "region.left",
+            region = setup.region,
+            epoch,
+            why,
+            "this region follows",
+        );
+        if let Err(error) = setup.follower.open(epoch).await {
+            tracing::error!(event = "region.not_followed", %error);
+        }
+    }
+
+    /// Has somebody vote.
+    pub(super) async fn ask(&self, to: To, ask: Ask) -> Option<Say> {
+        let setup = &self.setup;
+        let word = Word::Vote(setup.space.clone(), ask);
+        let said = setup.ways.send(to, &word, ANSWER).await;
+        let index = match to {
+            To::Pair => 0,
+            To::Witness => 1,
+        };
+        self.reaches[index].store(said.is_some(), Ordering::Relaxed);
+        Say::decode(said?).ok()
+    }
+
+    pub(super) fn learn(&self, ballot: &Ballot) {
+        let mut known = self.known.lock();
+        if ballot.epoch >= known.epoch {
+            *known = ballot.clone();
+        }
+    }
+
+    async fn answer(self: &Arc<Self>, word: Word) -> Bytes {
+        let setup = &self.setup;
+        match word {
+            Word::Vote(space, ask) if space == setup.space => {
+                let said = setup.polls.vote(&space, &ask).await;
+                match said.ok().flatten() {
+                    Some(say) => say.encode(),
+                    None => Bytes::new(),
+                }
+            }
+            Word::Copy(copy) => {
+                let known = self.known.lock().epoch;
+                let reply = match setup.seat.mode() {
+                    Mode::Away => setup.follower.apply(copy).await,
+                    _ if copy.epoch < known => Reply::Deposed(known),
+                    // It will step down as soon as it has heard of it.
+                    _ => Reply::Failed("it does not follow yet".to_owned()),
+                };
+                reply.encode()
+            }
+            Word::Look => match setup.polls.look(&setup.space).await {
+                Ok((ballot, _)) => ballot.encode(),
+                Err(_) => Bytes::new(),
+            },
+            Word::Give => outcome(self.hand_over().await),
+            Word::Take(epoch) => outcome(self.take_given(epoch).await),
+            Word::Vote(..) | Word::Proxy(_) => Bytes::new(),
+        }
+    }
+
+    fn standing(&self) -> Standing {
+        let setup = &self.setup;
+        let known = self.known.lock().clone();
+        let is_owner = setup.seat.epoch().is_some();
+        let mode = match setup.seat.mode() {
+            // Until the witness knows, nobody could follow by itself.
+            Mode::Synced if self.is_recorded.load(Ordering::Relaxed) => "synced",
+            Mode::Synced | Mode::Alone => "degraded",
+            Mode::Away if self.is_whole.load(Ordering::Relaxed) => "following",
+            Mode::Away => "catching-up",
+        };
+        Standing {
+            region: setup.region.clone(),
+            pair: setup.pair.clone(),
+            home: setup.home.clone(),
+            owner: known.owner,
+            epoch: known.epoch,
+            is_owner,
+            mode,
+            lag_ms: setup.seat.lag().as_millis() as u64,
+            reaches_pair: self.reaches[0].load(Ordering::Relaxed),
+            reaches_witness: self.reaches[1].load(Ordering::Relaxed),
+            has_witness: setup.has_witness,
+            takeovers: self.takeovers.load(Ordering::Relaxed),
+            fenced: setup.mirror.fenced(),
+        }
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
+pub(super) fn words(error: steadfast_storage::Error) -> String {
+    error.to_string()
+}
+
+fn refusal(ballot: &Ballot, left: Duration) -> String {
+    let Ballot { owner, epoch, .. } = ballot;
+    match left {
+        Duration::ZERO => format!(
+            "{owner} worked alone in epoch {epoch}, so this region does not have everything"
+        ),
+        left => format!(
+            "{owner} is promised epoch {epoch} for {} ms",
+            left.as_millis()
+        ),
+    }
+}
+
+/// Reads what the other region says of a wish.
+pub(super) fn wished(answer: Option<Bytes>) -> Result<(), String> {
+    opened(&answer.ok_or("the other region does not answer")?)
+}

@@ -1,0 +1,27 @@
+//! How a pair stands, for people.
+
+/// How a pair stands, as one of its regions sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The region that says so, the other one, and the one that should own the space.
+    pub region: String,
+    pub pair: String,
+    pub home: String,
+    /// Who owns the space, as far as this region knows.
+    pub owner: String,
+    pub epoch: u64,
+    /// Whether this region is the owner, right now.
+    pub is_owner: bool,
+    /// `synced` or `degraded` at the owner, `following` or `catching-up` elsewhere.
+    pub mode: &'static str,
+    /// How old the oldest change is that only the owner has.
+    pub lag_ms: u64,
+    /// Whether they answered when they were last asked.
+    pub reaches_pair: bool,
+    pub reaches_witness: bool,
+    pub has_witness: bool,
+    /// How often this region has become the owner since it started.
+    pub takeovers: u64,
+    /// Entries that were refused because this region was not the owner.
+    pub fenced: u64,
+}

@@ -1,0 +1,130 @@
+//! What regions and their witness say to one another.
+
+use bytes::Bytes;
+use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
+use steadfast_storage::mirror::{Ask, Copy};
+
+/// A request to another region, or to a witness.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// Vote on a space.
+    Vote(String, Ask),
+    /// Apply a step of copying.
+    Copy(Copy),
+    /// The owner of this epoch has given the space up for you: take it.
+    Take(u64),
+    /// Give the space to me.
+    Give,
+    /// Say how you stand.
+    Look,
+    /// A request to the interface of the service, for the owner.
+    Proxy(Bytes),
+}
+
+/// The version of the encoding.
+const FORMAT: u8 = 1;
+
+impl Word {
+    /// For the wire.
+    pub fn encode(&self) -> Bytes {
+        let mut out = vec![FORMAT];
+        match self {
+            Self::Vote(space, ask) => {
+                out.push(1);
+                put_bytes(&mut out, space.as_bytes());
+                put_bytes(&mut out, &ask.encode());
+            }
+            Self::Copy(copy) => {
+                out.push(2);
+                put_bytes(&mut out, &copy.encode());
+            }
+            Self::Take(epoch) => {
+                out.push(3);
+                put_varint(&mut out, *epoch);
+            }
+            Self::Give => out.push(4),
+            Self::Look => out.push(5),
+            Self::Proxy(request) => {
+                out.push(6);
+                put_bytes(&mut out, request);
+            }
+        }
+        out.into()
+    }
+
+    /// Reads what [`Word::encode`] wrote.
+    pub fn decode(bytes: Bytes) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes);
+        if reader.byte()? != FORMAT {
+            return Err(Malformed);
+        }
+        Ok(match reader.byte()? {
+            1 => {
+                let space = reader.bytes()?;
+                let space = String::from_utf8(space.to_vec()).map_err(|_| Malformed)?;
+                Self::Vote(space, Ask::decode(reader.bytes()?)?)
+            }
+            2 => Self::Copy(Copy::decode(reader.bytes()?)?),
+            3 => Self::Take(reader.varint()?),
+            4 => Self::Give,
+            5 => Self::Look,
+            6 => Self::Proxy(reader.bytes()?),
+            _ => return Err(Malformed),
+        })
+    }
+}
+
+/// An answer: done, or why not.
+pub(super) fn outcome(done: Result<(), String>) -> Bytes {
+    match done {
+        Ok(()) => Bytes::from_static(&[1]),
+        Err(why) => [&[0], why.as_bytes()].concat().into(),
+    }
+}
+
+/// Reads what [`outcome`] wrote.
+pub(super) fn opened(bytes: &[u8]) -> Result<(), String> {
+    match bytes.split_first() {
+        Some((1, _)) => Ok(()),
+        Some((0, why)) => Err(String::from_utf8_lossy(why).into_owned()),
+        _ => Err("the answer of the other region is malformed".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use steadfast_storage::mirror::Step;
+
+    use super::*;
+
+    #[test]
+    fn words_come_back_as_written() {
+        let copy = Copy {
+            epoch: 1,
+            session: 2,
+            number: 3,
+            step: Step::Begin,
+        };
+        let ask = Ask::Release {
+            epoch: 3,
+            owner: "West US".to_owned(),
+        };
+        for word in [
+            Word::Vote("jobs@West US".to_owned(), ask),
+            Word::Copy(copy),
+            Word::Take(7),
+            Word::Give,
+            Word::Look,
+            Word::Proxy("GET".into()),
+        ] {
+            let bytes = word.encode();
+            assert_eq!(Word::decode(bytes.clone()), Ok(word));
+            for end in 0..bytes.len() {
+                assert!(Word::decode(bytes.slice(..end)).is_err());
+            }
+        }
+        assert_eq!(opened(&outcome(Ok(()))), Ok(()));
+        let no = outcome(Err("no".to_owned()));
+        assert_eq!(opened(&no), Err("no".to_owned()));
+    }
+}

@@ -1,0 +1,358 @@
+//! Two regions and a witness in one process, on a paused clock.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use steadfast_core::clock::{Clock, Timestamp};
+use steadfast_core::id::Owner;
+use steadfast_partition::region::{
+    CopyWay, Hands, Pairing, Polls, Setup, Standing, To, Ways, Word,
+};
+use steadfast_partition::{
+    Address, Alone, Answer, Halt, Idle, Kind, Options, Router, Runtime, Service, Services, Space,
+    Turn, service_table,
+};
+use steadfast_storage::memory::Memory;
+use steadfast_storage::mirror::{Follower, Mirror, Say, Seat};
+use steadfast_storage::{Engine, Options as StoreOptions, Store};
+use tokio::time::Instant;
+
+/// Tokio's clock, which tests stop and move.
+struct Paused(Instant);
+
+impl Clock for Paused {
+    fn now(&self) -> Timestamp {
+        Timestamp(1_800_000_000_000).plus(self.0.elapsed())
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_secs(1000) + self.0.elapsed()
+    }
+}
+
+const KIND: Kind = Kind(1);
+
+/// Keeps how often it was called.
+struct Visits;
+
+impl Service for Visits {
+    type Command = ();
+    type Reply = Bytes;
+
+    fn kind(&self) -> Kind {
+        KIND
+    }
+
+    fn handle(&self, turn: &mut Turn<'_>, to: &Address, _: &()) -> Result<Answer<Bytes>, Halt> {
+        let table = service_table(KIND, 0);
+        let former = turn.get(table, &to.key)?.unwrap_or_default();
+        let visits = Bytes::from([&former[..], b"I"].concat());
+        turn.put(table, &to.key, visits.clone());
+        Ok(Answer::Now(visits))
+    }
+}
+
+/// The lines of one region; each can be cut.
+struct Lines {
+    pair: Arc<OnceLock<Arc<Pairing>>>,
+    witness: Arc<Polls>,
+    across: Arc<AtomicBool>,
+    up: AtomicBool,
+}
+
+#[async_trait]
+impl Ways for Lines {
+    async fn send(&self, to: To, word: &Word, limit: Duration) -> Option<Bytes> {
+        let is_cut = match to {
+            To::Pair => self.across.load(Ordering::Relaxed),
+            To::Witness => self.up.load(Ordering::Relaxed),
+        };
+        if is_cut {
+            tokio::time::sleep(limit).await;
+            return None;
+        }
+        match to {
+            To::Pair => Some(self.pair.get()?.answer(word.clone()).await),
+            To::Witness => {
+                let Word::Vote(space, ask) = word else {
+                    return None;
+                };
+                let say: Option<Say> = self.witness.vote(space, ask).await.unwrap();
+                say.map(|say| say.encode())
+            }
+        }
+    }
+}
+
+/// Counts who rests.
+#[derive(Default)]
+struct Workers {
+    rests: AtomicUsize,
+}
+
+#[async_trait]
+impl Hands for Workers {
+    async fn rest(&self, _: Duration) {
+        self.rests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn work(&self) {}
+}
+
+struct Region {
+    pairing: Arc<Pairing>,
+    runtime: Arc<Runtime>,
+    lines: Arc<Lines>,
+    engine: Arc<dyn Engine>,
+}
+
+struct World {
+    regions: Vec<Region>,
+    across: Arc<AtomicBool>,
+    doors: [Arc<OnceLock<Arc<Pairing>>>; 2],
+    witness: Arc<Polls>,
+    clock: Arc<dyn Clock>,
+}
+
+const NAMES: [&str; 2] = ["East US", "West US"];
+
+async fn region(world: &World, index: usize, engine: Arc<dyn Engine>) -> Region {
+    let clock = Arc::clone(&world.clock);
+    let lines = Arc::new(Lines {
+        pair: Arc::clone(&world.doors[1 - index]),
+        witness: Arc::clone(&world.witness),
+        across: Arc::clone(&world.across),
+        up: AtomicBool::new(false),
+    });
+    let seat = Arc::new(Seat::new(Arc::clone(&clock)));
+    let way = Arc::new(CopyWay(Arc::clone(&lines) as Arc<dyn Ways>));
+    let mirror = Arc::new(Mirror::new(Arc::clone(&engine), Arc::clone(&seat), way));
+    let options = |node| StoreOptions {
+        clock: Arc::clone(&clock),
+        background: false,
+        ..StoreOptions::new(Owner {
+            node,
+            incarnation: 1,
+        })
+    };
+    let wanted = Space {
+        number: 1,
+        name: "jobs@East US".into(),
+        partitions: 4,
+        incarnation: 7,
+    };
+    let space = Space::open(&*engine, wanted).await.unwrap();
+    let follower = Follower::new(
+        Arc::clone(&engine),
+        Store::start(Arc::clone(&engine), options(1)),
+        space.all().collect(),
+    );
+    let leased = StoreOptions {
+        lease: Some(seat.lease()),
+        ..options(2)
+    };
+    let store = Arc::new(Store::start(Arc::clone(&mirror) as Arc<dyn Engine>, leased));
+    let runtime_options = Options {
+        services: Services::new().with(Visits),
+        performer: Arc::new(Idle),
+        router: Arc::new(Router::new(Arc::new(Alone))),
+        clock: Arc::clone(&clock),
+    };
+    let runtime = Arc::new(Runtime::new(Arc::clone(&store), space, runtime_options));
+    let polls = Arc::new(Polls::new(Arc::clone(&engine), clock));
+    let pairing = Pairing::start(Setup {
+        region: NAMES[index].into(),
+        pair: NAMES[1 - index].into(),
+        home: NAMES[0].into(),
+        space: "jobs@East US".into(),
+        has_witness: true,
+        engine: Arc::clone(&engine),
+        seat,
+        mirror,
+        store,
+        runtime: Arc::clone(&runtime),
+        follower: Arc::new(follower),
+        polls,
+        ways: Arc::clone(&lines) as Arc<dyn Ways>,
+        hands: Arc::new(Workers::default()),
+    });
+    let pairing = Arc::new(pairing.await.unwrap());
+    let _ = world.doors[index].set(Arc::clone(&pairing));
+    Region {
+        pairing,
+        runtime,
+        lines,
+        engine,
+    }
+}
+
+impl World {
+    async fn start() -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(Paused(Instant::now()));
+        let witness = Memory::with_clock(Arc::clone(&clock));
+        let witness = Arc::new(Polls::new(Arc::new(witness), Arc::clone(&clock)));
+        let mut world = Self {
+            regions: Vec::new(),
+            across: Arc::default(),
+            doors: [Arc::default(), Arc::default()],
+            witness,
+            clock,
+        };
+        for index in [0, 1] {
+            let engine = Memory::with_clock(Arc::clone(&world.clock));
+            let one = region(&world, index, Arc::new(engine)).await;
+            world.regions.push(one);
+        }
+        world.until(0, |standing| standing.mode == "synced").await;
+        world
+    }
+
+    fn standing(&self, index: usize) -> Standing {
+        self.regions[index].pairing.standing()
+    }
+
+    /// Waits until a region stands like this; answers how long that took.
+    async fn until(&self, index: usize, is_so: impl Fn(&Standing) -> bool) -> Duration {
+        let began = Instant::now();
+        for _ in 0..6000 {
+            if is_so(&self.standing(index)) {
+                return began.elapsed();
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("in vain: {:?} {:?}", self.standing(0), self.standing(1));
+    }
+
+    async fn visit(&self, index: usize, key: &str) -> Result<Bytes, String> {
+        let handle = self.regions[index].runtime.handle::<Visits>();
+        let to = Address::new(KIND, "visits", key.to_owned());
+        let visited = handle.call(to, ()).await;
+        visited.map_err(|error| error.to_string())
+    }
+}
+
+const LATEST: Duration = Duration::from_secs(12);
+
+#[tokio::test(start_paused = true)]
+async fn a_region_that_is_lost_is_followed_and_gets_its_space_back() {
+    let world = World::start().await;
+    for key in ["a", "b", "c", "d", "e"] {
+        assert_eq!(world.visit(0, key).await.unwrap(), "I");
+    }
+    assert!(
+        world.visit(1, "a").await.is_err(),
+        "the other one is not the owner"
+    );
+    // The owner reaches nobody.
+    world.across.store(true, Ordering::Relaxed);
+    world.regions[0].lines.up.store(true, Ordering::Relaxed);
+    let took = world.until(1, |standing| standing.is_owner).await;
+    assert!(took < LATEST, "{took:?}");
+    assert!(!world.standing(0).is_owner, "it has stopped before");
+    assert!(world.visit(0, "a").await.is_err());
+    assert_eq!(world.standing(1).epoch, 2);
+    for key in ["a", "b", "c", "d", "e"] {
+        assert_eq!(world.visit(1, key).await.unwrap(), "II", "{key}");
+    }
+    world.across.store(false, Ordering::Relaxed);
+    world.regions[0].lines.up.store(false, Ordering::Relaxed);
+    world.until(1, |standing| standing.mode == "synced").await;
+    world
+        .until(0, |standing| standing.mode == "following")
+        .await;
+    assert_eq!(world.standing(0).owner, NAMES[1]);
+    // After five minutes home has it again, by itself.
+    let took = world.until(0, |standing| standing.is_owner);
+    assert!(
+        tokio::time::timeout(Duration::from_secs(60), took)
+            .await
+            .is_err()
+    );
+    tokio::time::sleep(Duration::from_secs(260)).await;
+    world.until(0, |standing| standing.mode == "synced").await;
+    for key in ["a", "b", "c", "d", "e"] {
+        assert_eq!(world.visit(0, key).await.unwrap(), "III", "{key}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_works_alone_once_the_witness_knows_and_catches_up_later() {
+    let world = World::start().await;
+    world.visit(0, "a").await.unwrap();
+    world.across.store(true, Ordering::Relaxed);
+    let began = Instant::now();
+    assert_eq!(world.visit(0, "a").await.unwrap(), "II");
+    let waited = began.elapsed();
+    assert!(
+        waited >= Duration::from_secs(4) && waited < LATEST,
+        "{waited:?}"
+    );
+    assert_eq!(world.standing(0).mode, "degraded");
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert!(world.standing(0).is_owner && !world.standing(1).is_owner);
+    assert!(world.standing(0).lag_ms > 1000);
+    // Without the other region and the witness it stops, and nobody may follow it.
+    world.regions[0].lines.up.store(true, Ordering::Relaxed);
+    world.until(0, |standing| !standing.is_owner).await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert!(!world.standing(1).is_owner);
+    let refused = world.regions[1].pairing.transfer(NAMES[1], false).await;
+    assert!(refused.unwrap_err().contains("worked alone"));
+    world.regions[0].lines.up.store(false, Ordering::Relaxed);
+    world.across.store(false, Ordering::Relaxed);
+    world.until(0, |standing| standing.mode == "synced").await;
+    // And the other way round: what only one had is in both now.
+    world.regions[1]
+        .pairing
+        .transfer(NAMES[1], false)
+        .await
+        .unwrap();
+    world.until(1, |standing| standing.mode == "synced").await;
+    assert_eq!(world.visit(1, "a").await.unwrap(), "III");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_accepted_by_a_person_only() {
+    let world = World::start().await;
+    world.visit(0, "a").await.unwrap();
+    world.across.store(true, Ordering::Relaxed);
+    world.visit(0, "a").await.unwrap();
+    world.regions[0].lines.up.store(true, Ordering::Relaxed);
+    world.until(0, |standing| !standing.is_owner).await;
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    world.regions[1]
+        .pairing
+        .transfer(NAMES[1], true)
+        .await
+        .unwrap();
+    assert_eq!(
+        world.visit(1, "a").await.unwrap(),
+        "II",
+        "the second visit was lost"
+    );
+    // The first owner comes back, and takes over what it finds.
+    world.across.store(false, Ordering::Relaxed);
+    world.regions[0].lines.up.store(false, Ordering::Relaxed);
+    world.until(1, |standing| standing.mode == "synced").await;
+    let took = Instant::now();
+    world.regions[0]
+        .pairing
+        .transfer(NAMES[0], false)
+        .await
+        .unwrap();
+    assert!(
+        took.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        took.elapsed()
+    );
+    assert_eq!(world.visit(0, "a").await.unwrap(), "III");
+    let stale = world.regions[1]
+        .pairing
+        .stale(world.regions[1].runtime.space().all().next().unwrap());
+    assert!(stale.is_some(), "what it has can be read");
+    assert!(world.regions[1].engine.list("mirror/").await.unwrap().len() == 1);
+}

@@ -1,0 +1,341 @@
+//! Two regions and a witness as processes: killed, frozen, cut off.
+//!
+//! The test command runs few jobs; `cargo xtask soak regions` as many as the
+//! specification asks for.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod regions;
+mod running;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use regions::{Heard, Pair, jobs, now};
+use reqwest::StatusCode;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+/// How many jobs a test makes.
+fn amount() -> usize {
+    let rounds = std::env::var("STEADFAST_ROUNDS").ok();
+    rounds.and_then(|rounds| rounds.parse().ok()).unwrap_or(20)
+}
+
+/// The first delivery of another region after the owner's last sign of life.
+const SOON: Duration = Duration::from_secs(15);
+
+/// Jobs that run every 10 s, jobs that run once, and jobs whose target always fails.
+fn fill(pair: &Pair, to: usize, recurring: usize) {
+    pair.collection(to, "c");
+    for index in 0..recurring {
+        pair.put(
+            to,
+            &format!("every{index}"),
+            json!({"properties": {
+                "action": pair.action(&format!("/every/{index}")),
+                "recurrence": {"frequency": "Second", "interval": 10},
+            }}),
+        );
+    }
+    for index in 0..(recurring / 20).max(2) {
+        pair.put(
+            to,
+            &format!("once{index}"),
+            json!({"properties": {
+                "startTime": jobs::in_seconds(12 + (recurring / 10 + index % 5) as i64),
+                "action": pair.action(&format!("/once/{index}")),
+            }}),
+        );
+    }
+    for index in 0..(recurring / 50).max(2) {
+        let mut action = pair.action(&format!("/fail/{index}"));
+        action["retryPolicy"] =
+            json!({"retryType": "Fixed", "retryInterval": "PT15S", "retryCount": 3});
+        pair.put(
+            to,
+            &format!("fail{index}"),
+            json!({"properties": {"action": action}}),
+        );
+    }
+}
+
+/// Definitions and counters of all jobs, by name.
+fn shown(pair: &Pair, at: usize) -> BTreeMap<String, Value> {
+    let (status, headers, list) = pair.get(at, "/jobs");
+    assert_eq!(status, StatusCode::OK, "{list}");
+    assert!(!headers.contains_key("x-steadfast-stale"));
+    let all = list["value"].as_array().unwrap().iter();
+    all.map(|job| {
+        (
+            job["name"].as_str().unwrap().to_owned(),
+            job["properties"].clone(),
+        )
+    })
+    .collect()
+}
+
+/// What no two attempts share: occurrence, action and attempt.
+fn twice(heard: &[Heard]) -> BTreeSet<String> {
+    let mut seen = BTreeSet::new();
+    let repeated = heard.iter().filter(|one| !seen.insert(one.attempt()));
+    repeated.map(Heard::attempt).collect()
+}
+
+/// The fault test: the owner is killed and its store deleted.
+#[test]
+fn jobs_46_48_a_killed_region_is_followed_and_gets_its_jobs_back() {
+    let mut pair = Pair::start();
+    let home = pair.owner();
+    let other = 1 - home;
+    fill(&pair, other, amount());
+    pair.synced(home);
+    pair.heard_from(home, &["/every/0", "/fail/0"]);
+    let before = shown(&pair, home);
+    let in_flight_before = pair.heard().len();
+    let began = now();
+    pair.kill(home);
+    let first = pair.first_from(other);
+    let took = first.duration_since(began);
+    println!("kill -9: the first delivery of the other region came after {took:?}");
+    assert!(took <= SOON, "{took:?}");
+    // REST works there meanwhile, and all jobs are there.
+    let after = shown(&pair, other);
+    assert_eq!(
+        before.keys().collect::<Vec<_>>(),
+        after.keys().collect::<Vec<_>>()
+    );
+    for (name, job) in &before {
+        for part in ["action", "recurrence", "startTime"] {
+            assert_eq!(job[part], after[name][part], "{name}");
+        }
+        for part in ["executionCount", "failureCount", "faultedCount"] {
+            let (was, is) = (
+                job["status"][part].as_u64(),
+                after[name]["status"][part].as_u64(),
+            );
+            assert!(was <= is, "{name}: {part} was {was:?} and is {is:?}");
+        }
+    }
+    let (status, headers, collection) = pair.get(other, "");
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!(headers["x-steadfast-replication"], "degraded");
+    let replication = &collection["properties"]["steadfast"]["replication"];
+    assert_eq!(replication["owner"], pair.name(other), "{collection}");
+    assert_eq!(replication["mode"], "degraded");
+    assert_eq!(collection["location"], pair.name(home));
+    pair.put(
+        other,
+        "late",
+        json!({"properties": {"action": pair.action("/late")}}),
+    );
+    pair.heard_from(other, &["/once/0", "/late"]);
+    // Retries go on at their number: 0 before the kill, 1 after it.
+    let retried = pair.until_heard("a second attempt", |one| {
+        one.path == "/fail/0" && one.attempt_number() == 1
+    });
+    assert_eq!(retried.region, pair.name(other));
+    // An empty server comes back: it gets everything and runs nothing.
+    pair.restart_empty(home);
+    pair.synced(other);
+    let heard = pair.heard();
+    let back = &heard[in_flight_before..];
+    let epoch = back.iter().map(|one| one.epoch).max().unwrap();
+    let stale = back
+        .iter()
+        .filter(|one| one.epoch < epoch && one.at > first);
+    assert_eq!(stale.count(), 0, "something was sent with an old epoch");
+    // Nothing is missing: of each job every occurrence came.
+    let doubled = twice(&heard);
+    println!(
+        "{} deliveries, {} of them twice",
+        heard.len(),
+        doubled.len()
+    );
+    for attempt in &doubled {
+        let both: Vec<_> = heard
+            .iter()
+            .filter(|one| one.attempt() == *attempt)
+            .collect();
+        let is_in_flight = both.iter().any(|one| one.region == pair.name(home))
+            && both.iter().any(|one| one.region == pair.name(other));
+        assert!(is_in_flight, "{attempt} came twice: {both:?}");
+    }
+    pair.no_gaps(&heard, 10);
+    // And back, without a duplicate.
+    let count = pair.heard().len();
+    let began = now();
+    let said = pair.command(other, &["region", "failback"]);
+    assert!(said.contains(pair.name(home)), "{said}");
+    println!("failback took {:?}", began.elapsed());
+    pair.first_from_since(home, count);
+    pair.owned_by(home);
+    let heard = pair.heard();
+    let later = twice(&heard[count..]);
+    assert!(later.is_empty(), "failback sent twice: {later:?}");
+    let epochs: Vec<_> = heard[count..].iter().map(|one| one.epoch).collect();
+    assert!(epochs.is_sorted(), "{epochs:?}");
+    pair.no_gaps(&heard, 10);
+    jobs_50_no_job_data_in_the_witness(&pair);
+}
+
+/// Looks into every file of the witness.
+fn jobs_50_no_job_data_in_the_witness(pair: &Pair) {
+    let bytes = pair.witness_bytes();
+    assert!(bytes.len() > 100);
+    for secret in [
+        "every0",
+        "once0",
+        "/every/",
+        "127.0.0.1",
+        "fail0",
+        "executionCount",
+    ] {
+        let found = bytes
+            .windows(secret.len())
+            .any(|part| part == secret.as_bytes());
+        assert!(!found, "the witness has '{secret}'");
+    }
+    // What it has: keys of leases, with epochs.
+    let key = b"region/vote/jobs@";
+    assert!(bytes.windows(key.len()).any(|part| part == key));
+}
+
+mod jobs_50_no_job_data_is_in_the_witness {
+    use super::*;
+
+    #[test]
+    fn jobs_47_a_frozen_region_sends_nothing_with_an_old_epoch() {
+        let pair = Pair::start();
+        let home = pair.owner();
+        let other = 1 - home;
+        fill(&pair, home, 6);
+        pair.synced(home);
+        pair.heard_from(home, &["/every/0"]);
+        let began = now();
+        pair.signal(home, Signal::STOP);
+        let first = pair.first_from(other);
+        println!(
+            "SIGSTOP: the first delivery of the other region came after {:?}",
+            first.duration_since(began)
+        );
+        assert!(first.duration_since(began) <= SOON);
+        let count = pair.heard().len();
+        pair.signal(home, Signal::CONT);
+        // It finds out, follows, and is up to date again.
+        pair.synced(other);
+        pair.until_count(count + 6);
+        let heard = pair.heard();
+        let old: Vec<_> = heard[count..]
+            .iter()
+            .filter(|one| one.region == pair.name(home))
+            .collect();
+        assert!(old.is_empty(), "sent with an old epoch: {old:?}");
+        // Either region's address answers for both.
+        for at in [home, other] {
+            let (status, headers, collection) = pair.get(at, "");
+            assert_eq!(status, StatusCode::OK, "{collection}");
+            assert!(!headers.contains_key("x-steadfast-stale"));
+            let replication = &collection["properties"]["steadfast"]["replication"];
+            assert_eq!(replication["owner"], pair.name(other));
+            assert_eq!(replication["mode"], "synced");
+        }
+        jobs_50_no_job_data_in_the_witness(&pair);
+    }
+
+    /// The network: first between the regions only, then around the owner.
+    #[test]
+    fn jobs_46_a_region_that_is_cut_off_shows_what_it_has_and_changes_nothing() {
+        let pair = Pair::start();
+        let home = pair.owner();
+        let other = 1 - home;
+        fill(&pair, home, 6);
+        pair.synced(home);
+        pair.heard_from(home, &["/every/0"]);
+        // Between the regions: the owner goes on alone.
+        pair.cut_between(true);
+        let began = now();
+        pair.put(
+            home,
+            "alone",
+            json!({"properties": {"action": pair.action("/alone")}}),
+        );
+        println!("the owner worked alone after {:?}", began.elapsed());
+        let (_, headers, _) = pair.get(home, "");
+        assert_eq!(headers["x-steadfast-replication"], "degraded");
+        let metrics = pair.metrics(home);
+        assert!(metrics.contains("region_degraded 1"), "{metrics}");
+        // The other one shows what it has, and says so.
+        let (status, headers, _) = pair.get(other, "/jobs/every0");
+        assert_eq!(status, StatusCode::OK);
+        assert_eq!(headers["x-steadfast-stale"], "true");
+        assert_eq!(pair.get(other, "/jobs/alone").0, StatusCode::NOT_FOUND);
+        let refused = pair.try_put(
+            other,
+            "no",
+            &json!({"properties": {"action": pair.action("/no")}}),
+        );
+        assert_eq!(refused, StatusCode::SERVICE_UNAVAILABLE);
+        pair.cut_between(false);
+        pair.synced(home);
+        assert_eq!(pair.get(other, "/jobs/alone").0, StatusCode::OK);
+        // Around the owner: the other one follows it.
+        let began = now();
+        pair.cut_off(home, true);
+        let first = pair.first_from(other);
+        println!(
+            "cut off: the first delivery of the other region came after {:?}",
+            first.duration_since(began)
+        );
+        assert!(first.duration_since(began) <= SOON);
+        let (status, headers, _) = pair.get(home, "/jobs/every0");
+        assert_eq!(status, StatusCode::OK);
+        assert_eq!(headers["x-steadfast-stale"], "true");
+        let refused = pair.try_put(
+            home,
+            "no",
+            &json!({"properties": {"action": pair.action("/no")}}),
+        );
+        assert_eq!(refused, StatusCode::SERVICE_UNAVAILABLE);
+        let count = pair.heard().len();
+        pair.cut_off(home, false);
+        pair.synced(other);
+        let heard = pair.heard();
+        let old = heard[count..]
+            .iter()
+            .filter(|one| one.region == pair.name(home));
+        assert_eq!(old.count(), 0);
+        jobs_50_no_job_data_in_the_witness(&pair);
+    }
+}
+
+#[test]
+fn jobs_49_a_pair_across_geographies_is_refused_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = "[[region]]\nname = \"Bremen\"\ngeography = \"Germany\"\npair = \"Paris\"\n\n\
+                  [[region]]\nname = \"Paris\"\ngeography = \"France\"\n";
+    std::fs::write(folder.path().join("steadfast.toml"), config).unwrap();
+    let refused = running::run(folder.path(), &["serve", "--config", "steadfast.toml"]);
+    let (code, _, errors) = running::said(&refused);
+    assert_ne!(code, 0);
+    assert!(errors.contains("STF-7030"), "{errors}");
+    assert!(
+        errors.contains("Germany") && errors.contains("France"),
+        "{errors}"
+    );
+    // Nothing was opened.
+    assert!(!folder.path().join("steadfast-data").exists());
+    let folder = tempfile::tempdir().unwrap();
+    let refused = running::run(
+        folder.path(),
+        &[
+            "serve",
+            "--set",
+            "jobs.region=Atlantis",
+            "--set",
+            "jobs.pair=a:1",
+        ],
+    );
+    let (code, _, errors) = running::said(&refused);
+    assert_ne!(code, 0);
+    assert!(errors.contains("STF-7031"), "{errors}");
+}

@@ -1,0 +1,340 @@
+//! Two regions, a witness, the lines between them, and whom their jobs call.
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+pub(crate) mod jobs;
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use reqwest::header::HeaderMap;
+use reqwest::{Method, StatusCode};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use steadfast_harness::FaultProxy;
+use tokio::runtime::Runtime;
+
+pub(crate) use self::jobs::Heard;
+use self::jobs::Target;
+use crate::running::{self, KNOWN, Server, Start, until};
+
+const KEY: &str = "0123456789abcdef0123456789abcdef";
+
+/// The regions of the test; the first one is home.
+const NAMES: [&str; 2] = ["East US", "West US"];
+
+/// Two regions and a witness.
+pub(crate) struct Pair {
+    servers: [Option<Server>; 2],
+    witness: Server,
+    /// From each region to the other one, and from each to the witness.
+    across: [FaultProxy; 2],
+    up: [FaultProxy; 2],
+    ports: [u16; 2],
+    target: Target,
+    runtime: Runtime,
+}
+
+#[expect(clippy::disallowed_methods, reason = "processes run in real time")]
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
+
+/// A port that nobody has just now.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+fn at(port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], port))
+}
+
+fn set_up(region: &str, port: u16) -> Start {
+    Start::new("dev")
+        .set(&format!("jobs.region={region}"))
+        .set(&format!("cluster.port={port}"))
+        .set(&format!("cluster.key={KEY}"))
+        .set("partitions=8")
+        .set("jobs.quotas=false")
+        .set("jobs.allow_seconds=true")
+        .set("log.level=info,steadfast_partition=debug,steadfast_protocols::cluster=debug")
+}
+
+impl Pair {
+    /// All three, until one region owns the jobs and the other has everything.
+    pub(crate) fn start() -> Self {
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
+        let ports = [free_port(), free_port()];
+        let witness_port = free_port();
+        let proxy = |to| runtime.block_on(FaultProxy::start(at(to))).unwrap();
+        let mut pair = Self {
+            witness: set_up("witness", witness_port).ready(),
+            across: [proxy(ports[1]), proxy(ports[0])],
+            up: [proxy(witness_port), proxy(witness_port)],
+            servers: [None, None],
+            ports,
+            target: Target::start(),
+            runtime,
+        };
+        for index in [0, 1] {
+            pair.launch(index);
+        }
+        pair.synced(0);
+        pair
+    }
+
+    fn launch(&mut self, index: usize) {
+        let start = set_up(NAMES[index], self.ports[index])
+            .set(&format!("jobs.pair={}", self.across[index].address()))
+            .set(&format!("jobs.witness={}", self.up[index].address()));
+        self.servers[index] = Some(start.ready());
+    }
+
+    /// The region that owns the jobs at the beginning.
+    pub(crate) fn owner(&self) -> usize {
+        self.synced(0);
+        0
+    }
+
+    pub(crate) fn name(&self, index: usize) -> &'static str {
+        NAMES[index]
+    }
+
+    fn server(&self, index: usize) -> &Server {
+        self.servers[index].as_ref().unwrap()
+    }
+
+    /// Whom the jobs call.
+    pub(crate) fn action(&self, path: &str) -> Value {
+        let uri = format!("{}{path}", self.target.url);
+        json!({"type": "Http", "request": {"method": "POST", "uri": uri, "body": "x"}})
+    }
+
+    fn standing(&self, index: usize) -> Value {
+        let (status, standing) = self.server(index).get("/v1/region");
+        assert_eq!(status, StatusCode::OK, "{standing}");
+        standing
+    }
+
+    /// Waits until a region owns the jobs and the other one has everything.
+    pub(crate) fn synced(&self, index: usize) {
+        let what = format!("{} is the owner, and in sync", NAMES[index]);
+        until(&what, || {
+            let standing = self.standing(index);
+            (standing["is_owner"] == true && standing["mode"] == "synced").then_some(())
+        });
+    }
+
+    /// Waits until a region owns the jobs.
+    pub(crate) fn owned_by(&self, index: usize) {
+        until(&format!("{} is the owner", NAMES[index]), || {
+            (self.standing(index)["is_owner"] == true).then_some(())
+        });
+    }
+
+    fn ask(
+        &self,
+        index: usize,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> (StatusCode, HeaderMap, Value) {
+        let server = self.server(index);
+        let place = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Scheduler";
+        let url = format!(
+            "{}{place}/jobCollections/c{path}?api-version=2016-03-01",
+            server.url
+        );
+        let request = server.client.request(method, url);
+        let mut request = request.header("authorization", format!("Bearer {KNOWN}"));
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        server.block(async {
+            let answer = request.send().await.unwrap();
+            let (status, headers) = (answer.status(), answer.headers().clone());
+            let text = answer.text().await.unwrap();
+            let body = serde_json::from_str(&text);
+            (status, headers, body.unwrap_or(Value::String(text)))
+        })
+    }
+
+    pub(crate) fn get(&self, index: usize, path: &str) -> (StatusCode, HeaderMap, Value) {
+        self.ask(index, Method::GET, path, None)
+    }
+
+    /// Makes the collection, at home.
+    pub(crate) fn collection(&self, index: usize, _: &str) {
+        let body = json!({"location": "eastus", "properties": {}});
+        let (status, _, answer) = self.ask(index, Method::PUT, "", Some(&body));
+        assert_eq!(status, StatusCode::CREATED, "{answer}");
+        assert_eq!(answer["location"], "East US");
+        for elsewhere in ["Atlantis", "North Europe"] {
+            let body = json!({"location": elsewhere, "properties": {}});
+            let (status, _, answer) = self.ask(index, Method::PUT, "", Some(&body));
+            assert_eq!(status, StatusCode::BAD_REQUEST, "{answer}");
+            assert_eq!(answer["error"]["target"], "location");
+        }
+    }
+
+    /// Makes a job, through this region.
+    #[expect(clippy::needless_pass_by_value, reason = "it reads better")]
+    pub(crate) fn put(&self, index: usize, name: &str, job: Value) {
+        let path = format!("/jobs/{name}");
+        let (status, _, answer) = self.ask(index, Method::PUT, &path, Some(&job));
+        assert_eq!(status, StatusCode::CREATED, "{answer}");
+    }
+
+    pub(crate) fn try_put(&self, index: usize, name: &str, job: &Value) -> StatusCode {
+        let path = format!("/jobs/{name}");
+        self.ask(index, Method::PUT, &path, Some(job)).0
+    }
+
+    pub(crate) fn metrics(&self, index: usize) -> String {
+        let (status, text) = self.server(index).get("/metrics");
+        assert_eq!(status, StatusCode::OK);
+        text.as_str().unwrap().to_owned()
+    }
+
+    /// Kills a region; its folder goes with it.
+    pub(crate) fn kill(&mut self, index: usize) {
+        let mut server = self.servers[index].take().unwrap();
+        server.process.kill().unwrap();
+    }
+
+    /// Starts a killed region again, with nothing in its folder.
+    pub(crate) fn restart_empty(&mut self, index: usize) {
+        self.launch(index);
+    }
+
+    pub(crate) fn signal(&self, index: usize, signal: Signal) {
+        self.server(index).signal(signal);
+    }
+
+    /// Runs a command against a region; answers what it said.
+    pub(crate) fn command(&self, index: usize, arguments: &[&str]) -> String {
+        let mut all = vec![arguments[0], "--access-key", KNOWN];
+        all.extend(&arguments[1..]);
+        let (code, text, errors) = running::said(&self.server(index).run(&all));
+        assert_eq!(code, 0, "{text}{errors}");
+        text
+    }
+
+    /// No bytes go between the regions.
+    pub(crate) fn cut_between(&self, is_cut: bool) {
+        for proxy in &self.across {
+            set(proxy, is_cut);
+        }
+    }
+
+    /// No bytes go to or from a region.
+    pub(crate) fn cut_off(&self, index: usize, is_cut: bool) {
+        self.cut_between(is_cut);
+        set(&self.up[index], is_cut);
+    }
+
+    /// All bytes that the witness has stored.
+    pub(crate) fn witness_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        collect(&self.witness.data(), &mut bytes);
+        bytes
+    }
+
+    pub(crate) fn heard(&self) -> Vec<Heard> {
+        self.target.heard()
+    }
+
+    /// Waits for a delivery that fits.
+    pub(crate) fn until_heard(&self, what: &str, fits: impl Fn(&Heard) -> bool) -> Heard {
+        until(what, || self.heard().into_iter().find(|one| fits(one)))
+    }
+
+    /// Waits for deliveries of a region.
+    pub(crate) fn heard_from(&self, index: usize, paths: &[&str]) {
+        for path in paths {
+            let what = format!("{path} from {}", NAMES[index]);
+            self.until_heard(&what, |one| one.path == *path && one.region == NAMES[index]);
+        }
+    }
+
+    pub(crate) fn until_count(&self, count: usize) {
+        until("more deliveries", || {
+            (self.heard().len() >= count).then_some(())
+        });
+    }
+
+    /// When the first delivery of a region came.
+    pub(crate) fn first_from(&self, index: usize) -> Instant {
+        self.first_from_since(index, 0)
+    }
+
+    pub(crate) fn first_from_since(&self, index: usize, since: usize) -> Instant {
+        until(&format!("a delivery from {}", NAMES[index]), || {
+            let heard = self.heard();
+            let mut later = heard.into_iter().skip(since);
+            later
+                .find(|one| one.region == NAMES[index])
+                .map(|one| one.at)
+        })
+    }
+
+    /// Every job that runs again and again has run for each of its times.
+    pub(crate) fn no_gaps(&self, heard: &[Heard], seconds: i64) {
+        let paths: std::collections::BTreeSet<_> = heard
+            .iter()
+            .filter(|one| one.path.starts_with("/every/"))
+            .map(|one| one.path.clone())
+            .collect();
+        assert!(!paths.is_empty());
+        for path in paths {
+            let own = heard.iter().filter(|one| one.path == path);
+            let times: std::collections::BTreeSet<_> = own.map(|one| one.expected).collect();
+            let times: Vec<_> = times.into_iter().collect();
+            for two in times.windows(2) {
+                assert_eq!(two[1] - two[0], seconds, "{path}: {times:?}");
+            }
+        }
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let all = self.servers.iter().flatten().chain([&self.witness]);
+            for server in all {
+                let log = server.log();
+                let lines: Vec<_> = log.lines().collect();
+                let from = lines.len().saturating_sub(60);
+                println!("--- {}\n{}", server.url, lines[from..].join("\n"));
+            }
+        }
+        for server in self.servers.iter().flatten() {
+            server.signal(Signal::CONT);
+        }
+        // Proxies end with the runtime.
+        let _inside = self.runtime.enter();
+    }
+}
+
+fn set(proxy: &FaultProxy, is_cut: bool) {
+    proxy.freeze(is_cut);
+    if !is_cut {
+        proxy.cut();
+    }
+}
+
+fn collect(folder: &Path, bytes: &mut Vec<u8>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => collect(&path, bytes),
+            // Some files go while they are looked at.
+            false => bytes.extend(std::fs::read(&path).unwrap_or_default()),
+        }
+    }
+}
+
+/// How long a step may take.
+pub(crate) const PATIENCE: Duration = running::PATIENCE;

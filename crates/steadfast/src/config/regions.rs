@@ -1,0 +1,156 @@
+//! Where this server is in the world, if that matters.
+
+use steadfast_jobs::region::{Atlas, Misplaced, Region};
+
+use super::declared::DeclaredRegion;
+use super::error::{Error, Kind};
+
+/// All places, and what this server is.
+#[derive(Clone, Debug, Default)]
+pub struct Regions {
+    /// All regions.
+    pub atlas: Atlas,
+    /// What this server does; nothing if it is alone.
+    pub role: Option<Role>,
+}
+
+/// What a server does for a pair of regions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It votes, and has no jobs of a pair.
+    Witness,
+    /// It keeps the jobs of a pair.
+    Region {
+        /// Its region, the other one, and the one that owns the jobs when both are there.
+        region: String,
+        /// The other one.
+        pair: String,
+        /// The one that owns the jobs when both are there.
+        home: String,
+        /// Host and port of the server in the other region.
+        address: String,
+        /// Host and port of the witness.
+        witness: Option<String>,
+        /// Whether nothing is changed while only one region would have it.
+        requires_sync: bool,
+    },
+}
+
+impl Regions {
+    /// Reads and checks what is declared and set.
+    pub(super) fn new(
+        declared: &[DeclaredRegion],
+        region: Option<&str>,
+        address: Option<String>,
+        witness: Option<String>,
+    ) -> Result<Self, Error> {
+        let regions = declared.iter().map(|declared| Region {
+            name: declared.name.clone(),
+            geography: declared.geography.clone(),
+            pair: declared.pair.clone(),
+        });
+        let atlas = Atlas::with(regions).map_err(|misplaced| {
+            let why = misplaced.to_string();
+            Error::new(match misplaced {
+                Misplaced::Abroad { .. } => Kind::Abroad { why },
+                Misplaced::Unknown { .. } => Kind::Region { why },
+            })
+        })?;
+        let role = match region {
+            None => None,
+            Some("witness") => Some(Role::Witness),
+            Some(name) => Some(role(&atlas, declared, name, address, witness)?),
+        };
+        Ok(Self { atlas, role })
+    }
+}
+
+fn role(
+    atlas: &Atlas,
+    declared: &[DeclaredRegion],
+    name: &str,
+    address: Option<String>,
+    witness: Option<String>,
+) -> Result<Role, Error> {
+    let wrong = |why: String| Error::new(Kind::Region { why });
+    let find = |name: &str| {
+        let name = name.to_owned();
+        let unknown = || wrong(Misplaced::Unknown { name: name.clone() }.to_string());
+        atlas.find(&name).ok_or_else(unknown)
+    };
+    let region = find(name)?;
+    let alone = || wrong(format!("{} has no pair: declare one", region.name));
+    let pair = find(region.pair.as_deref().ok_or_else(alone)?)?;
+    let Some(address) = address else {
+        return Err(wrong(format!(
+            "jobs.pair is missing: where the server in {} is reached",
+            pair.name
+        )));
+    };
+    let says = |what: fn(&DeclaredRegion) -> bool, name: &str| {
+        let found = declared.iter().find(|declared| declared.name == name);
+        found.is_some_and(what)
+    };
+    let both = [&region.name, &pair.name];
+    let home = both.into_iter().find(|name| says(|own| own.home, name));
+    // Both servers must come to the same one.
+    let home = home.or(both.into_iter().min()).cloned().unwrap_or_default();
+    Ok(Role::Region {
+        requires_sync: both.iter().any(|name| says(|own| own.require_sync, name)),
+        region: region.name.clone(),
+        pair: pair.name.clone(),
+        home,
+        address,
+        witness,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn declared(name: &str, geography: &str, pair: &str, home: bool) -> DeclaredRegion {
+        DeclaredRegion {
+            name: name.to_owned(),
+            geography: geography.to_owned(),
+            pair: Some(pair.to_owned()),
+            home,
+            require_sync: false,
+        }
+    }
+
+    #[test]
+    fn both_servers_of_a_pair_agree_on_their_home() {
+        let own = [
+            declared("Bremen", "Germany", "Jena", false),
+            declared("Jena", "Germany", "Bremen", true),
+        ];
+        for name in ["bremen", "Jena"] {
+            let regions = Regions::new(&own, Some(name), Some("x:1".to_owned()), None);
+            let Some(Role::Region {
+                home, region, pair, ..
+            }) = regions.unwrap().role
+            else {
+                panic!("it is a region");
+            };
+            assert_eq!(home, "Jena");
+            assert_ne!(region, pair);
+        }
+    }
+
+    #[test]
+    fn jobs_49_a_pair_across_geographies_is_a_mistake_of_its_own() {
+        let own = [declared("Bremen", "Germany", "West Europe", false)];
+        let error = Regions::new(&own, None, None, None).unwrap_err();
+        assert_eq!(error.code().0, "STF-7030");
+        let address = || Some("x:1".to_owned());
+        for (name, address) in [
+            ("Atlantis", address()),
+            ("West US 3", address()),
+            ("West US", None),
+        ] {
+            let error = Regions::new(&[], Some(name), address, None).unwrap_err();
+            assert_eq!(error.code().0, "STF-7031", "{name}");
+        }
+    }
+}

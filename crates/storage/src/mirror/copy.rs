@@ -1,0 +1,135 @@
+//! What an owner sends to the other region, and what that answers.
+
+use bytes::Bytes;
+use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
+use steadfast_core::id::Partition;
+
+/// One step of copying. Steps of a session are numbered from 1 and applied in order,
+/// each once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copy {
+    /// The epoch of the sender.
+    pub epoch: u64,
+    /// From one beginning to the next.
+    pub session: u64,
+    pub number: u64,
+    pub step: Step,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Forget everything: a whole copy follows.
+    Begin,
+    /// Changes of partitions, in order, as redo.
+    Changes(Vec<(Partition, Bytes)>),
+    /// The copy is whole from here on.
+    Whole,
+}
+
+/// What the other region answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// It is durable.
+    Done,
+    /// It knows of a later epoch.
+    Deposed(u64),
+    /// It does not know the session, or misses a step: begin again.
+    Strange,
+    /// It could not do it now.
+    Failed(String),
+}
+
+/// The version of the encodings.
+const FORMAT: u8 = 1;
+
+impl Copy {
+    /// For the wire.
+    pub fn encode(&self) -> Bytes {
+        let mut out = vec![FORMAT];
+        put_varint(&mut out, self.epoch);
+        out.extend_from_slice(&self.session.to_le_bytes());
+        put_varint(&mut out, self.number);
+        match &self.step {
+            Step::Begin => out.push(1),
+            Step::Changes(parts) => {
+                out.push(2);
+                put_varint(&mut out, parts.len() as u64);
+                for (partition, operations) in parts {
+                    put_varint(&mut out, u64::from(partition.0));
+                    put_bytes(&mut out, operations);
+                }
+            }
+            Step::Whole => out.push(3),
+        }
+        out.into()
+    }
+
+    /// Reads what [`Copy::encode`] wrote, without copying.
+    pub fn decode(bytes: Bytes) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes);
+        if reader.byte()? != FORMAT {
+            return Err(Malformed);
+        }
+        let epoch = reader.varint()?;
+        let session = reader.u64_le()?;
+        let number = reader.varint()?;
+        let step = match reader.byte()? {
+            1 => Step::Begin,
+            2 => {
+                let count = reader.varint()?;
+                let mut parts = Vec::new();
+                for _ in 0..count {
+                    parts.push((Partition(reader.varint_u32()?), reader.bytes()?));
+                }
+                Step::Changes(parts)
+            }
+            3 => Step::Whole,
+            _ => return Err(Malformed),
+        };
+        match reader.is_empty() {
+            true => Ok(Self {
+                epoch,
+                session,
+                number,
+                step,
+            }),
+            false => Err(Malformed),
+        }
+    }
+}
+
+impl Reply {
+    /// For the wire.
+    pub fn encode(&self) -> Bytes {
+        let mut out = vec![FORMAT];
+        match self {
+            Self::Done => out.push(1),
+            Self::Deposed(epoch) => {
+                out.push(2);
+                put_varint(&mut out, *epoch);
+            }
+            Self::Strange => out.push(3),
+            Self::Failed(why) => {
+                out.push(4);
+                put_bytes(&mut out, why.as_bytes());
+            }
+        }
+        out.into()
+    }
+
+    /// Reads what [`Reply::encode`] wrote.
+    pub fn decode(bytes: Bytes) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes);
+        if reader.byte()? != FORMAT {
+            return Err(Malformed);
+        }
+        Ok(match reader.byte()? {
+            1 => Self::Done,
+            2 => Self::Deposed(reader.varint()?),
+            3 => Self::Strange,
+            4 => Self::Failed(String::from_utf8_lossy(&reader.bytes()?).into_owned()),
+            _ => return Err(Malformed),
+        })
+    }
+}

@@ -1,0 +1,441 @@
+//! The engine of an owner, whose entries are also in the other region.
+//!
+//! An entry is written here first, then there. If the other region does not take it for
+//! [`PATIENCE`](super::PATIENCE), the mirror asks to go on alone and waits until the
+//! witness has recorded it; then nothing waits for the other region until a whole copy
+//! was made there. Whoever is not the owner writes nothing.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition, Stream, Table};
+use steadfast_core::limits;
+use tokio::sync::{Mutex, watch};
+
+use super::PATIENCE;
+use super::copy::{Copy, Reply, Step};
+use super::seat::{Mode, Seat};
+use crate::backup::pages::Pages;
+use crate::body::{Body, Writes};
+use crate::engine::{
+    Acquired, Engine, Entry, EventBatch, Flush, Outcome, Record, Row, Scan, Start, Swap,
+};
+use crate::error::{Error, Kind, Result};
+use crate::ledger::Ledger;
+use crate::store::Store;
+
+/// What a whole copy came to: done, or why not.
+type Copied = std::result::Result<(), String>;
+
+/// The way to the other region.
+#[async_trait]
+pub trait Pair: Send + Sync + 'static {
+    /// Brings a step there and the answer back; `None` if that is not certain.
+    async fn copy(&self, copy: &Copy) -> Option<Reply>;
+}
+
+/// An engine that acknowledges what two regions have.
+pub struct Mirror {
+    local: Arc<dyn Engine>,
+    seat: Arc<Seat>,
+    pair: Arc<dyn Pair>,
+    /// Held while a group is written, so that copies go in the order of groups.
+    line: Mutex<Line>,
+    /// Entries that were refused because the region does not own the space.
+    fenced: AtomicU64,
+}
+
+/// How far the other region follows.
+enum Line {
+    /// It does not.
+    Down,
+    /// A whole copy is being made; what is written meanwhile waits.
+    Copying {
+        session: u64,
+        waiting: VecDeque<(Partition, Bytes)>,
+        bytes: usize,
+    },
+    /// It has everything; this is the number of its next step.
+    Live { session: u64, next: u64 },
+}
+
+/// The row by which it is seen that earlier commits are visible.
+const MARK: (Table, &[u8]) = (Table(1000), b"mark");
+
+/// What may wait while a whole copy is made.
+const WAITING_BYTES: usize = 64 * 1024 * 1024;
+
+/// Bytes of one step.
+const STEP_BYTES: usize = limits::GROUP_BYTES;
+
+/// How soon a step is sent again.
+const AGAIN: Duration = Duration::from_millis(100);
+
+impl Mirror {
+    /// Stands in front of `local`.
+    pub fn new(local: Arc<dyn Engine>, seat: Arc<Seat>, pair: Arc<dyn Pair>) -> Self {
+        Self {
+            local,
+            seat,
+            pair,
+            line: Mutex::new(Line::Down),
+            fenced: AtomicU64::new(0),
+        }
+    }
+
+    /// Entries that were refused because the region does not own the space.
+    pub fn fenced(&self) -> u64 {
+        self.fenced.load(Ordering::Relaxed)
+    }
+
+    /// Forgets how far the other region was: another tenure begins.
+    pub async fn reset(&self) {
+        *self.line.lock().await = Line::Down;
+    }
+
+    /// Makes a whole copy in the other region, out of what the store shows; from then
+    /// on it gets everything. The witness must know that it has not everything now.
+    pub async fn copy_all(&self, store: &Store, partitions: usize) -> Copied {
+        let epoch = self.seat.epoch().ok_or("this region is not the owner")?;
+        if self.seat.mode() != Mode::Alone {
+            return Err("the other region follows already".to_owned());
+        }
+        let session = fastrand::u64(1..);
+        *self.line.lock().await = Line::Copying {
+            session,
+            waiting: VecDeque::new(),
+            bytes: 0,
+        };
+        let copied = self.copy_from(store, partitions, epoch, session).await;
+        if copied.is_err() {
+            let mut line = self.line.lock().await;
+            if matches!(&*line, Line::Copying { session: own, .. } if *own == session) {
+                *line = Line::Down;
+            }
+        }
+        copied
+    }
+
+    async fn copy_from(
+        &self,
+        store: &Store,
+        partitions: usize,
+        epoch: u64,
+        session: u64,
+    ) -> Copied {
+        let ledgers = store.owned();
+        if ledgers.len() != partitions {
+            return Err("not all partitions are served".to_owned());
+        }
+        let mut steps = Steps {
+            mirror: self,
+            epoch,
+            session,
+            next: 1,
+        };
+        steps.send(Step::Begin).await?;
+        let words = |error: Error| error.to_string();
+        for ledger in &ledgers {
+            // Groups are shown in order: when this one is, all earlier ones are, and
+            // later ones wait in the line.
+            let mut mark = Writes::new();
+            mark.put(MARK.0, MARK.1, &session.to_le_bytes());
+            ledger.commit(mark).await.map_err(words)?;
+        }
+        for ledger in &ledgers {
+            steps.rows(ledger).await?;
+        }
+        loop {
+            let mut line = self.line.lock().await;
+            let Line::Copying {
+                session: own,
+                waiting,
+                bytes,
+            } = &mut *line
+            else {
+                return Err("the copy was given up".to_owned());
+            };
+            if *own != session {
+                return Err("another copy was begun".to_owned());
+            }
+            if waiting.is_empty() {
+                // Nothing is written while the line is held.
+                steps.send(Step::Whole).await?;
+                *line = Line::Live {
+                    session,
+                    next: steps.next,
+                };
+                self.seat.synced(epoch);
+                return Ok(());
+            }
+            let mut parts = Vec::new();
+            let mut size = 0;
+            while let Some(part) = waiting.pop_front() {
+                size += part.1.len();
+                parts.push(part);
+                if size >= STEP_BYTES {
+                    break;
+                }
+            }
+            *bytes -= size;
+            drop(line);
+            steps.send(Step::Changes(parts)).await?;
+        }
+    }
+
+    /// Brings what was written here to the other region; answers whether it may be
+    /// acknowledged.
+    async fn copy_group(&self, line: &mut Line, parts: Vec<(Partition, Bytes)>) -> bool {
+        match line {
+            Line::Live { session, next } => {
+                let copy = |epoch| Copy {
+                    epoch,
+                    session: *session,
+                    number: *next,
+                    step: Step::Changes(parts.clone()),
+                };
+                let began = self.seat.now();
+                loop {
+                    let Some(epoch) = self.seat.epoch() else {
+                        return false;
+                    };
+                    match self.pair.copy(&copy(epoch)).await {
+                        Some(Reply::Done) => {
+                            *next += 1;
+                            return true;
+                        }
+                        Some(Reply::Deposed(_)) => {
+                            self.seat.leave();
+                            return false;
+                        }
+                        Some(Reply::Strange) => break,
+                        Some(Reply::Failed(_)) | None => {}
+                    }
+                    if self.seat.now().saturating_sub(began) >= PATIENCE {
+                        break;
+                    }
+                    tokio::time::sleep(AGAIN).await;
+                }
+                *line = Line::Down;
+                self.go_alone().await
+            }
+            Line::Copying { waiting, bytes, .. } => {
+                *bytes += parts.iter().map(|part| part.1.len()).sum::<usize>();
+                waiting.extend(parts);
+                if *bytes > WAITING_BYTES {
+                    *line = Line::Down;
+                }
+                self.go_alone().await
+            }
+            Line::Down => self.go_alone().await,
+        }
+    }
+
+    /// Waits until it is recorded that this region works alone; answers whether it may.
+    async fn go_alone(&self) -> bool {
+        let mut changes = self.seat.changes();
+        loop {
+            if self.seat.epoch().is_none() {
+                return false;
+            }
+            match self.seat.mode() {
+                Mode::Away => return false,
+                Mode::Alone => {
+                    self.seat.note_alone();
+                    // The last look at the clock before it is acknowledged.
+                    return self.seat.epoch().is_some();
+                }
+                Mode::Synced => self.seat.want_alone(),
+            }
+            changes.mark_unchanged();
+            let _ = tokio::time::timeout(AGAIN, changes.changed()).await;
+        }
+    }
+}
+
+/// The steps of one whole copy.
+struct Steps<'a> {
+    mirror: &'a Mirror,
+    epoch: u64,
+    session: u64,
+    next: u64,
+}
+
+impl Steps<'_> {
+    async fn send(&mut self, step: Step) -> Copied {
+        let copy = Copy {
+            epoch: self.epoch,
+            session: self.session,
+            number: self.next,
+            step,
+        };
+        let seat = &self.mirror.seat;
+        let began = seat.now();
+        loop {
+            if seat.epoch() != Some(self.epoch) {
+                return Err("this region is not the owner any more".to_owned());
+            }
+            match self.mirror.pair.copy(&copy).await {
+                Some(Reply::Done) => {
+                    self.next += 1;
+                    return Ok(());
+                }
+                Some(Reply::Deposed(epoch)) => {
+                    seat.leave();
+                    return Err(format!("the other region knows of epoch {epoch}"));
+                }
+                Some(Reply::Strange) => return Err("it began anew".to_owned()),
+                Some(Reply::Failed(why)) => return Err(why),
+                None => {}
+            }
+            if seat.now().saturating_sub(began) >= PATIENCE {
+                return Err("the other region does not answer".to_owned());
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    /// All rows of a partition.
+    async fn rows(&mut self, ledger: &Ledger) -> Copied {
+        let words = |error: Error| error.to_string();
+        let mut writes = Writes::new();
+        for table in ledger.tables().map_err(words)? {
+            let mut pages = Pages::new(ledger, table);
+            while let Some(rows) = pages.next().await.map_err(words)? {
+                for row in rows {
+                    writes.put(table, &row.key, &row.value);
+                    if writes.operations.len() >= STEP_BYTES {
+                        self.part(ledger, std::mem::take(&mut writes)).await?;
+                    }
+                }
+            }
+        }
+        match writes.is_empty() {
+            true => Ok(()),
+            false => self.part(ledger, writes).await,
+        }
+    }
+
+    async fn part(&mut self, ledger: &Ledger, writes: Writes) -> Copied {
+        let part = (ledger.partition(), Bytes::from(writes.operations));
+        self.send(Step::Changes(vec![part])).await
+    }
+}
+
+#[async_trait]
+impl Engine for Mirror {
+    async fn acquire(&self, partition: Partition, owner: Owner, expect: Epoch) -> Result<Acquired> {
+        if self.seat.epoch().is_none() {
+            // Whoever has it, it is not this region.
+            let other = Owner {
+                node: u32::MAX,
+                incarnation: 0,
+            };
+            return Ok(Acquired::Refused {
+                epoch: expect,
+                owner: Some(other),
+            });
+        }
+        self.local.acquire(partition, owner, expect).await
+    }
+
+    async fn release(&self, partition: Partition, epoch: Epoch) -> Result<()> {
+        self.local.release(partition, epoch).await
+    }
+
+    async fn renew(&self, owner: Owner, ttl: Duration) -> Result<()> {
+        self.local.renew(owner, ttl).await
+    }
+
+    async fn append(&self, group: &[Entry]) -> Result<Vec<Outcome>> {
+        if let Some(entry) = group.iter().find(|entry| !entry.batches.is_empty()) {
+            return Err(Error::new(Kind::NotMirrored {
+                partition: entry.partition,
+            }));
+        }
+        let mut line = self.line.lock().await;
+        if self.seat.epoch().is_none() {
+            self.fenced.fetch_add(group.len() as u64, Ordering::Relaxed);
+            return Ok(vec![Outcome::Fenced; group.len()]);
+        }
+        let mut outcomes = self.local.append(group).await?;
+        let mut parts = Vec::new();
+        for (entry, _) in group
+            .iter()
+            .zip(&outcomes)
+            .filter(|(_, outcome)| **outcome == Outcome::Committed)
+        {
+            let body = Body::decode(entry.body.clone());
+            let body = body.expect("the overlay has encoded it");
+            let changes = body.transactions.into_iter();
+            parts.extend(changes.map(|one| (entry.partition, one.operations)));
+        }
+        if outcomes.contains(&Outcome::Unknown) {
+            // Nobody can tell the other region what happened: it needs a whole copy.
+            *line = Line::Down;
+        }
+        if !self.copy_group(&mut line, parts).await {
+            self.fenced.fetch_add(group.len() as u64, Ordering::Relaxed);
+            outcomes.fill(Outcome::Fenced);
+        }
+        Ok(outcomes)
+    }
+
+    async fn replay(
+        &self,
+        partition: Partition,
+        from: EntryNumber,
+        max_bytes: usize,
+    ) -> Result<Vec<Entry>> {
+        self.local.replay(partition, from, max_bytes).await
+    }
+
+    async fn flush(&self, flush: Flush) -> Result<()> {
+        self.local.flush(flush).await
+    }
+
+    async fn get(&self, partition: Partition, table: Table, key: &[u8]) -> Result<Option<Bytes>> {
+        self.local.get(partition, table, key).await
+    }
+
+    async fn scan(&self, partition: Partition, table: Table, range: Scan) -> Result<Vec<Row>> {
+        self.local.scan(partition, table, range).await
+    }
+
+    async fn scan_keys(
+        &self,
+        partition: Partition,
+        table: Table,
+        range: Scan,
+    ) -> Result<Vec<Bytes>> {
+        self.local.scan_keys(partition, table, range).await
+    }
+
+    async fn read_events(
+        &self,
+        partition: Partition,
+        stream: Stream,
+        from: Start,
+        max_bytes: usize,
+    ) -> Result<Vec<EventBatch>> {
+        self.local
+            .read_events(partition, stream, from, max_bytes)
+            .await
+    }
+
+    async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<Swap> {
+        self.local.cas(key, expect, value).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<Record>> {
+        self.local.list(prefix).await
+    }
+
+    fn watch(&self) -> watch::Receiver<u64> {
+        self.local.watch()
+    }
+}

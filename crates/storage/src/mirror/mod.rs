@@ -1,0 +1,47 @@
+//! A space on two engines: every commit is on both.
+//!
+//! [`Mirror`] stands in front of the owner's engine. What it acknowledges is durable
+//! there and, copied by [`Pair`], at the other region, where a [`Follower`] applies it.
+//! It acknowledges alone only once the witness has recorded that ([`Seat`]). Who owns
+//! the space is decided by [`Voter`]s: one in each region, one at the witness; two of
+//! three agree.
+//!
+//! Why nothing acknowledged is lost by a takeover:
+//!
+//! - The other region takes over only with the witness's vote, and the witness gives it
+//!   only if the last owner has not recorded that it works alone.
+//! - Before it claims, it refuses copies of the old epoch. So an entry is in its copy
+//!   before the takeover, or is never acknowledged.
+//! - A voter that has promised an owner some time votes for nobody else until that time
+//!   has passed, by its own clock; the owner stops two seconds earlier, by its own.
+//!
+//! Tables are mirrored; streams of events are not, and an entry with events is refused.
+
+mod copy;
+mod engine;
+mod follow;
+mod record;
+mod seat;
+mod vote;
+
+pub use copy::{Copy, Reply, Step};
+pub use engine::{Mirror, Pair};
+pub use follow::Follower;
+pub use record::{read_record, write_record};
+pub use seat::{Mode, Seat};
+pub use vote::{Ask, Ballot, Say, Verdict, Voter};
+
+/// How long a voter promises a seat.
+pub const TTL: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// How long an owner uses such a promise, from when it asked for it.
+pub const USED: std::time::Duration = std::time::Duration::from_secs(8);
+
+/// How often an owner asks for it.
+pub const RENEWAL: std::time::Duration = std::time::Duration::from_secs(3);
+
+/// How long the other region may be silent before its owner goes on alone.
+pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests;

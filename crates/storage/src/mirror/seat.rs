@@ -1,0 +1,168 @@
+//! The place of a region that owns a pair's space.
+//!
+//! Whoever decides about it changes it; the mirror and everybody who answers or sends
+//! looks at it. Its lease ends by itself, by a clock that counts sleep.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use steadfast_core::clock::Clock;
+use tokio::sync::watch;
+
+use crate::lease::Lease;
+
+/// How an owner works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// It is not the owner.
+    Away,
+    /// The witness knows that the other region does not have everything.
+    Alone,
+    /// What is acknowledged is in both regions.
+    Synced,
+}
+
+/// A region's seat. It is shared.
+pub struct Seat {
+    clock: Arc<dyn Clock>,
+    lease: Lease,
+    state: Mutex<State>,
+    changes: watch::Sender<u64>,
+}
+
+#[derive(Clone, Copy)]
+struct State {
+    epoch: u64,
+    mode: Mode,
+    /// The other region is not reached: the owner wants to go on alone.
+    wants_alone: bool,
+    /// When the first thing was acknowledged that the other region does not have.
+    alone_since: Option<Duration>,
+}
+
+impl Seat {
+    /// Nobody sits here yet.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            lease: Lease::new(Arc::clone(&clock)),
+            clock,
+            state: Mutex::new(State {
+                epoch: 0,
+                mode: Mode::Away,
+                wants_alone: false,
+                alone_since: None,
+            }),
+            changes: watch::channel(0).0,
+        }
+    }
+
+    /// For the store above the mirror: memory is believed while it holds.
+    pub fn lease(&self) -> Lease {
+        self.lease.clone()
+    }
+
+    /// The time by which everything here ends.
+    pub fn now(&self) -> Duration {
+        self.clock.monotonic()
+    }
+
+    /// The epoch in which this region may answer, claim and send right now.
+    pub fn epoch(&self) -> Option<u64> {
+        let state = self.state.lock();
+        (state.mode != Mode::Away && self.lease.holds()).then_some(state.epoch)
+    }
+
+    /// How it works.
+    pub fn mode(&self) -> Mode {
+        self.state.lock().mode
+    }
+
+    /// How old the oldest acknowledged change is that the other region may not have.
+    pub fn lag(&self) -> Duration {
+        let since = self.state.lock().alone_since;
+        since.map_or(Duration::ZERO, |since| self.now().saturating_sub(since))
+    }
+
+    /// Rings when anything here has changed, except for the time.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Becomes the owner, alone, until then.
+    pub fn take(&self, epoch: u64, until: Duration) {
+        self.change(|state| {
+            *state = State {
+                epoch,
+                mode: Mode::Alone,
+                wants_alone: false,
+                alone_since: None,
+            };
+            self.lease.begin(until);
+        });
+    }
+
+    /// Goes on until then; false if the time was over before.
+    pub fn extend(&self, epoch: u64, until: Duration) -> bool {
+        let state = self.state.lock();
+        state.epoch == epoch && state.mode != Mode::Away && self.lease.extend(until)
+    }
+
+    /// Is not the owner any more.
+    pub fn leave(&self) {
+        self.change(|state| {
+            self.lease.begin(Duration::ZERO);
+            state.mode = Mode::Away;
+            state.wants_alone = false;
+            state.alone_since = None;
+        });
+    }
+
+    /// The other region has everything from now on.
+    pub fn synced(&self, epoch: u64) {
+        self.change(|state| {
+            if state.epoch == epoch && state.mode == Mode::Alone {
+                state.mode = Mode::Synced;
+                state.wants_alone = false;
+                state.alone_since = None;
+            }
+        });
+    }
+
+    /// The witness has recorded that the owner works alone.
+    pub fn alone(&self, epoch: u64) {
+        self.change(|state| {
+            if state.epoch == epoch && state.mode == Mode::Synced {
+                state.mode = Mode::Alone;
+                state.wants_alone = false;
+            }
+        });
+    }
+
+    /// Asks for that.
+    pub fn want_alone(&self) {
+        let is_news = {
+            let state = self.state.lock();
+            state.mode == Mode::Synced && !state.wants_alone
+        };
+        if is_news {
+            self.change(|state| state.wants_alone = state.mode == Mode::Synced);
+        }
+    }
+
+    /// Whether somebody has asked for that.
+    pub fn wants_alone(&self) -> bool {
+        self.state.lock().wants_alone
+    }
+
+    /// Something was acknowledged that the other region does not have.
+    pub(super) fn note_alone(&self) {
+        let now = self.now();
+        self.state.lock().alone_since.get_or_insert(now);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state.lock());
+        self.changes.send_modify(|count| *count += 1);
+    }
+}

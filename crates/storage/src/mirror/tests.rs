@@ -1,0 +1,545 @@
+//! The pair as a whole: who may own it, and that nothing acknowledged is lost.
+//!
+//! Two regions and a witness in one thread, on a virtual clock. A seed decides which
+//! links are cut, who stands still, who is killed, and what is written when.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fastrand::Rng;
+use parking_lot::Mutex;
+use steadfast_core::clock::{Clock, Timestamp, VirtualClock};
+use steadfast_core::id::{Owner, Partition, Table};
+
+use super::*;
+use crate::body::Writes;
+use crate::engine::{Engine, Entry, Outcome};
+use crate::ledger::View;
+use crate::memory::Memory;
+use crate::store::{Options, Store};
+
+const TABLE: Table = Table(7);
+const SECOND: Duration = Duration::from_secs(1);
+
+fn ballot(epoch: u64, owner: &str, in_sync: bool, serial: u64) -> Ballot {
+    Ballot {
+        epoch,
+        owner: owner.to_owned(),
+        in_sync,
+        serial,
+    }
+}
+
+fn renew(ballot: Ballot) -> Ask {
+    Ask::Renew {
+        ballot,
+        is_agreed: false,
+    }
+}
+
+fn claim(epoch: u64, owner: &str) -> Ask {
+    Ask::Claim {
+        epoch,
+        owner: owner.to_owned(),
+        is_first: false,
+        accepts_loss: false,
+    }
+}
+
+/// Asks a voter, and takes its answer over.
+fn ask(voter: &mut Voter, ask: &Ask, now: Duration) -> bool {
+    let verdict = voter.decide(ask, now);
+    voter.adopt(&verdict);
+    verdict.say == Say::Granted
+}
+
+#[test]
+fn a_promised_seat_is_given_to_nobody_else() {
+    let mut voter = Voter::new(ballot(3, "a", true, 1), Duration::ZERO, TTL);
+    // It has just started, and does not know what it has promised.
+    assert!(!ask(&mut voter, &claim(4, "b"), TTL - SECOND));
+    assert!(ask(
+        &mut voter,
+        &renew(ballot(3, "a", true, 2)),
+        TTL - SECOND
+    ));
+    assert!(!ask(&mut voter, &claim(4, "b"), TTL * 2 - SECOND * 2));
+    assert!(ask(&mut voter, &claim(4, "b"), TTL * 2 - SECOND));
+    assert!(!ask(&mut voter, &renew(ballot(3, "a", true, 9)), TTL * 4));
+    assert_eq!(*voter.ballot(), ballot(4, "b", false, 0));
+    // A released seat is free at once.
+    let release = Ask::Release {
+        epoch: 4,
+        owner: "b".to_owned(),
+    };
+    assert!(ask(&mut voter, &renew(ballot(4, "b", true, 1)), TTL * 2));
+    assert!(ask(&mut voter, &release, TTL * 2));
+    assert!(ask(&mut voter, &claim(5, "a"), TTL * 2));
+}
+
+#[test]
+fn who_works_alone_is_followed_by_nobody_unless_a_loss_is_accepted() {
+    let mut voter = Voter::new(ballot(3, "a", true, 1), Duration::ZERO, TTL);
+    assert!(ask(&mut voter, &renew(ballot(3, "a", false, 5)), SECOND));
+    // It was sent before, and comes later.
+    assert!(!ask(&mut voter, &renew(ballot(3, "a", true, 4)), SECOND));
+    assert!(!ask(&mut voter, &claim(4, "b"), TTL * 9));
+    assert!(ask(&mut voter.clone(), &claim(4, "a"), TTL * 9));
+    let forced = Ask::Claim {
+        epoch: 4,
+        owner: "b".to_owned(),
+        is_first: false,
+        accepts_loss: true,
+    };
+    assert!(!ask(&mut voter.clone(), &forced, TTL));
+    assert!(ask(&mut voter, &forced, TTL * 9));
+}
+
+#[test]
+fn a_voter_without_memory_believes_only_what_two_agree_on() {
+    let blank = Voter::new(Ballot::default(), Duration::ZERO, TTL);
+    assert!(!ask(&mut blank.clone(), &claim(4, "a"), TTL));
+    assert!(!ask(
+        &mut blank.clone(),
+        &renew(ballot(4, "a", true, 1)),
+        TTL
+    ));
+    let agreed = Ask::Renew {
+        ballot: ballot(4, "a", true, 1),
+        is_agreed: true,
+    };
+    assert!(ask(&mut blank.clone(), &agreed, TTL));
+    let first = Ask::Claim {
+        epoch: 1,
+        owner: "a".to_owned(),
+        is_first: true,
+        accepts_loss: false,
+    };
+    assert!(ask(&mut blank.clone(), &first, TTL));
+    let mut known = Voter::new(ballot(1, "b", true, 0), Duration::ZERO, TTL);
+    assert!(!ask(&mut known, &first, TTL * 9));
+}
+
+#[test]
+fn messages_come_back_as_written() {
+    let asks = [
+        renew(ballot(7, "West US", true, 9)),
+        claim(8, "East US"),
+        Ask::Release {
+            epoch: 1,
+            owner: "a".to_owned(),
+        },
+    ];
+    for ask in asks {
+        let bytes = ask.encode();
+        assert_eq!(Ask::decode(bytes.clone()), Ok(ask));
+        for end in 0..bytes.len() {
+            assert!(Ask::decode(bytes.slice(..end)).is_err());
+        }
+    }
+    let says = [
+        Say::Granted,
+        Say::Refused {
+            ballot: ballot(2, "b", false, 3),
+            left: SECOND,
+        },
+    ];
+    for say in says {
+        assert_eq!(Say::decode(say.encode()), Ok(say));
+    }
+    for step in [
+        Step::Begin,
+        Step::Whole,
+        Step::Changes(vec![(Partition(3), "redo".into())]),
+    ] {
+        let copy = Copy {
+            epoch: 4,
+            session: 5,
+            number: 6,
+            step,
+        };
+        let bytes = copy.encode();
+        assert_eq!(Copy::decode(bytes.clone()), Ok(copy));
+        for end in 0..bytes.len() {
+            assert!(Copy::decode(bytes.slice(..end)).is_err());
+        }
+    }
+    for reply in [
+        Reply::Done,
+        Reply::Strange,
+        Reply::Deposed(3),
+        Reply::Failed("full".to_owned()),
+    ] {
+        assert_eq!(Reply::decode(reply.encode()), Ok(reply));
+    }
+}
+
+/// A region: its engine, its copy, its seat and its vote.
+struct Region {
+    name: &'static str,
+    local: Arc<Memory>,
+    seat: Arc<Seat>,
+    mirror: Arc<Mirror>,
+    store: Arc<Store>,
+    follower: Arc<Follower>,
+    voter: Mutex<Voter>,
+    serial: Mutex<u64>,
+    cut: Arc<AtomicBool>,
+}
+
+/// The way to the other region's follower, unless it is cut.
+struct Way {
+    to: Mutex<Option<Arc<Follower>>>,
+    cut: Arc<AtomicBool>,
+    /// Loses answers, by the seed.
+    rng: Mutex<Rng>,
+}
+
+#[async_trait]
+impl Pair for Way {
+    async fn copy(&self, copy: &Copy) -> Option<Reply> {
+        tokio::task::yield_now().await;
+        if self.cut.load(Ordering::Relaxed) {
+            return None;
+        }
+        let to = self.to.lock().clone()?;
+        let reply = to.apply(copy.clone()).await;
+        let is_lost = self.rng.lock().u8(..) < 20;
+        (!is_lost).then_some(reply)
+    }
+}
+
+const PARTITIONS: u16 = 2;
+
+fn partitions() -> Vec<Partition> {
+    (0..PARTITIONS)
+        .map(|index| Partition::new(1, index))
+        .collect()
+}
+
+impl Region {
+    fn new(
+        name: &'static str,
+        clock: &VirtualClock,
+        cut: &Arc<AtomicBool>,
+        seed: u64,
+    ) -> (Self, Arc<Way>) {
+        let clock: Arc<dyn Clock> = Arc::new(clock.clone());
+        let local = Arc::new(Memory::with_clock(Arc::clone(&clock)));
+        let seat = Arc::new(Seat::new(Arc::clone(&clock)));
+        let way = Arc::new(Way {
+            to: Mutex::new(None),
+            cut: Arc::clone(cut),
+            rng: Mutex::new(Rng::with_seed(seed)),
+        });
+        let engine = Arc::clone(&local) as Arc<dyn Engine>;
+        let pair = Arc::clone(&way) as Arc<dyn Pair>;
+        let mirror = Arc::new(Mirror::new(Arc::clone(&engine), Arc::clone(&seat), pair));
+        let options = |node| Options {
+            clock: Arc::clone(&clock),
+            background: false,
+            ..Options::new(Owner {
+                node,
+                incarnation: 1,
+            })
+        };
+        let leased = Options {
+            lease: Some(seat.lease()),
+            ..options(2)
+        };
+        let region = Self {
+            name,
+            store: Arc::new(Store::start(Arc::clone(&mirror) as Arc<dyn Engine>, leased)),
+            follower: Arc::new(Follower::new(
+                Arc::clone(&engine),
+                Store::start(engine, options(1)),
+                partitions(),
+            )),
+            local,
+            seat,
+            mirror,
+            voter: Mutex::new(Voter::new(Ballot::default(), Duration::ZERO, TTL)),
+            serial: Mutex::new(0),
+            cut: Arc::clone(cut),
+        };
+        (region, way)
+    }
+
+    fn ballot(&self, in_sync: bool) -> Ballot {
+        let mut serial = self.serial.lock();
+        *serial += 1;
+        let epoch = self.voter.lock().ballot().epoch;
+        ballot(epoch, self.name, in_sync, *serial)
+    }
+
+    /// Becomes the owner of what is here.
+    async fn take(&self, epoch: u64, now: Duration) {
+        self.follower.close(epoch).await;
+        self.mirror.reset().await;
+        self.seat.take(epoch, now + USED);
+        for partition in partitions() {
+            self.store.acquire(partition).await.unwrap();
+        }
+    }
+
+    async fn step_down(&self) {
+        self.seat.leave();
+        self.store.lapse();
+        let epoch = self.voter.lock().ballot().epoch;
+        self.follower.open(epoch).await.unwrap();
+    }
+}
+
+/// Two regions and a witness.
+struct World {
+    clock: VirtualClock,
+    regions: [Region; 2],
+    witness: Voter,
+    /// The witness is not reached by this region.
+    apart: [bool; 2],
+    link: Arc<AtomicBool>,
+    /// What was acknowledged, and with which epoch.
+    acknowledged: BTreeMap<u64, u64>,
+    epochs: BTreeSet<(u64, &'static str)>,
+}
+
+impl World {
+    async fn new(seed: u64) -> Self {
+        let clock = VirtualClock::starting_at(Timestamp(1_000_000));
+        clock.advance(SECOND);
+        let link = Arc::new(AtomicBool::new(false));
+        let (a, to_b) = Region::new("a", &clock, &link, seed);
+        let (b, to_a) = Region::new("b", &clock, &link, seed ^ 1);
+        *to_b.to.lock() = Some(Arc::clone(&b.follower));
+        *to_a.to.lock() = Some(Arc::clone(&a.follower));
+        for region in [&a, &b] {
+            region.follower.found().await.unwrap();
+            region.follower.open(0).await.unwrap();
+        }
+        Self {
+            clock,
+            regions: [a, b],
+            witness: Voter::new(Ballot::default(), Duration::ZERO, TTL),
+            apart: [false; 2],
+            link,
+            acknowledged: BTreeMap::new(),
+            epochs: BTreeSet::new(),
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.clock.monotonic()
+    }
+
+    /// An owner asks both voters to go on.
+    async fn renew(&mut self, index: usize) {
+        let region = &self.regions[index];
+        let now = self.clock.monotonic();
+        let Some(epoch) = region.seat.epoch() else {
+            if region.seat.mode() != Mode::Away {
+                region.step_down().await;
+            }
+            return;
+        };
+        let wants_alone = region.seat.wants_alone();
+        let in_sync = region.seat.mode() == Mode::Synced && !wants_alone;
+        let asked = renew(region.ballot(in_sync));
+        let mut granted = false;
+        if !region.cut.load(Ordering::Relaxed) {
+            granted |= ask(&mut self.regions[1 - index].voter.lock(), &asked, now);
+        }
+        if !self.apart[index] {
+            let by_witness = ask(&mut self.witness, &asked, now);
+            granted |= by_witness;
+            if by_witness && wants_alone {
+                region.seat.alone(epoch);
+            }
+        }
+        if granted {
+            region.seat.extend(epoch, now + USED);
+        }
+    }
+
+    /// Somebody who is not the owner tries to become it.
+    async fn claim(&mut self, index: usize) {
+        let region = &self.regions[index];
+        let now = self.clock.monotonic();
+        let is_whole = region.follower.is_whole().await.unwrap();
+        if region.seat.mode() != Mode::Away || self.apart[index] || !is_whole {
+            return;
+        }
+        let own = region.voter.lock().clone();
+        if own.left(now) > Duration::ZERO && own.ballot().owner != region.name {
+            return;
+        }
+        let is_first = own.ballot().epoch == 0 && self.witness.ballot().epoch == 0 && index == 0;
+        let epoch = own.ballot().epoch.max(self.witness.ballot().epoch) + 1;
+        let asked = Ask::Claim {
+            epoch,
+            owner: region.name.to_owned(),
+            is_first,
+            accepts_loss: false,
+        };
+        if ask(&mut self.witness, &asked, now) {
+            *region.voter.lock() = Voter::new(ballot(epoch, region.name, false, 0), now, TTL);
+            assert!(self.epochs.insert((epoch, region.name)));
+            region.take(epoch, now).await;
+            self.check(index).await;
+        }
+    }
+
+    /// Everything acknowledged is where it is owned.
+    async fn check(&self, index: usize) {
+        let region = &self.regions[index];
+        let ledgers = region.store.owned();
+        for (key, epoch) in &self.acknowledged {
+            let ledger = &ledgers[(key % u64::from(PARTITIONS)) as usize];
+            let found = ledger.get(TABLE, &key.to_be_bytes(), View::Durable).await;
+            let found = found.unwrap();
+            assert!(
+                found.is_some(),
+                "{key} of epoch {epoch} is lost in {}",
+                region.name
+            );
+        }
+    }
+
+    /// Writes at whoever takes it, in the time that it takes. The owner's keeper goes
+    /// on meanwhile.
+    async fn write(&mut self, index: usize, key: u64) {
+        let ledgers = self.regions[index].store.owned();
+        let Some(ledger) = ledgers.get((key % u64::from(PARTITIONS)) as usize) else {
+            return;
+        };
+        let Some(epoch) = self.regions[index].seat.epoch() else {
+            return;
+        };
+        let mut writes = Writes::new();
+        writes.put(TABLE, &key.to_be_bytes(), b"x");
+        let mut committing = tokio::spawn(ledger.commit(writes));
+        for _ in 0..60 {
+            let done = tokio::time::timeout(Duration::from_millis(300), &mut committing).await;
+            if let Ok(done) = done {
+                if done.unwrap().is_ok() {
+                    self.acknowledged.insert(key, epoch);
+                    // Nobody acknowledges in an epoch that others have left behind.
+                    assert_eq!(self.witness.ballot().epoch, epoch);
+                }
+                return;
+            }
+            self.clock.advance(Duration::from_millis(300));
+            self.renew(index).await;
+        }
+        committing.abort();
+    }
+
+    async fn sync(&mut self, index: usize) {
+        let region = &self.regions[index];
+        if region.seat.mode() == Mode::Alone && region.seat.epoch().is_some() {
+            let copying = region
+                .mirror
+                .copy_all(&region.store, usize::from(PARTITIONS));
+            // Somebody else moves this clock: without a link it would go on for ever.
+            let _ = tokio::time::timeout(SECOND * 2, copying).await;
+        }
+    }
+
+    async fn step(&mut self, rng: &mut Rng, key: u64) {
+        let index = rng.usize(0..2);
+        match rng.u8(0..12) {
+            0 => self.link.store(rng.bool(), Ordering::Relaxed),
+            1 => self.apart[index] = rng.bool(),
+            // Everything stands still, as after SIGSTOP.
+            2 if rng.u8(0..4) == 0 => self.clock.advance(SECOND * rng.u32(6..14)),
+            2..=4 => self.write(index, key).await,
+            5 | 6 => self.write(rng.usize(0..2), key).await,
+            7 => self.sync(index).await,
+            8 => self.claim(index).await,
+            _ => {
+                self.clock.advance(SECOND);
+                self.renew(0).await;
+                self.renew(1).await;
+            }
+        }
+    }
+}
+
+async fn run(seed: u64) -> (usize, usize) {
+    let mut rng = Rng::with_seed(seed);
+    let mut world = World::new(seed).await;
+    world.claim(0).await;
+    for key in 0..120 {
+        world.step(&mut rng, key).await;
+    }
+    // The weather clears up: somebody serves, and has everything.
+    world.link.store(false, Ordering::Relaxed);
+    world.apart = [false; 2];
+    for _ in 0..30 {
+        world.clock.advance(SECOND);
+        for index in 0..2 {
+            world.renew(index).await;
+            world.claim(index).await;
+        }
+    }
+    let owners: Vec<_> = (0..2)
+        .filter(|index| world.regions[*index].seat.epoch().is_some())
+        .collect();
+    assert_eq!(owners.len(), 1, "seed {seed}: {} owners", owners.len());
+    world.check(owners[0]).await;
+    for _ in 0..20 {
+        world.sync(owners[0]).await;
+    }
+    assert_eq!(
+        world.regions[owners[0]].seat.mode(),
+        Mode::Synced,
+        "seed {seed}"
+    );
+    let _ = world.now();
+    (world.acknowledged.len(), world.epochs.len())
+}
+
+/// Nothing acknowledged is lost by a takeover, and no old epoch writes.
+#[tokio::test(start_paused = true)]
+async fn a_pair_loses_nothing_in_any_weather() {
+    let seeds = std::env::var("STEADFAST_SEEDS").ok();
+    let seeds = seeds.and_then(|seeds| seeds.parse().ok()).unwrap_or(300);
+    let (mut acknowledged, mut epochs) = (0, 0);
+    for seed in 0..seeds {
+        let (some, more) = run(seed).await;
+        acknowledged += some;
+        epochs += more;
+    }
+    // The weather was bad, but not so bad that nothing happened.
+    assert!(acknowledged as u64 > seeds * 5, "{acknowledged}");
+    assert!(epochs as u64 > seeds, "{epochs}");
+}
+
+/// The fence inside the append: an owner whose time is over writes nothing.
+#[tokio::test(start_paused = true)]
+async fn an_owner_whose_time_is_over_writes_nothing() {
+    let mut world = World::new(1).await;
+    world.claim(0).await;
+    world.write(0, 0).await;
+    world.sync(0).await;
+    assert_eq!(world.acknowledged.len(), 1);
+    let region = &world.regions[0];
+    let before = region.store.owned()[0].epoch();
+    world.clock.advance(TTL);
+    let entry = Entry {
+        partition: partitions()[0],
+        epoch: before,
+        number: steadfast_core::id::EntryNumber(2),
+        body: crate::body::Body::default().encode(),
+        batches: Vec::new(),
+    };
+    let outcomes = region.mirror.append(&[entry]).await.unwrap();
+    assert_eq!(outcomes, [Outcome::Fenced]);
+    assert_eq!(region.mirror.fenced(), 1);
+    let log = region
+        .local
+        .replay(partitions()[0], steadfast_core::id::EntryNumber(2), 1 << 20);
+    assert!(log.await.unwrap().len() <= 1);
+}

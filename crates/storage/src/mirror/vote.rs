@@ -1,0 +1,309 @@
+//! Who owns a pair's space, as one voter knows it.
+//!
+//! Pure: requests and the voter's own clock in, a verdict out. What a verdict changes
+//! must be durable before it is said. A voter that starts again does not know what it
+//! has promised, so it takes the last owner for promised until the time is over.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
+
+/// What a voter keeps: lease keys and epochs, nothing else.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ballot {
+    /// How often the space has changed hands; 0 if it never had an owner.
+    pub epoch: u64,
+    /// The region that owns it.
+    pub owner: String,
+    /// Whether the other region has everything that was acknowledged.
+    pub in_sync: bool,
+    /// The owner's count of its requests: late ones change nothing.
+    pub serial: u64,
+}
+
+/// What a region asks of a voter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// The owner goes on.
+    Renew {
+        ballot: Ballot,
+        /// The other region agrees: a voter that has lost its memory may believe it.
+        is_agreed: bool,
+    },
+    /// Somebody wants to own it from now on.
+    Claim {
+        epoch: u64,
+        owner: String,
+        /// Nobody owned it before, and the other region says so too.
+        is_first: bool,
+        /// What only the last owner has may be lost: a person has said so.
+        accepts_loss: bool,
+    },
+    /// The owner gives it up.
+    Release { epoch: u64, owner: String },
+}
+
+/// What a voter answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Say {
+    Granted,
+    /// No; this is how it stands.
+    Refused {
+        ballot: Ballot,
+        /// For how long the owner is promised the seat.
+        left: Duration,
+    },
+}
+
+/// An answer, and what must be durable before it is said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    pub say: Say,
+    pub next: Option<Ballot>,
+    until: Duration,
+}
+
+/// One of three that decide.
+#[derive(Clone, Debug)]
+pub struct Voter {
+    ballot: Ballot,
+    /// Until when the owner is promised the seat, by this voter's clock.
+    until: Duration,
+    ttl: Duration,
+}
+
+impl Voter {
+    /// A voter that has started at `now`, with what it kept.
+    pub fn new(ballot: Ballot, now: Duration, ttl: Duration) -> Self {
+        let until = match ballot.epoch {
+            0 => Duration::ZERO,
+            _ => now + ttl,
+        };
+        Self { ballot, until, ttl }
+    }
+
+    /// How it stands.
+    pub fn ballot(&self) -> &Ballot {
+        &self.ballot
+    }
+
+    /// For how long the owner is promised the seat.
+    pub fn left(&self, now: Duration) -> Duration {
+        self.until.saturating_sub(now)
+    }
+
+    /// What to answer. Nothing changes before [`Voter::adopt`].
+    pub fn decide(&self, ask: &Ask, now: Duration) -> Verdict {
+        match ask {
+            Ask::Renew { ballot, is_agreed } => self.renew(ballot, *is_agreed, now),
+            Ask::Claim {
+                epoch,
+                owner,
+                is_first,
+                accepts_loss,
+            } => {
+                let own = &self.ballot;
+                let is_owner = own.owner == *owner;
+                let is_blank = own.epoch == 0;
+                let is_free = is_owner || now >= self.until;
+                let is_whole = own.in_sync || is_owner || *accepts_loss;
+                let fits = match is_blank {
+                    true => *is_first,
+                    false => is_free && is_whole,
+                };
+                if *epoch <= own.epoch || !fits {
+                    return self.refuse(now);
+                }
+                let next = Ballot {
+                    epoch: *epoch,
+                    owner: owner.clone(),
+                    ..Ballot::default()
+                };
+                self.grant(Some(next), now + self.ttl)
+            }
+            Ask::Release { epoch, owner } => {
+                match *epoch == self.ballot.epoch && *owner == self.ballot.owner {
+                    true => self.grant(None, now),
+                    false => self.refuse(now),
+                }
+            }
+        }
+    }
+
+    fn renew(&self, asked: &Ballot, is_agreed: bool, now: Duration) -> Verdict {
+        let own = &self.ballot;
+        let is_known = asked.epoch == own.epoch && asked.owner == own.owner;
+        let is_next = asked.epoch > own.epoch && (own.epoch > 0 || is_agreed);
+        let is_late = is_known && asked.serial <= own.serial;
+        if !is_known && !is_next || is_late {
+            return self.refuse(now);
+        }
+        // Serials that change nothing else need not be kept: a change has a higher one.
+        let is_same = is_known && asked.in_sync == own.in_sync;
+        let next = Ballot {
+            serial: if is_same { own.serial } else { asked.serial },
+            ..asked.clone()
+        };
+        let next = (next != *own).then_some(next);
+        self.grant(next, now + self.ttl)
+    }
+
+    fn grant(&self, next: Option<Ballot>, until: Duration) -> Verdict {
+        Verdict {
+            say: Say::Granted,
+            next,
+            until,
+        }
+    }
+
+    fn refuse(&self, now: Duration) -> Verdict {
+        Verdict {
+            say: Say::Refused {
+                ballot: self.ballot.clone(),
+                left: self.left(now),
+            },
+            next: None,
+            until: self.until,
+        }
+    }
+
+    /// Takes a verdict over, once what it changes is durable.
+    pub fn adopt(&mut self, verdict: &Verdict) {
+        if let Some(next) = &verdict.next {
+            self.ballot = next.clone();
+        }
+        self.until = verdict.until;
+    }
+}
+
+/// The version of the encodings.
+const FORMAT: u8 = 1;
+
+impl Ballot {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.epoch);
+        put_bytes(out, self.owner.as_bytes());
+        out.push(u8::from(self.in_sync));
+        put_varint(out, self.serial);
+    }
+
+    fn take(reader: &mut Reader) -> Result<Self, Malformed> {
+        Ok(Self {
+            epoch: reader.varint()?,
+            owner: text(reader)?,
+            in_sync: reader.byte()? != 0,
+            serial: reader.varint()?,
+        })
+    }
+
+    /// For a record.
+    pub fn encode(&self) -> Bytes {
+        let mut out = vec![FORMAT];
+        self.put(&mut out);
+        out.into()
+    }
+
+    /// Reads what [`Ballot::encode`] wrote.
+    pub fn decode(bytes: Bytes) -> Result<Self, Malformed> {
+        let mut reader = opened(bytes)?;
+        Self::take(&mut reader)
+    }
+}
+
+fn opened(bytes: Bytes) -> Result<Reader, Malformed> {
+    let mut reader = Reader::new(bytes);
+    match reader.byte()? {
+        FORMAT => Ok(reader),
+        _ => Err(Malformed),
+    }
+}
+
+fn text(reader: &mut Reader) -> Result<String, Malformed> {
+    let bytes = reader.bytes()?;
+    String::from_utf8(bytes.to_vec()).map_err(|_| Malformed)
+}
+
+impl Ask {
+    /// For the wire.
+    pub fn encode(&self) -> Bytes {
+        let mut out = vec![FORMAT];
+        match self {
+            Self::Renew { ballot, is_agreed } => {
+                out.extend([1, u8::from(*is_agreed)]);
+                ballot.put(&mut out);
+            }
+            Self::Claim {
+                epoch,
+                owner,
+                is_first,
+                accepts_loss,
+            } => {
+                out.extend([2, u8::from(*is_first), u8::from(*accepts_loss)]);
+                put_varint(&mut out, *epoch);
+                put_bytes(&mut out, owner.as_bytes());
+            }
+            Self::Release { epoch, owner } => {
+                out.push(3);
+                put_varint(&mut out, *epoch);
+                put_bytes(&mut out, owner.as_bytes());
+            }
+        }
+        out.into()
+    }
+
+    /// Reads what [`Ask::encode`] wrote.
+    pub fn decode(bytes: Bytes) -> Result<Self, Malformed> {
+        let mut reader = opened(bytes)?;
+        let reader = &mut reader;
+        Ok(match reader.byte()? {
+            1 => Self::Renew {
+                is_agreed: reader.byte()? != 0,
+                ballot: Ballot::take(reader)?,
+            },
+            2 => {
+                let (is_first, accepts_loss) = (reader.byte()? != 0, reader.byte()? != 0);
+                Self::Claim {
+                    epoch: reader.varint()?,
+                    owner: text(reader)?,
+                    is_first,
+                    accepts_loss,
+                }
+            }
+            3 => Self::Release {
+                epoch: reader.varint()?,
+                owner: text(reader)?,
+            },
+            _ => return Err(Malformed),
+        })
+    }
+}
+
+impl Say {
+    /// For the wire.
+    pub fn encode(&self) -> Bytes {
+        let mut out = vec![FORMAT];
+        match self {
+            Self::Granted => out.push(1),
+            Self::Refused { ballot, left } => {
+                out.push(2);
+                ballot.put(&mut out);
+                put_varint(&mut out, left.as_millis() as u64);
+            }
+        }
+        out.into()
+    }
+
+    /// Reads what [`Say::encode`] wrote.
+    pub fn decode(bytes: Bytes) -> Result<Self, Malformed> {
+        let mut reader = opened(bytes)?;
+        Ok(match reader.byte()? {
+            1 => Self::Granted,
+            2 => Self::Refused {
+                ballot: Ballot::take(&mut reader)?,
+                left: Duration::from_millis(reader.varint()?),
+            },
+            _ => return Err(Malformed),
+        })
+    }
+}
