@@ -35,7 +35,9 @@ use super::keys::KeyFile;
 use super::lending::{CLERK, Lender};
 use super::performers::{Maker, Performers};
 use super::running::Node;
-use super::{amqp, blob, durable, exposure, open, own, processors, realtime, region, web};
+use super::{
+    amqp, blob, durable, exposure, neighbour, open, own, processors, realtime, region, web,
+};
 use crate::config::{Config, Engine, Error as ConfigError};
 
 /// The space that holds everything durable.
@@ -469,7 +471,7 @@ impl Builder {
         makers.insert(PUSHES, Box::new(move |_| pusher as Arc<dyn Performer>));
         let services = own::services(self.services);
         let runner = &prepared.runner;
-        let (paired, door) =
+        let (paired, entrance) =
             region::start(&config, &engine, nodes_port, region, &mut makers, runner).await?;
         let (store, runtime) =
             runtime(&config, engine, &clock, services, makers, joined.as_ref()).await?;
@@ -544,9 +546,8 @@ impl Builder {
             let lender = Arc::new(Lender(Arc::downgrade(&inner)));
             inner.runtime.router().employ(CLERK, lender);
         }
-        if let Some(door) = door {
-            let certificate = inner.certificate.clone();
-            door.open(&inner, certificate, &inner.stop, &inner.tasks);
+        if let Some(entrance) = entrance {
+            neighbour::open(entrance, &inner);
         }
         match &inner.paired {
             None => declare_jobs(&inner).await?,

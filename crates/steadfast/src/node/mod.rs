@@ -15,6 +15,7 @@ mod inner;
 mod inside;
 mod keys;
 mod lending;
+mod neighbour;
 mod open;
 mod operate;
 mod own;
