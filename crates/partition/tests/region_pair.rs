@@ -1,4 +1,4 @@
-//! Two regions and a witness in one process, on a paused clock.
+//! Two regions and a witness, on a paused clock.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

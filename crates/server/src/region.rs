@@ -1,4 +1,4 @@
-//! `steadfast region`: a pair of regions, and who runs its jobs.
+//! `steadfast region`: who runs the jobs of a pair.
 
 use anyhow::Result;
 use clap::Subcommand;

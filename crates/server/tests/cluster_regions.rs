@@ -1,4 +1,4 @@
-//! Two regions and a witness as processes: killed, frozen, cut off.
+//! Regions that are killed, frozen and cut off.
 //!
 //! The test command runs few jobs; `cargo xtask soak regions` as many as the
 //! specification asks for.
@@ -223,7 +223,7 @@ mod jobs_50_no_job_data_is_in_the_witness {
         pair.signal(home, Signal::CONT);
         // It finds out, follows, and is up to date again.
         pair.synced(other);
-        pair.until_count(count + 6);
+        pair.until_count(count + 1);
         let heard = pair.heard();
         let old: Vec<_> = heard[count..]
             .iter()

@@ -1,4 +1,4 @@
-//! A space that two regions share: one owns it, the other follows.
+//! A space that two regions share.
 //!
 //! [`Pairing`] decides, with the votes of the other region and of a witness, whether
 //! this region owns the space, and serves or follows accordingly. [`Polls`] are a

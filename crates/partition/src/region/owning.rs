@@ -1,4 +1,7 @@
-//! What the region does that owns the space: renew, record, bring up, give back.
+//! What the region does that owns the space.
+//!
+//! It renews its seat, records how it works, brings the other region up to date, and
+//! gives the space back to its home.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

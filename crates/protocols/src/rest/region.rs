@@ -1,4 +1,4 @@
-//! How a pair of regions stands, and giving its jobs from one to the other.
+//! How a pair of regions stands, and moving its jobs.
 
 use std::sync::Arc;
 

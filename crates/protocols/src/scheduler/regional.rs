@@ -1,4 +1,4 @@
-//! Jobs of a pair of regions: who answers, and where they live.
+//! Jobs of a pair of regions: who answers for them.
 //!
 //! A request to the region that does not own the jobs goes to the one that does, and
 //! its answer comes back; clients are never sent elsewhere. If the owner is not

@@ -1,4 +1,4 @@
-//! Two regions, a witness, the lines between them, and whom their jobs call.
+//! Two regions, a witness, and the lines between them.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 pub(crate) mod jobs;

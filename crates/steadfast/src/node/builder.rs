@@ -37,7 +37,7 @@ use super::open::Opened;
 use super::performers::{Maker, Performers};
 use super::running::Node;
 use super::{
-    amqp, blob, durable, exposure, neighbours, open, own, processors, realtime, region, web,
+    abroad, amqp, blob, durable, exposure, neighbours, open, own, processors, realtime, region, web,
 };
 use crate::config::{Config, Engine, Error as ConfigError};
 
@@ -473,7 +473,7 @@ impl Builder {
         makers.insert(PUSHES, Box::new(move |_| pusher as Arc<dyn Performer>));
         let services = own::services(self.services);
         let runner = &prepared.runner;
-        let (paired, door) =
+        let (paired, entrance) =
             region::start(&config, &engine, nodes_port, region, &mut makers, runner).await?;
         let (store, runtime) =
             runtime(&config, engine, &clock, services, makers, joined.as_ref()).await?;
@@ -552,9 +552,8 @@ impl Builder {
         if let Some(cluster) = &inner.cluster {
             neighbours::introduce_hubs(cluster, realtime::context(&inner));
         }
-        if let Some(door) = door {
-            let certificate = inner.certificate.clone();
-            door.open(&inner, certificate, &inner.stop, &inner.tasks);
+        if let Some(entrance) = entrance {
+            abroad::open(entrance, &inner);
         }
         match &inner.paired {
             None => declare_jobs(&inner).await?,

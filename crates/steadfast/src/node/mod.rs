@@ -1,5 +1,6 @@
 //! A node: everything that runs in one process.
 
+mod abroad;
 mod address;
 mod amqp;
 mod blob;

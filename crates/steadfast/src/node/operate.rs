@@ -20,13 +20,14 @@ use steadfast_storage::postgres::Replica;
 use super::error::Error;
 use super::inner::{Inner, ring};
 use super::keys::Changed;
+use super::region::Paired;
 use crate::config::{Config, Engine};
 
 /// The thing is there already, or stands where it cannot be changed.
 const CONFLICT: Code = Code("STF-6022");
 
 /// This engine cannot do this.
-pub(super) const OTHER_ENGINE: Code = Code("STF-6031");
+const OTHER_ENGINE: Code = Code("STF-6031");
 
 /// The jobs of a pair stay where they are.
 const NOT_MOVED: Code = Code("STF-7034");
@@ -272,6 +273,13 @@ fn cluster_json(standing: &Standing) -> Value {
 }
 
 impl Inner {
+    /// This server's part in a pair.
+    fn paired(&self) -> Result<&Arc<Paired>, Problem> {
+        let alone = "this server belongs to no pair of regions: set jobs.region";
+        let paired = self.paired.as_ref();
+        paired.ok_or_else(|| Problem::new(OTHER_ENGINE, alone))
+    }
+
     fn members(&self) -> Result<&Arc<Cluster>, Problem> {
         let alone = "this node is alone: only the engine postgres has a cluster";
         let members = self.cluster.as_ref();

@@ -1,7 +1,7 @@
 //! This server in a pair of regions, or as the witness of one.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,22 +13,17 @@ use steadfast_jobs::{Jobs, Runner, Scheduler};
 use steadfast_partition::region::{CopyWay, Hands, Pairing, Polls, Setup, To, Ways, Word};
 use steadfast_partition::{Alone, Options, Performer, Router, Runtime, Services, Space};
 use steadfast_protocols::access::Secret;
-use steadfast_protocols::cluster::{Answer, Credentials, Wire, serve};
-use steadfast_protocols::http::Problem;
-use steadfast_protocols::listen::{Certificate, Listener};
+use steadfast_protocols::cluster::{Credentials, Wire};
+use steadfast_protocols::listen::Listener;
 use steadfast_protocols::outbound::Permit;
-use steadfast_protocols::scheduler::{self, Regional, Replication};
+use steadfast_protocols::scheduler::{Regional, Replication};
 use steadfast_storage::local::{self, Local};
 use steadfast_storage::mirror::{Follower, Mirror, Seat};
 use steadfast_storage::{Engine, Options as StoreOptions, Store};
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::error::Result;
-use super::inner::Inner;
 use super::performers::{Maker, Performers};
-use super::web;
 use crate::config::{Config, Role};
 
 /// The number of the space of a pair's jobs.
@@ -123,18 +118,12 @@ impl Hands for Callers {
     }
 }
 
-/// What answers the other region, and what it needs.
-pub(super) struct Door {
-    listener: Listener,
-    credentials: Credentials,
-    desk: Arc<Desk>,
-}
-
-/// Answers the other region, or both as their witness.
-struct Desk {
-    polls: Arc<Polls>,
-    is_witness: bool,
-    inner: OnceLock<Weak<Inner>>,
+/// Where others come in, and what they find there.
+pub(super) struct Entrance {
+    pub(super) listener: Listener,
+    pub(super) credentials: Credentials,
+    pub(super) polls: Arc<Polls>,
+    pub(super) is_witness: bool,
 }
 
 /// Takes this server's part in a pair, or as a witness. Nobody is answered yet.
@@ -145,7 +134,7 @@ pub(super) async fn start(
     prepared: Option<Prepared>,
     makers: &mut BTreeMap<steadfast_partition::Kind, Maker>,
     runner: &Arc<OnceLock<Runner>>,
-) -> Result<(Option<Arc<Paired>>, Option<Door>)> {
+) -> Result<(Option<Arc<Paired>>, Option<Entrance>)> {
     let (Some(role), Some(listener)) = (&config.regions.role, listener) else {
         return Ok((None, None));
     };
@@ -159,14 +148,11 @@ pub(super) async fn start(
     let mut credentials = Credentials::new(name, &address, CLUSTER, &secret);
     credentials.incarnation = Uuid::new_v4().as_u128();
     let is_encrypted = listener.is_encrypted();
-    let door = |polls, is_witness| Door {
+    let entrance = |polls, is_witness| Entrance {
         listener,
         credentials: credentials.clone(),
-        desk: Arc::new(Desk {
-            polls,
-            is_witness,
-            inner: OnceLock::new(),
-        }),
+        polls,
+        is_witness,
     };
     let (
         Role::Region {
@@ -181,7 +167,7 @@ pub(super) async fn start(
     ) = (role, prepared)
     else {
         let polls = Arc::new(Polls::new(Arc::clone(engine), clock));
-        return Ok((None, Some(door(polls, true))));
+        return Ok((None, Some(entrance(polls, true))));
     };
     let lines = Arc::new(Lines {
         wire: Wire::new(credentials.clone(), is_encrypted),
@@ -247,7 +233,7 @@ pub(super) async fn start(
         requires_sync: *requires_sync,
         jobs: OnceLock::new(),
     };
-    Ok((Some(Arc::new(paired)), Some(door(polls, false))))
+    Ok((Some(Arc::new(paired)), Some(entrance(polls, false))))
 }
 
 /// Opens the folder of the pair's jobs.
@@ -282,46 +268,6 @@ fn incarnation(home: &str) -> u128 {
     };
     home.bytes()
         .fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, step)
-}
-
-impl Door {
-    /// Answers others until the node stops.
-    pub(super) fn open(
-        self,
-        inner: &Arc<Inner>,
-        certificate: Option<Arc<Certificate>>,
-        stop: &CancellationToken,
-        tasks: &TaskTracker,
-    ) {
-        let _ = self.desk.inner.set(Arc::downgrade(inner));
-        let certificate = certificate.filter(|_| self.listener.is_encrypted());
-        let serving = serve(self.credentials, certificate, self.desk, stop.clone());
-        tasks.spawn(self.listener.run(stop.clone(), tasks.clone(), serving));
-    }
-}
-
-#[async_trait]
-impl Answer for Desk {
-    async fn answer(&self, _: &str, request: Bytes) -> Bytes {
-        let inner = self.inner.get().and_then(Weak::upgrade);
-        let (Ok(word), Some(inner)) = (Word::decode(request), inner) else {
-            return Bytes::new();
-        };
-        match (word, &inner.paired) {
-            (Word::Vote(space, ask), None) if self.is_witness => {
-                match self.polls.vote(&space, &ask).await {
-                    Ok(Some(say)) => say.encode(),
-                    _ => Bytes::new(),
-                }
-            }
-            (Word::Proxy(request), Some(_)) => {
-                let context = web::jobs(&inner, false);
-                scheduler::proxied(&context, request).await
-            }
-            (word, Some(paired)) => paired.pairing.answer(word).await,
-            (_, None) => Bytes::new(),
-        }
-    }
 }
 
 impl Paired {
@@ -374,14 +320,5 @@ impl Regional for Paired {
         let all: Option<Vec<_>> = all.map(|one| self.pairing.stale(one)).collect();
         let jobs = self.jobs.get()?;
         Some(jobs.of_copies(Router::of_copies(all?)))
-    }
-}
-
-impl Inner {
-    /// This server's part in a pair.
-    pub(super) fn paired(&self) -> std::result::Result<&Arc<Paired>, Problem> {
-        let alone = "this server belongs to no pair of regions: set jobs.region";
-        let paired = self.paired.as_ref();
-        paired.ok_or_else(|| Problem::new(super::operate::OTHER_ENGINE, alone))
     }
 }

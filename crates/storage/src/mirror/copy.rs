@@ -1,4 +1,4 @@
-//! What an owner sends to the other region, and what that answers.
+//! What an owner sends to the other region.
 
 use bytes::Bytes;
 use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};

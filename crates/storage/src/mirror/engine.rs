@@ -1,4 +1,4 @@
-//! The engine of an owner, whose entries are also in the other region.
+//! An engine whose entries are also in the other region.
 //!
 //! An entry is written here first, then there. If the other region does not take it for
 //! [`PATIENCE`](super::PATIENCE), the mirror asks to go on alone and waits until the
@@ -16,9 +16,9 @@ use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition, Stream, Table};
 use steadfast_core::limits;
 use tokio::sync::{Mutex, watch};
 
-use super::PATIENCE;
 use super::copy::{Copy, Reply, Step};
 use super::seat::{Mode, Seat};
+use super::times::PATIENCE;
 use crate::backup::pages::Pages;
 use crate::body::{Body, Writes};
 use crate::engine::{

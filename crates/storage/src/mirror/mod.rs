@@ -22,6 +22,7 @@ mod engine;
 mod follow;
 mod record;
 mod seat;
+mod times;
 mod vote;
 
 pub use copy::{Copy, Reply, Step};
@@ -29,19 +30,8 @@ pub use engine::{Mirror, Pair};
 pub use follow::Follower;
 pub use record::{read_record, write_record};
 pub use seat::{Mode, Seat};
+pub use times::{PATIENCE, RENEWAL, TTL, USED};
 pub use vote::{Ask, Ballot, Say, Verdict, Voter};
-
-/// How long a voter promises a seat.
-pub const TTL: std::time::Duration = std::time::Duration::from_secs(10);
-
-/// How long an owner uses such a promise, from when it asked for it.
-pub const USED: std::time::Duration = std::time::Duration::from_secs(8);
-
-/// How often an owner asks for it.
-pub const RENEWAL: std::time::Duration = std::time::Duration::from_secs(3);
-
-/// How long the other region may be silent before its owner goes on alone.
-pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! The pair as a whole: who may own it, and that nothing acknowledged is lost.
+//! A pair in any weather loses nothing acknowledged.
 //!
 //! Two regions and a witness in one thread, on a virtual clock. A seed decides which
 //! links are cut, who stands still, who is killed, and what is written when.
@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use fastrand::Rng;
 use parking_lot::Mutex;
 use steadfast_core::clock::{Clock, Timestamp, VirtualClock};
@@ -473,6 +474,9 @@ async fn run(seed: u64) -> (usize, usize) {
     world.claim(0).await;
     for key in 0..120 {
         world.step(&mut rng, key).await;
+        let seated = world.regions.iter();
+        let seated = seated.filter(|region| region.seat.epoch().is_some());
+        assert!(seated.count() <= 1, "seed {seed}: two owners at a time");
     }
     // The weather clears up: somebody serves, and has everything.
     world.link.store(false, Ordering::Relaxed);
@@ -515,6 +519,62 @@ async fn a_pair_loses_nothing_in_any_weather() {
     // The weather was bad, but not so bad that nothing happened.
     assert!(acknowledged as u64 > seeds * 5, "{acknowledged}");
     assert!(epochs as u64 > seeds, "{epochs}");
+}
+
+/// The fence in the other region: what comes late from an old epoch changes nothing.
+#[tokio::test(start_paused = true)]
+async fn a_copy_takes_nothing_of_an_old_epoch() {
+    let mut world = World::new(3).await;
+    world.claim(0).await;
+    world.write(0, 0).await;
+    let follower = Arc::clone(&world.regions[1].follower);
+    let copy = |epoch, session, number, step| Copy {
+        epoch,
+        session,
+        number,
+        step,
+    };
+    let mut writes = Writes::new();
+    writes.put(TABLE, b"late", b"x");
+    let change = || {
+        let redo = Bytes::from(writes.operations.clone());
+        Step::Changes(vec![(partitions()[0], redo)])
+    };
+    assert_eq!(
+        follower.apply(copy(1, 9, 1, change())).await,
+        Reply::Strange
+    );
+    assert_eq!(
+        follower.apply(copy(1, 9, 1, Step::Begin)).await,
+        Reply::Done
+    );
+    assert!(!follower.is_whole().await.unwrap(), "a copy has begun");
+    assert_eq!(
+        follower.apply(copy(1, 9, 3, change())).await,
+        Reply::Strange
+    );
+    for _ in 0..2 {
+        // Its answer may be lost; it is applied once.
+        assert_eq!(
+            follower.apply(copy(1, 9, 2, Step::Whole)).await,
+            Reply::Done
+        );
+    }
+    assert!(follower.is_whole().await.unwrap());
+    let bad = Step::Changes(vec![(partitions()[0], "no redo".into())]);
+    let refused = follower.apply(copy(1, 9, 3, bad)).await;
+    assert!(matches!(refused, Reply::Failed(_)), "{refused:?}");
+    // The region is about to own the space.
+    follower.close(2).await;
+    assert_eq!(
+        follower.apply(copy(1, 9, 3, change())).await,
+        Reply::Deposed(2)
+    );
+    assert_eq!(
+        follower.apply(copy(1, 9, 1, Step::Begin)).await,
+        Reply::Deposed(2)
+    );
+    assert!(follower.is_whole().await.unwrap());
 }
 
 /// The fence inside the append: an owner whose time is over writes nothing.

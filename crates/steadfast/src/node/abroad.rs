@@ -1,0 +1,63 @@
+//! What this server answers to other regions.
+
+use std::sync::{Arc, Weak};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use steadfast_partition::region::{Polls, Word};
+use steadfast_protocols::cluster::{Answer, serve};
+use steadfast_protocols::scheduler;
+
+use super::inner::Inner;
+use super::region::Entrance;
+use super::web;
+
+/// Answers the other region, or both as their witness.
+struct Desk {
+    polls: Arc<Polls>,
+    is_witness: bool,
+    inner: Weak<Inner>,
+}
+
+/// Answers others until the node stops.
+pub(super) fn open(entrance: Entrance, inner: &Arc<Inner>) {
+    let Entrance {
+        listener,
+        credentials,
+        polls,
+        is_witness,
+    } = entrance;
+    let desk = Desk {
+        polls,
+        is_witness,
+        inner: Arc::downgrade(inner),
+    };
+    let certificate = inner.certificate.clone();
+    let certificate = certificate.filter(|_| listener.is_encrypted());
+    let (stop, tasks) = (&inner.stop, &inner.tasks);
+    let serving = serve(credentials, certificate, Arc::new(desk), stop.clone());
+    tasks.spawn(listener.run(stop.clone(), tasks.clone(), serving));
+}
+
+#[async_trait]
+impl Answer for Desk {
+    async fn answer(&self, _: &str, request: Bytes) -> Bytes {
+        let (Ok(word), Some(inner)) = (Word::decode(request), self.inner.upgrade()) else {
+            return Bytes::new();
+        };
+        match (word, &inner.paired) {
+            (Word::Vote(space, ask), None) if self.is_witness => {
+                match self.polls.vote(&space, &ask).await {
+                    Ok(Some(say)) => say.encode(),
+                    _ => Bytes::new(),
+                }
+            }
+            (Word::Proxy(request), Some(_)) => {
+                let context = web::jobs(&inner, false);
+                scheduler::proxied(&context, request).await
+            }
+            (word, Some(paired)) => paired.pairing.answer(word).await,
+            (_, None) => Bytes::new(),
+        }
+    }
+}
