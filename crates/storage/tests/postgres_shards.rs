@@ -3,7 +3,6 @@
 //! The databases are on one server without standbys; each test has its own.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
-#![expect(clippy::print_stdout, reason = "tests")]
 
 mod pg;
 
