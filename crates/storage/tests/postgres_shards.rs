@@ -1,4 +1,4 @@
-//! Partitions over several databases: refusals, moves, backups.
+//! Partitions over several databases.
 //!
 //! The databases are on one server without standbys; each test has its own.
 
