@@ -1,4 +1,4 @@
-//! A bank over nodes that are killed and frozen, on a database that fails over.
+//! A bank over nodes and a database that are killed.
 //!
 //! In the test command a standby is promoted by hand. `STEADFAST_ROUNDS` says how many
 //! rounds, and leaves the failover to a manager; `STEADFAST_SEED` says which rounds.

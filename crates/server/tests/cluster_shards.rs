@@ -6,7 +6,7 @@ mod running;
 
 use nodes::{Caller, PARTITIONS, database, node, settled};
 use reqwest::{Method, StatusCode};
-use running::{Start, finish, run, said, until};
+use running::{Server, Start, finish, run, said, until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -57,6 +57,40 @@ fn a_cluster_is_backed_up_while_it_runs() {
     expect_all(&Caller::of(&alone.ready()));
     // Nobody was disturbed.
     settled(&nodes[0], 2);
+}
+
+#[test]
+fn every_node_shows_what_all_nodes_hold() {
+    let url = database();
+    let nodes = [node("a", &url).ready(), node("b", &url).ready()];
+    settled(&nodes[0], 2);
+    fill(&Caller::of(&nodes[0]));
+    let inspect = |server: &Server, arguments: &[&str]| {
+        let mut all = vec!["inspect", "-o", "json"];
+        all.extend(arguments);
+        said(&server.run(&all))
+    };
+    let mut shown = Vec::new();
+    for server in &nodes {
+        let (code, found, error) = inspect(server, &["texts"]);
+        assert_eq!(code, 0, "{error}");
+        let found: Value = serde_json::from_str(&found).unwrap();
+        let rows = found["entries"].as_array().unwrap().clone();
+        assert_eq!(rows.len(), PARTITIONS, "{found}");
+        shown.push(rows);
+    }
+    assert_eq!(shown[0], shown[1]);
+    let one = shown[0][3]["partition"].as_str().unwrap().to_owned();
+    for server in &nodes {
+        let (code, found, error) = inspect(server, &["texts", "--partition", &one]);
+        assert_eq!(code, 0, "{error}");
+        let found: Value = serde_json::from_str(&found).unwrap();
+        assert_eq!(found["entries"].as_array().unwrap().len(), 1, "{found}");
+        let (code, _, error) = inspect(server, &["texts", "--key", "\"nowhere\""]);
+        assert!(code == 3 && error.contains("has no key"), "{code} {error}");
+        let (code, _, error) = inspect(server, &["unheard-of"]);
+        assert!(code == 3 && error.contains("no collection"), "{error}");
+    }
 }
 
 /// A node that must not start: what it says.

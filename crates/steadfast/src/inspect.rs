@@ -20,6 +20,9 @@ pub struct Question {
     pub limit: usize,
 }
 
+/// The name of a sheet of entries; only they have a limit.
+pub(crate) const ENTRIES: &str = "entries";
+
 /// Rows of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sheet {
@@ -63,6 +66,21 @@ type Result<T> = std::result::Result<T, Error>;
 
 /// Answers a question about these partitions.
 pub async fn look(inspectors: &[Inspector], question: &Question) -> Result<Sheet> {
+    whole(look_at_part(inspectors, question).await?, question)
+}
+
+/// The answer, once all partitions were asked: a key that none of them has is missing.
+pub(crate) fn whole(sheet: Sheet, question: &Question) -> Result<Sheet> {
+    match (&question.what, &question.key) {
+        (Some(name), Some(key)) if sheet.rows.is_empty() => {
+            not_found(format!("collection {name} has no key {key}"))
+        }
+        _ => Ok(sheet),
+    }
+}
+
+/// Answers a question about some of the partitions; others may have the key.
+pub(crate) async fn look_at_part(inspectors: &[Inspector], question: &Question) -> Result<Sheet> {
     match (question.what.as_deref(), &question.key) {
         (None, _) => list_partitions(inspectors).await,
         (Some("collections"), None) => list_collections(inspectors).await,
@@ -157,10 +175,9 @@ async fn find_entry(inspectors: &[Inspector], name: &str, key: &Value) -> Result
             rows.extend(found.into_iter().map(|entry| row(inspector, entry)));
         }
     }
-    match (is_known, rows.is_empty()) {
-        (false, _) => unknown(name),
-        (true, true) => not_found(format!("collection {name} has no key {key}")),
-        (true, false) => Ok(entries(rows, false)),
+    match is_known {
+        false => unknown(name),
+        true => Ok(entries(rows, false)),
     }
 }
 
@@ -189,7 +206,7 @@ fn row(inspector: &Inspector, entry: Entry) -> Map<String, Value> {
 
 fn entries(rows: Vec<Map<String, Value>>, has_more: bool) -> Sheet {
     Sheet {
-        name: "entries".to_owned(),
+        name: ENTRIES.to_owned(),
         columns: names(&["partition", "scope", "time_ms", "key", "value"]),
         rows,
         has_more,

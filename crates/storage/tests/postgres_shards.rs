@@ -1,9 +1,8 @@
-//! Partitions over several databases: refusals, moves, backups.
+//! Partitions over several databases.
 //!
 //! The databases are on one server without standbys; each test has its own.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
-#![expect(clippy::print_stdout, reason = "tests")]
 
 mod pg;
 

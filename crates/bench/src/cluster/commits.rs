@@ -1,4 +1,4 @@
-//! Commits over three nodes: through any node, and at the owners.
+//! Commits over three nodes, through any node and at owners.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The tail of an event hub, at its owner and at a node that does not own it.
+//! The tail of an event hub, at its owner and elsewhere.
 
 use std::sync::Arc;
 use std::time::Duration;

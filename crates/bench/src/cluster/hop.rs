@@ -1,4 +1,4 @@
-//! What one hop costs: the same call at the owner and at another node.
+//! What one hop costs: a call at the owner and elsewhere.
 
 use anyhow::{Context, Result};
 use bytes::Bytes;

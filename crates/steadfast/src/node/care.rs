@@ -15,8 +15,9 @@ use steadfast_storage::backup::{
 use tokio::sync::watch;
 
 use super::inner::Inner;
+use super::lending::{Done, Errand};
 use crate::config::Engine;
-use crate::inspect::{Error as NotThere, Question, look};
+use crate::inspect::{ENTRIES, Error as NotThere, Question, Sheet, look_at_part, whole};
 
 /// The engine of this node cannot do this.
 const UNSUPPORTED: Code = Code("STF-6031");
@@ -61,25 +62,84 @@ impl Inner {
         let bad = |error: serde_json::Error| Problem::bad_request(error.to_string());
         let mut question: Question = serde_json::from_value(question).map_err(bad)?;
         question.limit = question.limit.clamp(1, ROWS);
-        let doors = self.runtime.router().doors();
         let is_asked = |partition: Partition| {
             let only = only.as_ref();
             only.is_none_or(|only| *only == partition.to_string())
         };
+        let space = self.runtime.space();
+        if let (false, Some(only)) = (space.all().any(is_asked), &only) {
+            let message = format!("there is no partition {only}; list them first");
+            return Err(Problem::not_found(message));
+        }
+        let sheet = match self.runtime.router().is_alone() {
+            true => self.look_here(is_asked, &question).await?,
+            false => {
+                let asked = space.all().filter(|partition| is_asked(*partition));
+                self.look_everywhere(asked, &question).await?
+            }
+        };
+        Ok(json!(whole(sheet, &question).map_err(nothing)?))
+    }
+
+    /// Looks into partitions of this node.
+    pub(super) async fn look_here(
+        &self,
+        is_asked: impl Fn(Partition) -> bool,
+        question: &Question,
+    ) -> Result<Sheet, Problem> {
+        let doors = self.runtime.router().doors();
         let inspectors: Vec<_> = doors
             .iter()
             .filter(|door| is_asked(door.partition()))
             .map(|door| Inspector::new(door.ledger().clone()))
             .collect();
-        if let (true, Some(only)) = (inspectors.is_empty(), &only) {
-            let message = format!("there is no partition {only}; list them first");
-            return Err(Problem::not_found(message));
+        let sheet = look_at_part(&inspectors, question).await;
+        sheet.map_err(nothing)
+    }
+
+    /// Looks into partitions wherever they are, each at its own moment.
+    async fn look_everywhere(
+        &self,
+        partitions: impl Iterator<Item = Partition>,
+        question: &Question,
+    ) -> Result<Sheet, Problem> {
+        let (limit, mut question) = (question.limit, question.clone());
+        let mut all: Option<Sheet> = None;
+        let mut missing = Problem::not_found("there are no partitions");
+        for partition in partitions {
+            let found = all.as_ref().map_or(0, |sheet| sheet.rows.len());
+            // One more than is shown tells whether there are more.
+            question.limit = limit.saturating_sub(found).max(1);
+            let errand = Errand::Look {
+                partition: partition.index(),
+                question: question.clone(),
+            };
+            let sheet = match self.run(partition.index(), errand).await {
+                Ok(Done::Sheet(sheet)) => sheet,
+                Ok(_) => return Err(Problem::internal("another node answers something else")),
+                Err(problem) if problem.code() == missing.code() => {
+                    missing = problem;
+                    continue;
+                }
+                Err(problem) => return Err(problem),
+            };
+            match &mut all {
+                None => all = Some(sheet),
+                Some(all) => {
+                    all.rows.extend(sheet.rows);
+                    all.has_more |= sheet.has_more;
+                }
+            }
+            if let Some(all) = &mut all
+                && all.name == ENTRIES
+                && all.rows.len() > limit
+            {
+                all.rows.truncate(limit);
+                all.has_more = true;
+                break;
+            }
         }
-        match look(&inspectors, &question).await {
-            Ok(sheet) => Ok(json!(sheet)),
-            Err(NotThere::NotFound(what)) => Err(Problem::not_found(what)),
-            Err(NotThere::Collection(error)) => Err(Problem::new(error.code(), error.to_string())),
-        }
+        all.ok_or(missing)
     }
 }
 
@@ -114,6 +174,13 @@ fn saved(folder: &Path, manifest: &Manifest) -> Value {
         "new_events": manifest.events,
         "bytes": manifest.bytes(),
     })
+}
+
+fn nothing(error: NotThere) -> Problem {
+    match error {
+        NotThere::NotFound(what) => Problem::not_found(what),
+        NotThere::Collection(error) => Problem::new(error.code(), error.to_string()),
+    }
 }
 
 fn problem(error: &StorageError) -> Problem {

@@ -16,6 +16,7 @@ use steadfast_protocols::rest::{Found, Page, Range, SlotScheme, Step};
 
 use super::inner::Inner;
 use super::shelf;
+use crate::inspect::{Question, Sheet};
 
 /// The clerk of collections; no service has this kind.
 pub(super) const CLERK: Kind = Kind(96);
@@ -42,6 +43,8 @@ pub(super) enum Errand {
         collection: String,
         range: Range,
     },
+    /// Look into a partition that is here.
+    Look { partition: u16, question: Question },
 }
 
 /// What it answers.
@@ -50,6 +53,7 @@ pub(super) enum Done {
     Service(Option<SlotScheme>),
     Steps(Vec<Found>),
     Page(Page),
+    Sheet(Sheet),
 }
 
 /// The form in which a scheme travels.
@@ -90,7 +94,10 @@ impl Inner {
         let inquiry = Inquiry {
             kind: CLERK,
             body: write(&errand),
-            is_repeatable: matches!(errand, Errand::Describe { .. } | Errand::Scan { .. }),
+            is_repeatable: matches!(
+                errand,
+                Errand::Describe { .. } | Errand::Scan { .. } | Errand::Look { .. }
+            ),
         };
         let answer = router.ask(partition, inquiry).await;
         let answer = answer.map_err(|error| match error.kind() {
@@ -136,6 +143,14 @@ impl Inner {
                 shelf::scan(&state, &collection, range)
                     .await
                     .map(Done::Page)
+            }
+            Errand::Look {
+                partition,
+                question,
+            } => {
+                let here = |other: Partition| other.index() == partition;
+                let sheet = self.look_here(here, &question).await?;
+                Ok(Done::Sheet(sheet))
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Moving partitions between the databases of a cluster that is stopped.
+//! Moving partitions between databases of a stopped cluster.
 //!
 //! One partition after the other: it is copied and verified, the source is closed, the
 //! map is switched, and what the source still holds is removed. Until the source is

@@ -1,4 +1,4 @@
-//! The engine over all shards: each call goes to its partition's.
+//! The engine over all shards: each call goes to one of them.
 //!
 //! A lease must hold in every shard, because each decides by itself whether a node's
 //! partitions may be taken. Cluster records are in shard 0.
