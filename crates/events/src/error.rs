@@ -155,6 +155,13 @@ impl Error {
         self.kind == Kind::Unavailable
     }
 
+    /// Whether another node knows nothing of what it was asked: it is of the version
+    /// before.
+    pub(crate) fn is_unheard_of(&self) -> bool {
+        let source = self.source.as_deref();
+        source.is_some_and(|own| matches!(own.kind(), ErrorKind::NoService { .. }))
+    }
+
     pub(crate) fn hub(name: &str) -> Self {
         // Clients look for these words.
         let words = format!("The messaging entity '{name}' could not be found.");

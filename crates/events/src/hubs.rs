@@ -204,16 +204,24 @@ impl EventHubs {
         let (window, stream) = self.open(&known, partition).await?;
         let beginning = position::resolve(&window, stream, attach.start).await?;
         let spot = self.spot(&known, group, partition);
-        let hold = match self.inner.router.is_alone() {
-            true => Hold::Here(self.inner.live.attach(spot, &attach, false)?),
-            false => {
-                let usher = self.usher(&known, partition);
-                Hold::There(usher.seat(&spot, &attach).await?)
-            }
-        };
+        let hold = self.seat(&known, spot, &attach).await?;
         let router = Arc::clone(&self.inner.router);
         let traffic = Arc::clone(&self.inner.traffic);
         Reader::new(router, window, stream, hold, beginning, traffic).await
+    }
+
+    /// Gives a reader its place.
+    async fn seat(&self, known: &Known, spot: Spot, attach: &Attach) -> Result<Hold> {
+        let here = |spot| self.inner.live.attach(spot, attach, false).map(Hold::Here);
+        if self.inner.router.is_alone() {
+            return here(spot);
+        }
+        let usher = self.usher(known, spot.partition);
+        match usher.seat(&spot, attach).await {
+            Ok(sitting) => Ok(Hold::There(sitting)),
+            Err(error) if error.is_unheard_of() => here(spot),
+            Err(error) => Err(error),
+        }
     }
 
     /// Reads a partition beside all groups, for people who look on: it is in nobody's

@@ -152,7 +152,7 @@ impl Client {
 }
 
 /// Sends a number by our own interface.
-fn send(server: &Server, to: Value, number: u64) {
+fn send(server: &Server, to: &Value, number: u64) {
     let mut body = json!({"target": "tick", "arguments": [number]});
     body.as_object_mut()
         .unwrap()
@@ -215,7 +215,7 @@ fn audiences(nodes: &[Server], [x, y, z]: [&mut Client; 3]) {
     for node in [a, b, c] {
         for _ in 0..100 {
             number += 1;
-            send(node, all.clone(), number);
+            send(node, &all, number);
         }
         // Nothing of the next sender before the last of this one.
         for client in [&mut *x, &mut *y, &mut *z] {
@@ -223,9 +223,9 @@ fn audiences(nodes: &[Server], [x, y, z]: [&mut Client; 3]) {
             assert_eq!(told, (number - 99..=number).collect::<Vec<_>>());
         }
     }
-    send(a, json!({"group": "g"}), 1001);
-    send(b, json!({"user": "alice"}), 1002);
-    send(c, json!({"connection": y.id}), 1003);
+    send(a, &json!({"group": "g"}), 1001);
+    send(b, &json!({"user": "alice"}), 1002);
+    send(c, &json!({"connection": y.id}), 1003);
     let except = format!("/:send?excluded={}", x.id);
     let body = json!({"target": "tick", "arguments": [1004]});
     assert_eq!(
@@ -238,7 +238,7 @@ fn audiences(nodes: &[Server], [x, y, z]: [&mut Client; 3]) {
     assert_eq!(a.block(x.some(2)), [1002, 1005]);
     assert_eq!(b.block(y.some(3)), [1001, 1003, 1004]);
     assert_eq!(c.block(z.some(4)), [1001, 1002, 1004, 1005]);
-    send(a, all, 1006);
+    send(a, &all, 1006);
     for client in [x, y, z] {
         assert_eq!(a.block(client.until(1006)), [1006]);
     }
@@ -271,8 +271,8 @@ fn memberships(nodes: &[Server], [x, y, z]: [&mut Client; 3]) {
         let (_, told) = b.get(&format!("/v1/hubs/{HUB}/clients/{}", carol.id));
         (told["groups"] == json!(["h"])).then_some(())
     });
-    send(a, json!({"group": "h"}), 2001);
-    send(a, json!({}), 2002);
+    send(a, &json!({"group": "h"}), 2001);
+    send(a, &json!({}), 2002);
     assert_eq!(b.block(carol.until(2002)), [2001, 2002]);
     assert_eq!(b.block(y.until(2002)), [2001, 2002]);
     assert_eq!(a.block(x.until(2002)), [2002]);
