@@ -35,6 +35,8 @@ struct Soak {
     amount: (&'static str, u64),
 }
 
+const VERY_OFTEN: u64 = 10_000;
+
 const SOAKS: &[Soak] = &[
     Soak {
         name: "simulation",
@@ -189,9 +191,15 @@ fn exists(workspace: &Workspace, soak: &Soak) -> Result<()> {
     Ok(())
 }
 
+/// Processes are killed as they are in the tests: the programs are there already.
+/// What is done very often is worth building optimised code for.
 fn cargo_test(workspace: &Workspace, soak: &Soak) -> Command {
     let mut command = workspace.cargo();
-    command.args(["test", "--release", "--locked", "--package", soak.package]);
+    command.args(["test", "--locked"]);
+    match soak.amount.1 >= VERY_OFTEN {
+        true => command.args(["--release", "--package", soak.package]),
+        false => command.arg("--workspace"),
+    };
     match soak.test {
         "" => command.arg("--lib"),
         test => command.args(["--test", test]),

@@ -266,7 +266,7 @@ impl EventHubs {
         self.tell(&known, partition, command).await.map(drop)
     }
 
-    /// A parked event is done with.
+    /// A parked event is done with, unless it is already.
     pub async fn unpark(
         &self,
         hub: &str,
@@ -280,7 +280,10 @@ impl EventHubs {
             group: folded(group),
             sequence,
         };
-        self.tell(&known, partition, command).await.map(drop)
+        match self.tell(&known, partition, command).await {
+            Err(error) if error.kind() == Kind::CheckpointMoved => Ok(()),
+            told => told.map(drop),
+        }
     }
 
     pub(crate) async fn known_group(

@@ -108,7 +108,12 @@ pub(crate) fn unpark(
 ) -> Result<SlotReply, Halt> {
     let key = group_key(hub, number, group);
     let mut list = parked_list(turn, &key)?;
-    list.sequences.retain(|other| *other != sequence);
+    let Ok(place) = list.sequences.binary_search(&sequence) else {
+        // Somebody else was done with it first.
+        let words = format!("event {sequence} of partition {number} is not parked any more");
+        return Err(Error::new(Kind::CheckpointMoved, words).into());
+    };
+    list.sequences.remove(place);
     match list.sequences.is_empty() {
         true => turn.delete(PARKED_LIST, &key),
         false => turn.put(PARKED_LIST, &key, place::encode(&list)),

@@ -23,7 +23,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::address::Address;
 use crate::alarm::Alarm;
-use crate::command::Command;
+use crate::command::{Command, Errand};
 use crate::draft::Timer;
 use crate::effect::Performer;
 use crate::error::{Error, Kind, Result};
@@ -338,7 +338,9 @@ impl Owner {
         self.sequencer.next_call = late;
         let opening = load::opening(&self.parts.ledger).await?;
         self.open(opening);
-        for command in rest {
+        for mut command in rest {
+            // What code outside has answered came of rows that were taken back.
+            command.errand = Errand::None;
             self.sequencer.accept(command);
         }
         Ok(())

@@ -67,7 +67,7 @@ impl Sequencer {
             return true;
         }
         if !self.stalled.is_empty() && !command.is_refusable() {
-            self.stalled.push_back(command);
+            self.stall(command);
             return true;
         }
         match self.run(command) {
@@ -83,10 +83,17 @@ impl Sequencer {
                 false
             }
             Ran::Stalled(command) => {
-                self.stalled.push_back(command);
+                self.stall(command);
                 true
             }
         }
+    }
+
+    /// Lets a command wait for room. Others may change its rows meanwhile, so that code
+    /// outside has to look at them again.
+    fn stall(&mut self, mut command: Command) {
+        command.errand = Errand::None;
+        self.stalled.push_back(command);
     }
 
     /// Removes the rows of messages that have arrived, in a commit of their own.

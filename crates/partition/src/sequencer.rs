@@ -278,6 +278,9 @@ impl Sequencer {
     pub(crate) fn run_lanes(&mut self, is_over: &dyn Fn() -> bool) -> bool {
         let mut count = 0;
         while let Some(lane) = self.ready_lanes.pop_front() {
+            if self.is_away(&lane) {
+                continue;
+            }
             while let Some(command) = self.lanes.front(&lane) {
                 if !self.settle(Some(&lane), command) {
                     break;
@@ -287,12 +290,20 @@ impl Sequencer {
                 }
                 count += 1;
                 if count % limits::TURN_LOOK == 0 && is_over() {
-                    self.ready_lanes.push_front(lane);
-                    return true;
+                    if self.lanes.first(&lane).is_some() {
+                        self.ready_lanes.push_front(lane);
+                    }
+                    return !self.ready_lanes.is_empty();
                 }
             }
         }
         false
+    }
+
+    /// Whether a lane waits for code outside; it is ready when that has answered.
+    fn is_away(&mut self, lane: &Address) -> bool {
+        let first = self.lanes.first(lane);
+        first.is_some_and(|command| matches!(command.errand, Errand::Away(_)))
     }
 
     /// A page of timers has been read.

@@ -91,6 +91,8 @@ impl Realtime {
                         link.end();
                         is_open = false;
                     }
+                    // A server does not outrun the slowest node.
+                    nodes.room().await;
                     continue;
                 }
                 out = link.outgoing() => out,

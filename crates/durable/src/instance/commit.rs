@@ -20,7 +20,9 @@ pub(crate) fn turn_done(turn: &mut Turn<'_>, to: &Address, done: &TurnDone) -> R
         return Ok(Say::Ignored);
     };
     let row = &live.row;
-    let is_current = row.execution == done.execution && row.generation == done.generation;
+    // A turn that was run in this process since leaves the generation as it is.
+    let is_current =
+        row.is_open && row.execution == done.execution && row.generation == done.generation;
     if row.status.is_final() || !is_current {
         return Ok(Say::Ignored);
     }

@@ -255,7 +255,10 @@ impl<H: Handler> Pump<H> {
         let guarantee = work.options.guarantee.clone();
         let outcome = match self.call(&guarantee, &received, commands).await {
             Attempt::Done if matches!(guarantee, Guarantee::AtLeastOnce) => {
-                self.commit(vec![done]).await
+                match self.commit(vec![done]).await {
+                    Err(error) if error.kind() == Kind::CheckpointMoved => Ok(()),
+                    committed => committed,
+                }
             }
             Attempt::Done | Attempt::Moved => Ok(()),
             Attempt::Unavailable(error) => Err(error),

@@ -205,16 +205,27 @@ impl<H: Handler> Pump<H> {
         }
     }
 
+    /// Whether it owns the partition. If so, whoever lets readers in is told once more:
+    /// it may have heard of an earlier claim only.
     async fn is_owner(&self) -> bool {
         let work = &self.work;
         let (hub, group) = (&work.known.hub.name, &work.group);
-        match work.hubs.ownerships(hub, group).await {
-            Ok(found) => found.iter().any(|ownership| {
-                ownership.partition == self.partition && ownership.owner == work.options.owner
-            }),
+        let Ok(found) = work.hubs.ownerships(hub, group).await else {
             // Nobody knows; the next renewal will tell.
-            Err(_) => true,
+            return true;
+        };
+        let owner = &work.options.owner;
+        let own = found
+            .iter()
+            .find(|one| one.partition == self.partition && one.owner == *owner);
+        if let Some(own) = own {
+            let claim = (Some(own.version), owner.as_str());
+            let told = work
+                .hubs
+                .owner_changed(&work.known, group, self.partition, claim);
+            told.await;
         }
+        own.is_some()
     }
 
     /// Handles what a reader brings until something else happens.

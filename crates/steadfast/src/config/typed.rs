@@ -78,8 +78,6 @@ pub struct Config {
     pub cluster_lease: Duration,
     /// Unflushed log from which on it is flushed.
     pub log_target: u64,
-    /// Unflushed log from which on writers wait.
-    pub log_limit: u64,
     /// The port of REST, health and metrics.
     pub http_port: u16,
     /// Connections per port at a time.
@@ -189,7 +187,6 @@ impl Config {
             cluster_advertise: text(layers, "cluster.advertise"),
             cluster_lease: time(layers, "cluster.lease"),
             log_target: bytes(layers, "storage.log_target"),
-            log_limit: bytes(layers, "storage.log_limit"),
             http_port: number(layers, "http.port") as u16,
             connections: number(layers, "http.connections") as usize,
             cors_origins: texts("http.cors_origins"),
@@ -234,6 +231,11 @@ impl Config {
         };
         config.check(layers)?;
         Ok(config)
+    }
+
+    /// Unflushed log from which on writers wait: four times as much as is flushed from.
+    pub fn log_limit(&self) -> u64 {
+        self.log_target.saturating_mul(4)
     }
 
     /// The address of a port.
@@ -292,12 +294,6 @@ impl Config {
             return wrong(
                 "cluster.lease",
                 "it is between 1 s and 5 minutes".to_owned(),
-            );
-        }
-        if self.log_limit < self.log_target {
-            return wrong(
-                "storage.log_limit",
-                "it is below storage.log_target".to_owned(),
             );
         }
         if let Err(why) = steadfast_protocols::telemetry::check_level(&self.log_level) {
@@ -462,7 +458,6 @@ mod tests {
         for flags in [
             &["tls.key=a"][..],
             &["engine=postgres"],
-            &["storage.log_limit=1MiB"],
             &["http.trusted_proxies=x"],
             &["http.cors_origins=example.com"],
             &["http.cors_origins=https://example.com/app"],

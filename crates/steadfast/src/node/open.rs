@@ -66,7 +66,7 @@ pub(super) fn store(
         clock: Arc::clone(clock),
         lease: joined.map(|joined| joined.lease.clone()),
         log_target: config.log_target,
-        log_limit: config.log_limit,
+        log_limit: config.log_limit(),
         row_cache: config.memory / 2,
         event_tail: config.memory / 4,
         ..Options::new(owner)

@@ -251,7 +251,7 @@ fn options(config: &Config, clock: &Arc<dyn Clock>, node: u32) -> StoreOptions {
     StoreOptions {
         clock: Arc::clone(clock),
         log_target: config.log_target,
-        log_limit: config.log_limit,
+        log_limit: config.log_limit(),
         row_cache: config.memory / 16,
         event_tail: 0,
         ..StoreOptions::new(Owner {
