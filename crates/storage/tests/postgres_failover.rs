@@ -17,7 +17,7 @@ use pg::{S, T, WE, cluster, quorum, wait};
 use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_core::id::{Partition, Sequence};
 use steadfast_harness::postgres::{Manager, PostgresCluster};
-use steadfast_storage::engine::Start;
+use steadfast_storage::engine::{Engine, Start};
 use steadfast_storage::postgres::{Options, Postgres};
 use steadfast_storage::{Ledger, Options as StoreOptions, Store, View, Writes};
 use tokio::task::JoinHandle;
@@ -324,6 +324,28 @@ async fn c63_a_standby_that_joins_under_load_is_equal() {
         assert!(replica.findings.is_empty(), "{replica:?}");
     }
     println!("{total} commits were acknowledged");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_leaves_a_frozen_primary_once_another_is_known() {
+    let mut cluster = cluster();
+    let engine = Arc::new(Postgres::open(quorum(&cluster)).await.unwrap());
+    // So that there is a connection to read on.
+    engine.list("").await.unwrap();
+    let primary = cluster.primary();
+    wait(|| cluster.server(primary).freeze());
+    let reader = Arc::clone(&engine);
+    let reading = tokio::spawn(async move { reader.list("").await });
+    wait(|| cluster.promote_by_rule());
+    let clock = SystemClock::new();
+    while engine.renew(WE, Duration::from_secs(1)).await.is_err() {
+        assert!(clock.monotonic() < Duration::from_secs(30), "no lease");
+    }
+    let known = clock.monotonic();
+    reading.await.unwrap().unwrap();
+    let waited = clock.monotonic() - known;
+    println!("a lease after {known:?}, the read {waited:?} later");
+    assert!(waited < Duration::from_secs(5), "{waited:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

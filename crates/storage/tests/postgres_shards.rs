@@ -206,7 +206,7 @@ async fn foreign_missing_and_exchanged_databases_are_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn t14_a_stopped_move_brings_everything_and_ends_after_interruptions() {
-    const ROWS: u32 = 1_000;
+    const ROWS: u32 = 300;
     let urls = databases(3);
     let old = over(&[&urls[0], &urls[1]]);
     fill_all(&old, ROWS).await;

@@ -132,7 +132,8 @@ macro_rules! reading {
                 }
                 within(read::DEADLINE, $work).await
             };
-            let done = done.await;
+            let servers = &$engine.shared.servers;
+            let done = servers.while_newest(lent.timeline, done).await;
             match (lent.settle(done), $partition) {
                 (Err(fault), _) if fault.passes() && attempt < READS => {}
                 (Err(fault), Some(partition)) => break Err(fault.of(partition, $doing)),

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use super::fault::Fault;
 use super::options::{Durability, Options, Target};
@@ -25,13 +26,14 @@ pub(super) struct Servers {
     pub(super) targets: Vec<Target>,
     pub(super) options: Options,
     known: Mutex<Known>,
+    /// The highest timeline that was seen.
+    newest: watch::Sender<u32>,
 }
 
 /// What was learned so far.
 #[derive(Default)]
 struct Known {
     primary: Option<usize>,
-    timeline: u32,
     cluster: Option<String>,
 }
 
@@ -45,12 +47,30 @@ impl Servers {
                 cluster,
                 ..Known::default()
             }),
+            newest: watch::channel(0).0,
         })
     }
 
     /// The highest timeline that was seen.
     pub(super) fn timeline(&self) -> u32 {
-        self.known.lock().timeline
+        *self.newest.borrow()
+    }
+
+    /// Waits for something that is asked of a server, but not longer than until another
+    /// one is known to be the primary: a frozen one would never answer.
+    pub(super) async fn while_newest<T>(
+        &self,
+        timeline: u32,
+        work: impl Future<Output = std::result::Result<T, Fault>>,
+    ) -> std::result::Result<T, Fault> {
+        let mut newest = self.newest.subscribe();
+        tokio::select! {
+            done = work => done,
+            // The sender lives as long as this.
+            _ = newest.wait_for(|newest| *newest > timeline) => {
+                Err(Fault::unknown("another server is the primary by now"))
+            }
+        }
     }
 
     /// The cluster that must be found, once it is known.
@@ -123,10 +143,7 @@ impl Servers {
     }
 
     async fn find(&self, probe: Duration) -> std::result::Result<Session, Missing> {
-        let (primary, timeline) = {
-            let known = self.known.lock();
-            (known.primary, known.timeline)
-        };
+        let (primary, timeline) = (self.known.lock().primary, self.timeline());
         if let Some(host) = primary {
             if let Ok(session) = within(probe, self.open(host)).await
                 && session.is_writable
@@ -184,9 +201,12 @@ impl Servers {
     }
 
     fn learn(&self, session: Session) -> Session {
-        let mut known = self.known.lock();
-        known.primary = Some(session.host);
-        known.timeline = known.timeline.max(session.timeline);
+        self.known.lock().primary = Some(session.host);
+        self.newest.send_if_modified(|newest| {
+            let is_newer = session.timeline > *newest;
+            *newest = session.timeline.max(*newest);
+            is_newer
+        });
         session
     }
 
