@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use crate::workspace::Workspace;
-use crate::{fuse, process, tools};
+use crate::{fuse, interop, process, tools};
 
 /// Which long test, and how long.
 #[derive(Args)]
@@ -35,6 +35,13 @@ struct Soak {
 }
 
 const SOAKS: &[Soak] = &[
+    Soak {
+        name: "interop",
+        package: "steadfast-server",
+        test: "cluster_clients",
+        filter: "sdks",
+        amount: ("STEADFAST_ROUNDS", 1),
+    },
     Soak {
         name: "simulation",
         package: "steadfast-storage",
@@ -146,6 +153,10 @@ const SOAKS: &[Soak] = &[
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<bool> {
     match options.name.as_str() {
         "postgres" => drop(tools::install_postgres(workspace)?),
+        "interop" => {
+            tools::install_postgres(workspace)?;
+            interop::install_clients(workspace)?;
+        }
         _ => fuse::ready()?,
     }
     for soak in SOAKS.iter().filter(|soak| soak.name == options.name) {
