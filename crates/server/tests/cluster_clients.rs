@@ -3,7 +3,7 @@
 //! There are fewer partitions than nodes, so one node has none: whatever its clients
 //! want is elsewhere. The scenarios are those of the group `interop`; with
 //! `cargo xtask soak interop` it is all of them.
-#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 mod nodes;
 mod running;
@@ -126,6 +126,7 @@ fn sdks_of_event_hubs() {
         false => vec![known[0]],
     };
     let python_known = [
+        "send_and_read",
         "keyed_sends",
         "properties",
         "batch_of_500",
@@ -134,7 +135,6 @@ fn sdks_of_event_hubs() {
         "every_kind_of_position",
         "latest_sees_what_comes",
         "stolen_by_owner_level",
-        "send_and_read",
         "parallel_senders_keep_order",
         "blobs_with_bodies",
     ];
@@ -203,7 +203,8 @@ fn event_hubs(c: &Server, client: &str, scenario: &str) {
 fn target() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
+    let answering = std::thread::Builder::new().name("target".to_owned());
+    let answering = answering.spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
             // What is asked fits into one piece here.
@@ -212,6 +213,7 @@ fn target() -> String {
                 .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
         }
     });
+    answering.unwrap();
     format!("http://{address}")
 }
 
