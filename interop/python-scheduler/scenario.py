@@ -4,6 +4,7 @@ scenario.py all|lists|errors BASE_URL TARGET_URL [CA_FILE]
 """
 
 import datetime
+import os
 import sys
 import time
 
@@ -18,8 +19,11 @@ from azure.core.pipeline.policies import SansIOHTTPPolicy
 from azure.mgmt.scheduler import SchedulerManagementClient, models
 
 
+SECRET = os.environ.get("STEADFAST_TOKEN", "secret")
+
+
 class StaticToken:
-    def __init__(self, token="secret"):
+    def __init__(self, token=SECRET):
         self.token = token
 
     def get_token(self, *scopes, **kwargs):
@@ -28,10 +32,10 @@ class StaticToken:
 
 class PlainToken(SansIOHTTPPolicy):
     def on_request(self, request):
-        request.http_request.headers["Authorization"] = "Bearer secret"
+        request.http_request.headers["Authorization"] = f"Bearer {SECRET}"
 
 
-def connect(base, ca, token="secret"):
+def connect(base, ca, token=SECRET):
     if ca:
         return SchedulerManagementClient(
             StaticToken(token), "sub", base_url=base, connection_verify=ca

@@ -44,6 +44,30 @@ async function closes(server) {
   check(connection.state, "Disconnected", "the end");
 }
 
+// An app server's hub at two nodes, by all transports: calls, and sends in order.
+async function appServer(server) {
+  for (const transport of [WebSockets, ServerSentEvents, LongPolling]) {
+    const [one, other] = [server.url, server.other].map((url) =>
+      new signalr.HubConnectionBuilder()
+        .withUrl(`${url}/client/?hub=far`, { transport, accessTokenFactory: () => server.token })
+        .configureLogging(signalr.LogLevel.Error)
+        .build(),
+    );
+    await one.start();
+    await other.start();
+    check(await one.invoke("echo", "hi"), "hi", "a result");
+    const told = calls(other, "tick", 3);
+    for (const number of [1, 2, 3]) {
+      await one.invoke("shout", number);
+    }
+    check(await told, [[1], [2], [3]], "sends in order");
+    other.on("name", () => "Bob");
+    check(await one.invoke("ask", other.connectionId), "Bob", "a client's result");
+    await one.stop();
+    await other.stop();
+  }
+}
+
 // Without negotiation: only a socket, with the token.
 async function withoutNegotiation(server) {
   const connection = new signalr.HubConnectionBuilder()
@@ -120,4 +144,5 @@ export const scenarios = [
   withoutNegotiation,
   openHub,
   statefulReconnect,
+  appServer,
 ];

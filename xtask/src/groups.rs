@@ -76,6 +76,7 @@ fn postgres(workspace: &Workspace) -> Result<()> {
 
 fn cluster(workspace: &Workspace) -> Result<()> {
     tools::install_postgres(workspace)?;
+    interop::install_clients(workspace)?;
     chosen(workspace, "steadfast-protocols", is_of_cluster)?;
     chosen(workspace, "steadfast", is_of_cluster)?;
     chosen(workspace, "steadfast-server", is_of_cluster)

@@ -36,6 +36,16 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
 /// Client libraries of Event Hubs, Durable Task and SignalR, for Python, for Node, for
 /// Rust and for a browser.
 pub(crate) fn install(workspace: &Workspace) -> Result<()> {
+    install_clients(workspace)?;
+    let sources = workspace.root.join("interop");
+    let requirements = sources.join("signalr-python/requirements.txt");
+    tools::install_python(workspace, "signalr", &requirements)?;
+    tools::install_browser(workspace)?;
+    tools::build_program(workspace, &sources.join("rust/processor"))
+}
+
+/// One client library per SDK, and the scheduler's.
+pub(crate) fn install_clients(workspace: &Workspace) -> Result<()> {
     let sources = workspace.root.join("interop");
     tools::install_python(
         workspace,
@@ -50,12 +60,8 @@ pub(crate) fn install(workspace: &Workspace) -> Result<()> {
     tools::install_node(workspace)?;
     tools::install_packages(workspace, "event-hubs", &sources.join("node"))?;
     tools::install_packages(workspace, "durable", &sources.join("durable-node"))?;
-    let requirements = sources.join("signalr-python/requirements.txt");
-    tools::install_python(workspace, "signalr", &requirements)?;
+    let requirements = sources.join("python-scheduler/requirements.txt");
+    tools::install_python(workspace, "scheduler", &requirements)?;
     tools::install_packages(workspace, "signalr", &sources.join("signalr-node"))?;
-    tools::install_browser(workspace)?;
-    for program in ["rust/clients", "rust/processor"] {
-        tools::build_program(workspace, &sources.join(program))?;
-    }
-    Ok(())
+    tools::build_program(workspace, &sources.join("rust/clients"))
 }

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use crate::workspace::Workspace;
-use crate::{fuse, process, tools};
+use crate::{fuse, interop, process, tools};
 
 /// Which long test, and how long.
 #[derive(Args)]
@@ -38,6 +38,13 @@ struct Soak {
 const VERY_OFTEN: u64 = 10_000;
 
 const SOAKS: &[Soak] = &[
+    Soak {
+        name: "interop",
+        package: "steadfast-server",
+        test: "cluster_clients",
+        filter: "sdks",
+        amount: ("STEADFAST_ROUNDS", 1),
+    },
     Soak {
         name: "simulation",
         package: "steadfast-storage",
@@ -170,6 +177,11 @@ const SOAKS: &[Soak] = &[
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<bool> {
     match options.name.as_str() {
         "postgres" | "cluster" => drop(tools::install_postgres(workspace)?),
+        "postgres" => drop(tools::install_postgres(workspace)?),
+        "interop" => {
+            tools::install_postgres(workspace)?;
+            interop::install_clients(workspace)?;
+        }
         _ => fuse::ready()?,
     }
     for soak in SOAKS.iter().filter(|soak| soak.name == options.name) {

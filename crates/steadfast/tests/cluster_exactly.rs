@@ -92,6 +92,8 @@ async fn publish(node: &Node) {
                 if let Ok(sender) = hubs.sender("houses", Some(slot)).await {
                     let _ = sender.send(Batch::of(b"one").unwrap()).await;
                 }
+                // As fast as a busy machine handles them.
+                tokio::time::sleep(Duration::from_millis(100)).await;
             }
         });
     }
@@ -146,10 +148,12 @@ async fn caught_up(node: &Node) -> u64 {
         let last = hubs.partition("houses", slot).await.unwrap().last_sequence;
         loop {
             let checkpoint = hubs.checkpoint("houses", "$Default", slot).await.unwrap();
-            if checkpoint.map_or(-1, |found| found.sequence) == last {
+            let done = checkpoint.map_or(-1, |found| found.sequence);
+            if done == last {
                 break;
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            println!("partition {slot}: {done} of {last}");
+            tokio::time::sleep(Duration::from_millis(200)).await;
         }
         let space = node.runtime().space();
         let place = space.slot(steadfast_events::SLOT, "houses", slot);

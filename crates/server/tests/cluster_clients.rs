@@ -1,0 +1,261 @@
+//! Unmodified SDKs through a node that owns nothing.
+//!
+//! There are fewer partitions than nodes, so one node has none: whatever its clients
+//! want is elsewhere. The scenarios are those of the group `interop`; with
+//! `cargo xtask soak interop` it is all of them.
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
+
+mod nodes;
+mod running;
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nodes::{database, node, now, shares, standing};
+use running::{KNOWN, PATIENCE, Server, said, steadfast, until};
+use serde_json::{Value, json};
+use steadfast_harness::Process;
+
+/// One less than nodes.
+const PARTITIONS: &str = "partitions=2";
+
+const HUBS: [(&str, &str); 8] = [
+    ("houses", "4"),
+    ("positions", "1"),
+    ("keys", "16"),
+    ("even", "4"),
+    ("typed", "1"),
+    ("epochs", "1"),
+    ("large", "1"),
+    ("idempotent", "2"),
+];
+
+fn tools() -> PathBuf {
+    let tools = std::env::var_os("STEADFAST_TOOLS").map(PathBuf::from);
+    tools.expect("run `cargo xtask test --only cluster`, which sets STEADFAST_TOOLS")
+}
+
+fn interop() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interop")
+}
+
+fn is_soak() -> bool {
+    std::env::var_os("STEADFAST_ROUNDS").is_some()
+}
+
+fn python(environment: &str, program: &str) -> Command {
+    let path = format!("python/{environment}/bin/python");
+    let mut command = Command::new(tools().join(path));
+    // No compiled files among the sources.
+    command.arg("-B").arg(interop().join(program));
+    command
+}
+
+fn javascript(package: &str) -> Command {
+    let mut command = Command::new(tools().join("node/bin/node"));
+    let program = format!("packages/{package}/run.mjs");
+    command.arg(tools().join(program));
+    command
+}
+
+/// Three nodes, the last of which owns nothing.
+fn stage() -> Vec<Server> {
+    let database = database();
+    let start = |name: &str| node(name, &database).set(PARTITIONS).ready();
+    let mut nodes = vec![start("a"), start("b")];
+    until("one partition each", || {
+        let shares = shares(&standing(&nodes[1]));
+        (shares.iter().filter(|(_, share)| *share == 1).count() == 2).then_some(())
+    });
+    nodes.push(start("c"));
+    owns_nothing(&nodes[2]);
+    nodes
+}
+
+/// The node is known to itself, and owns nothing.
+fn owns_nothing(server: &Server) {
+    let share = until("the node among the others", || {
+        let shares = shares(&standing(server)).into_iter();
+        shares
+            .filter(|(name, _)| name == "c")
+            .map(|own| own.1)
+            .next()
+    });
+    assert_eq!(share, 0);
+}
+
+fn port(server: &Server, name: &str) -> u16 {
+    let (_, status) = server.get("/v1/status");
+    let addresses = status["addresses"].as_array().unwrap();
+    let found = addresses.iter().find(|own| own[0] == name).unwrap();
+    let url = found[1].as_str().unwrap();
+    url.rsplit(':').next().unwrap().parse().unwrap()
+}
+
+/// Runs a client until it ends.
+fn run(what: &str, server: &Server, mut command: Command) {
+    let began = now();
+    let folder = tempfile::tempdir().unwrap();
+    let (out, err) = (folder.path().join("out"), folder.path().join("err"));
+    let file = |path: &Path| std::fs::File::create(path).unwrap();
+    command.stdout(file(&out)).stderr(file(&err));
+    let status = command.status().expect("the client is installed");
+    let text = |path: &Path| std::fs::read_to_string(path).unwrap();
+    assert!(
+        status.success(),
+        "{what}: {}{}{}",
+        text(&out),
+        text(&err),
+        server.log()
+    );
+    println!("{what}: {:?}", began.elapsed());
+}
+
+/// What a command that succeeds prints.
+fn done(server: &Server, arguments: &[&str]) {
+    let (code, text, error) = said(&server.run(arguments));
+    assert_eq!(code, 0, "{arguments:?}: {text}{error}");
+}
+
+#[test]
+fn sdks_of_event_hubs() {
+    let all = |known: &[&'static str]| match is_soak() {
+        true => known.to_vec(),
+        false => vec![known[0]],
+    };
+    let python_known = [
+        "send_and_read",
+        "keyed_sends",
+        "properties",
+        "batch_of_500",
+        "keyless_sends_spread_evenly",
+        "typed_properties",
+        "every_kind_of_position",
+        "latest_sees_what_comes",
+        "stolen_by_owner_level",
+        "parallel_senders_keep_order",
+        "blobs_with_bodies",
+    ];
+    let node_known = [
+        "keyedSends",
+        "properties",
+        "batchOf500",
+        "typedProperties",
+        "everyKindOfPosition",
+        "stolenByOwnerLevel",
+        "bufferedAndIdempotent",
+        "blobsWithBodies",
+    ];
+    let rust_known = [
+        "keyed_sends",
+        "properties",
+        "batch_of_500",
+        "typed_properties",
+        "every_kind_of_position",
+        "stolen_by_owner_level",
+    ];
+    let scenarios = all(&python_known).into_iter().map(|name| ("python", name));
+    let scenarios = scenarios.chain(all(&node_known).into_iter().map(|name| ("node", name)));
+    let scenarios = scenarios.chain(all(&rust_known).into_iter().map(|name| ("rust", name)));
+    let mut nodes = with_hubs();
+    for (client, scenario) in scenarios {
+        event_hubs(&nodes[2], client, scenario);
+        owns_nothing(&nodes[2]);
+        if is_soak() {
+            // Most scenarios count on empty event hubs.
+            nodes = with_hubs();
+        }
+    }
+}
+
+/// Three nodes, with event hubs that were made at the first.
+fn with_hubs() -> Vec<Server> {
+    let nodes = stage();
+    for (name, partitions) in HUBS.iter().filter(|(name, _)| is_soak() || *name == "keys") {
+        let group = ["--group", "second"];
+        let create = ["eventhub", "create", name, "--partitions", partitions];
+        done(&nodes[0], &[&create[..], &group[..]].concat());
+    }
+    nodes
+}
+
+/// Runs one scenario of a client.
+fn event_hubs(c: &Server, client: &str, scenario: &str) {
+    let server = json!({
+        "amqp": port(c, "amqp"), "blob": port(c, "blob"),
+        "key_name": "RootManageSharedAccessKey", "key": KNOWN,
+        "account": "devstoreaccount1",
+        "account_key": "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/\
+                        K1SZFPTOtr/KBHBeksoGMGw==",
+    });
+    let mut command = match client {
+        "python" => python("eventhub", "python/run.py"),
+        "node" => javascript("event-hubs"),
+        _ => Command::new(tools().join("rust/debug/event-hub-clients")),
+    };
+    command.arg(server.to_string()).arg(scenario);
+    run(&format!("{client} {scenario}"), c, command);
+}
+
+/// Answers every request for as long as the test runs; its address.
+fn target() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let answering = std::thread::Builder::new().name("target".to_owned());
+    let answering = answering.spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            // What is asked fits into one piece here.
+            let _ = stream.read(&mut [0; 16 * 1024]);
+            let _ = stream
+                .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+        }
+    });
+    answering.unwrap();
+    format!("http://{address}")
+}
+
+#[test]
+fn sdks_of_durable_task() {
+    let nodes = stage();
+    let c = &nodes[2];
+    let server = json!({"port": port(c, "durable"), "managed": false}).to_string();
+    let mut command = python("durable", "durable-python/run.py");
+    command.arg(&server);
+    if !is_soak() {
+        command.arg("activities_in_sequence");
+    }
+    run("durabletask of Python", c, command);
+    let mut command = javascript("durable");
+    command.arg(&server);
+    if !is_soak() {
+        command.args(["activitiesInSequence", "entitiesAreSignalledAndCalled"]);
+    }
+    run("durabletask-js", c, command);
+    owns_nothing(c);
+}
+
+#[test]
+fn sdks_of_jobs_and_hubs() {
+    let nodes = stage();
+    let (a, b, c) = (&nodes[0], &nodes[1], &nodes[2]);
+    let mut command = python("scheduler", "python-scheduler/scenario.py");
+    command.args(["lists", &c.url, &target()]);
+    command.env("STEADFAST_TOKEN", KNOWN);
+    run("azure-mgmt-scheduler", c, command);
+    // One client is at a node without partitions, the other one elsewhere, and the app
+    // server at a third node.
+    let mut app = steadfast(a.folder.path());
+    let service = format!("127.0.0.1:{}", a.port());
+    app.args(["bench", "realtime-app", &service, "first"]);
+    let mut app = Process::spawn(app).unwrap();
+    assert_eq!(app.next_line(PATIENCE).unwrap().trim(), "READY");
+    let (_, told) = c.post("/v1/hubs/far/tokens", json!({"user": "alice"}));
+    let told: Value = json!({"url": c.url, "other": b.url, "token": told["token"]});
+    let mut command = javascript("signalr");
+    command.arg(told.to_string()).arg("appServer");
+    run("@microsoft/signalr", c, command);
+    owns_nothing(c);
+}
