@@ -1,4 +1,4 @@
-//! Code of users in this process, for commands that wait for it.
+//! Code in this process, for commands that wait for it.
 //!
 //! A turn of an orchestration, or an operation of an entity, that can be run in this
 //! process at once need not be written down before it is run: the command that is

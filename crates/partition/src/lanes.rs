@@ -1,4 +1,4 @@
-//! Commands that wait for rows or errands, in order per instance.
+//! Commands that wait for rows or errands, by instance.
 //!
 //! A command whose rows are not in memory, or that waits for code outside, opens a
 //! lane for its instance. Later commands to the same instance queue up behind it;

@@ -1,4 +1,4 @@
-//! Requests that are run in this process, in the commit that brings them.
+//! Requests that are run in the commit that brings them.
 
 use std::sync::Arc;
 

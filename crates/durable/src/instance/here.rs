@@ -1,4 +1,4 @@
-//! Turns that are run in this process, in the commit of their reason.
+//! Turns that are run in the commit of their reason.
 
 use std::sync::Arc;
 

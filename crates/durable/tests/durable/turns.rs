@@ -1,4 +1,4 @@
-//! Turns and operations in the commit of their reason, and what memory saves.
+//! Turns in the commit of their reason, without histories.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
