@@ -76,6 +76,11 @@ impl Inner {
             let _ = self.ask(To::Witness, release).await;
         }
         let taken = setup.ways.send(To::Pair, &Word::Take(epoch), TAKING).await;
+        setup.follower.open(epoch).await.map_err(words)?;
+        if wished(taken.clone()).is_err() {
+            // It may try again itself.
+            *self.not_before.lock() = self.now();
+        }
         wished(taken)
     }
 
@@ -89,7 +94,6 @@ impl Inner {
         if setup.seat.mode() != Mode::Synced {
             return Err(format!("{} does not have everything yet", setup.pair));
         }
-        *self.not_before.lock() = self.now() + TAKING;
         setup.hands.rest(UNDER_WAY).await;
         let all = setup.runtime.serving().into_iter();
         let all = all.map(|partition| setup.runtime.hand_over(partition, COMMANDS));
@@ -99,16 +103,17 @@ impl Inner {
             }
         }
         let was_synced = setup.seat.mode() == Mode::Synced && setup.seat.epoch() == Some(epoch);
+        *self.not_before.lock() = self.now() + TAKING;
         setup.seat.leave();
         setup.store.lapse();
         for partition in setup.runtime.serving() {
             setup.runtime.abandon(partition);
         }
-        setup.follower.open(epoch).await.map_err(words)?;
         tracing::info!(event = "region.handing_over", epoch, to = setup.pair);
         match was_synced {
             true => Ok(epoch),
             false => {
+                setup.follower.open(epoch).await.map_err(words)?;
                 *self.not_before.lock() = self.now();
                 Err("the other region was lost meanwhile".to_owned())
             }

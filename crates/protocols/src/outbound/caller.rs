@@ -12,6 +12,7 @@ use reqwest::{Certificate, Client, Identity, Proxy};
 use steadfast_core::limits;
 
 use super::guard::{Guard, Guarded};
+use super::permit::Permit;
 use crate::scheduler::{Pkcs12, SecretKey};
 
 /// How calls are made.
@@ -36,24 +37,11 @@ pub struct Options {
     pub permit: Option<Permit>,
 }
 
-/// Says in which epoch calls may be made right now; none when they may not.
-#[derive(Clone)]
-pub struct Permit(pub Arc<dyn Fn() -> Option<u64> + Send + Sync>);
-
-impl std::fmt::Debug for Permit {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Permit").field(&(self.0)()).finish()
-    }
-}
-
 impl Options {
     /// The epoch of calls that may be made now; `Err` when none may.
     pub(crate) fn epoch(&self) -> Result<Option<u64>, String> {
-        let Some(permit) = &self.permit else {
-            return Ok(None);
-        };
-        let epoch = (permit.0)().ok_or("another region runs this job by now")?;
-        Ok(Some(epoch))
+        let epoch = self.permit.as_ref().map(Permit::epoch);
+        epoch.transpose().map_err(str::to_owned)
     }
 }
 
@@ -126,6 +114,9 @@ fn build(options: &Options, identity: Option<Identity>) -> Result<Client, String
         .pool_max_idle_per_host(limits::HOST_CALLS)
         .pool_idle_timeout(Duration::from_secs(60))
         .user_agent(concat!("steadfast/", env!("CARGO_PKG_VERSION")));
+    if let Some(permit) = &options.permit {
+        builder = builder.connector_layer(permit.clone());
+    }
     if let Some(roots) = &options.roots {
         let roots = Certificate::from_pem_bundle(roots).map_err(|error| error.to_string())?;
         builder = builder.tls_certs_merge(roots);

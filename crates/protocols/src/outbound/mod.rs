@@ -5,12 +5,14 @@ mod caller;
 mod deliver;
 mod guard;
 mod http;
+mod permit;
 mod queue;
 mod stamp;
 mod token;
 
 pub(crate) use caller::Caller;
-pub use caller::{Options, Permit};
+pub use caller::Options;
 pub use deliver::Outbound;
 pub use guard::Guard;
 pub(crate) use http::cause;
+pub use permit::Permit;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::try_join_all;
 use parking_lot::RwLock;
 use steadfast_core::id::{Lsn, Partition};
 
@@ -138,11 +139,9 @@ impl Follower {
     }
 
     async fn acquire(&self) -> Result<()> {
-        let mut open = Vec::new();
-        for partition in &self.partitions {
-            open.push(self.store.acquire(*partition).await?);
-        }
-        *self.open.write() = open;
+        let all = self.partitions.iter();
+        let all = all.map(|partition| self.store.acquire(*partition));
+        *self.open.write() = try_join_all(all).await?;
         Ok(())
     }
 
