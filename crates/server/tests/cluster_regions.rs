@@ -2,7 +2,11 @@
 //!
 //! The test command runs few jobs; `cargo xtask soak regions` as many as the
 //! specification asks for.
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "tests; they print what they measure"
+)]
 
 mod regions;
 mod running;
@@ -203,8 +207,17 @@ fn jobs_50_no_job_data_in_the_witness(pair: &Pair) {
 mod jobs_50_no_job_data_is_in_the_witness {
     use super::*;
 
+    /// Both at once, each with servers of its own: they mostly wait.
     #[test]
-    fn jobs_47_a_frozen_region_sends_nothing_with_an_old_epoch() {
+    fn jobs_46_47_regions_that_are_frozen_or_cut_off_are_followed() {
+        std::thread::scope(|scope| {
+            let frozen = scope.spawn(a_frozen_region_sends_nothing_with_an_old_epoch);
+            a_region_that_is_cut_off_shows_what_it_has_and_changes_nothing();
+            frozen.join().unwrap();
+        });
+    }
+
+    fn a_frozen_region_sends_nothing_with_an_old_epoch() {
         let pair = Pair::start();
         let home = pair.owner();
         let other = 1 - home;
@@ -243,8 +256,7 @@ mod jobs_50_no_job_data_is_in_the_witness {
     }
 
     /// The network: first between the regions only, then around the owner.
-    #[test]
-    fn jobs_46_a_region_that_is_cut_off_shows_what_it_has_and_changes_nothing() {
+    fn a_region_that_is_cut_off_shows_what_it_has_and_changes_nothing() {
         let pair = Pair::start();
         let home = pair.owner();
         let other = 1 - home;
