@@ -177,7 +177,6 @@ const SOAKS: &[Soak] = &[
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<bool> {
     match options.name.as_str() {
         "postgres" | "cluster" => drop(tools::install_postgres(workspace)?),
-        "postgres" => drop(tools::install_postgres(workspace)?),
         "interop" => {
             tools::install_postgres(workspace)?;
             interop::install_clients(workspace)?;
