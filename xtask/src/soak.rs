@@ -39,13 +39,6 @@ const VERY_OFTEN: u64 = 10_000;
 
 const SOAKS: &[Soak] = &[
     Soak {
-        name: "interop",
-        package: "steadfast-server",
-        test: "cluster_clients",
-        filter: "sdks",
-        amount: ("STEADFAST_ROUNDS", 1),
-    },
-    Soak {
         name: "simulation",
         package: "steadfast-storage",
         test: "recovery",
@@ -170,6 +163,13 @@ const SOAKS: &[Soak] = &[
         test: "cluster_bank",
         filter: "c62",
         amount: ("STEADFAST_ROUNDS", 50),
+    },
+    Soak {
+        name: "interop",
+        package: "steadfast-server",
+        test: "cluster_clients",
+        filter: "sdks",
+        amount: ("STEADFAST_ROUNDS", 1),
     },
 ];
 
