@@ -173,7 +173,8 @@ fn sdks_of_event_hubs() {
 /// Three nodes, with event hubs that were made at the first.
 fn with_hubs() -> Vec<Server> {
     let nodes = stage();
-    for (name, partitions) in HUBS.iter().filter(|(name, _)| is_soak() || *name == "keys") {
+    let is_used = |name: &str| is_soak() || ["houses", "keys"].contains(&name);
+    for (name, partitions) in HUBS.iter().filter(|(name, _)| is_used(name)) {
         let group = ["--group", "second"];
         let create = ["eventhub", "create", name, "--partitions", partitions];
         done(&nodes[0], &[&create[..], &group[..]].concat());
