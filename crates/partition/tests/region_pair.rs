@@ -88,19 +88,26 @@ impl Ways for Lines {
     }
 }
 
-/// Counts who rests.
+/// Work that takes as long as it is told.
 #[derive(Default)]
 struct Workers {
     rests: AtomicUsize,
+    busy_ms: AtomicUsize,
+    is_resting: AtomicBool,
 }
 
 #[async_trait]
 impl Hands for Workers {
-    async fn rest(&self, _: Duration) {
+    async fn rest(&self, limit: Duration) {
         self.rests.fetch_add(1, Ordering::Relaxed);
+        self.is_resting.store(true, Ordering::Relaxed);
+        let busy = self.busy_ms.load(Ordering::Relaxed) as u64;
+        tokio::time::sleep(Duration::from_millis(busy).min(limit)).await;
     }
 
-    fn work(&self) {}
+    fn work(&self) {
+        self.is_resting.store(false, Ordering::Relaxed);
+    }
 }
 
 struct Region {
@@ -108,6 +115,7 @@ struct Region {
     runtime: Arc<Runtime>,
     lines: Arc<Lines>,
     engine: Arc<dyn Engine>,
+    workers: Arc<Workers>,
 }
 
 struct World {
@@ -164,6 +172,7 @@ async fn region(world: &World, index: usize, engine: Arc<dyn Engine>) -> Region 
     };
     let runtime = Arc::new(Runtime::new(Arc::clone(&store), space, runtime_options));
     let polls = Arc::new(Polls::new(Arc::clone(&engine), clock));
+    let workers = Arc::new(Workers::default());
     let pairing = Pairing::start(Setup {
         region: NAMES[index].into(),
         pair: NAMES[1 - index].into(),
@@ -178,7 +187,7 @@ async fn region(world: &World, index: usize, engine: Arc<dyn Engine>) -> Region 
         follower: Arc::new(follower),
         polls,
         ways: Arc::clone(&lines) as Arc<dyn Ways>,
-        hands: Arc::new(Workers::default()),
+        hands: Arc::clone(&workers) as Arc<dyn Hands>,
     });
     let pairing = Arc::new(pairing.await.unwrap());
     let _ = world.doors[index].set(Arc::clone(&pairing));
@@ -187,6 +196,7 @@ async fn region(world: &World, index: usize, engine: Arc<dyn Engine>) -> Region 
         runtime,
         lines,
         engine,
+        workers,
     }
 }
 
@@ -355,4 +365,22 @@ async fn a_loss_is_accepted_by_a_person_only() {
         .stale(world.regions[1].runtime.space().all().next().unwrap());
     assert!(stale.is_some(), "what it has can be read");
     assert!(world.regions[1].engine.list("mirror/").await.unwrap().len() == 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hand_over_goes_on_when_nobody_waits_for_it() {
+    let world = World::start().await;
+    world.visit(0, "a").await.unwrap();
+    world.regions[0]
+        .workers
+        .busy_ms
+        .store(15_000, Ordering::Relaxed);
+    let moving = world.regions[0].pairing.transfer(NAMES[1], false);
+    let limit = Duration::from_secs(10);
+    assert!(tokio::time::timeout(limit, moving).await.is_err());
+    assert!(world.standing(0).is_owner, "it waits for its work");
+    world.until(1, |standing| standing.mode == "synced").await;
+    assert!(!world.standing(0).is_owner);
+    assert_eq!(world.visit(1, "a").await.unwrap(), "II");
+    assert!(!world.regions[1].workers.is_resting.load(Ordering::Relaxed));
 }

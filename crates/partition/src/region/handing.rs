@@ -5,10 +5,12 @@
 //! done twice: what was begun has ended, and its end is in both regions.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use steadfast_storage::mirror::{Ask, Mode};
+use tokio::task::JoinHandle;
 
 use super::lines::To;
 use super::pairing::{Inner, wished, words};
@@ -22,6 +24,15 @@ const COMMANDS: Duration = Duration::from_secs(2);
 
 /// How long the other region may take.
 const TAKING: Duration = Duration::from_secs(10);
+
+/// Somebody who hands over, counted however that ends.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
 
 impl Inner {
     /// Has a region own the space from now on.
@@ -64,8 +75,32 @@ impl Inner {
         Err(last)
     }
 
-    /// Gives the space to the other region.
+    /// Gives the space to the other region. It comes to its end also if nobody waits
+    /// for it any more.
     pub(super) async fn hand_over(self: &Arc<Self>) -> Result<(), String> {
+        let handing = self.begin_handing();
+        match handing.await {
+            Ok(handed) => handed,
+            Err(_) => Err("handing over broke off".to_owned()),
+        }
+    }
+
+    /// Begins to hand over; one after another if there are several.
+    pub(super) fn begin_handing(self: &Arc<Self>) -> JoinHandle<Result<(), String>> {
+        let own = Arc::clone(self);
+        own.handing.fetch_add(1, Ordering::AcqRel);
+        tokio::spawn(async move {
+            let _counted = Counted(&own.handing);
+            own.hand_over_now().await
+        })
+    }
+
+    /// Whether the space is being handed over.
+    pub(super) fn is_handing(&self) -> bool {
+        self.handing.load(Ordering::Acquire) > 0
+    }
+
+    async fn hand_over_now(self: &Arc<Self>) -> Result<(), String> {
         let epoch = self.give_up().await?;
         let setup = &self.setup;
         let release = Ask::Release {
