@@ -94,6 +94,9 @@ struct Workers {
     rests: AtomicUsize,
     busy_ms: AtomicUsize,
     is_resting: AtomicBool,
+    /// Rests at whose end the seat was gone.
+    lapsed: AtomicUsize,
+    seat: OnceLock<Arc<Seat>>,
 }
 
 #[async_trait]
@@ -103,6 +106,9 @@ impl Hands for Workers {
         self.is_resting.store(true, Ordering::Relaxed);
         let busy = self.busy_ms.load(Ordering::Relaxed) as u64;
         tokio::time::sleep(Duration::from_millis(busy).min(limit)).await;
+        let is_gone = self.seat.get().unwrap().epoch().is_none();
+        self.lapsed
+            .fetch_add(usize::from(is_gone), Ordering::Relaxed);
     }
 
     fn work(&self) {
@@ -173,6 +179,7 @@ async fn region(world: &World, index: usize, engine: Arc<dyn Engine>) -> Region 
     let runtime = Arc::new(Runtime::new(Arc::clone(&store), space, runtime_options));
     let polls = Arc::new(Polls::new(Arc::clone(&engine), clock));
     let workers = Arc::new(Workers::default());
+    let _ = workers.seat.set(Arc::clone(&seat));
     let pairing = Pairing::start(Setup {
         region: NAMES[index].into(),
         pair: NAMES[1 - index].into(),
@@ -275,7 +282,9 @@ async fn a_region_that_is_lost_is_followed_and_gets_its_space_back() {
         .until(0, |standing| standing.mode == "following")
         .await;
     assert_eq!(world.standing(0).owner, NAMES[1]);
-    // After five minutes home has it again, by itself.
+    // After five minutes home has it again, by itself, however long the last work takes.
+    let workers = &world.regions[1].workers;
+    workers.busy_ms.store(15_000, Ordering::Relaxed);
     let took = world.until(0, |standing| standing.is_owner);
     assert!(
         tokio::time::timeout(Duration::from_secs(60), took)
@@ -284,6 +293,9 @@ async fn a_region_that_is_lost_is_followed_and_gets_its_space_back() {
     );
     tokio::time::sleep(Duration::from_secs(260)).await;
     world.until(0, |standing| standing.mode == "synced").await;
+    assert_eq!(world.standing(0).epoch, 3, "it was handed over");
+    assert_eq!(workers.rests.load(Ordering::Relaxed), 1);
+    assert_eq!(workers.lapsed.load(Ordering::Relaxed), 0, "it owned it");
     for key in ["a", "b", "c", "d", "e"] {
         assert_eq!(world.visit(0, key).await.unwrap(), "III", "{key}");
     }
