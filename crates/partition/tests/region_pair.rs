@@ -101,14 +101,23 @@ struct Workers {
 
 #[async_trait]
 impl Hands for Workers {
-    async fn rest(&self, limit: Duration) {
+    async fn rest(&self, limit: Duration) -> usize {
         self.rests.fetch_add(1, Ordering::Relaxed);
         self.is_resting.store(true, Ordering::Relaxed);
-        let busy = self.busy_ms.load(Ordering::Relaxed) as u64;
-        tokio::time::sleep(Duration::from_millis(busy).min(limit)).await;
+        let busy = Duration::from_millis(self.busy_ms.load(Ordering::Relaxed) as u64);
+        tokio::time::sleep(busy.min(limit)).await;
         let is_gone = self.seat.get().unwrap().epoch().is_none();
         self.lapsed
             .fetch_add(usize::from(is_gone), Ordering::Relaxed);
+        usize::from(busy > limit)
+    }
+
+    fn resume(&self) {
+        self.is_resting.store(false, Ordering::Relaxed);
+    }
+
+    fn stop(&self) {
+        self.is_resting.store(true, Ordering::Relaxed);
     }
 
     fn work(&self) {
@@ -395,4 +404,26 @@ async fn a_hand_over_goes_on_when_nobody_waits_for_it() {
     assert!(!world.standing(0).is_owner);
     assert_eq!(world.visit(1, "a").await.unwrap(), "II");
     assert!(!world.regions[1].workers.is_resting.load(Ordering::Relaxed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_space_stays_where_it_is_while_work_does_not_end() {
+    let world = World::start().await;
+    world.visit(0, "a").await.unwrap();
+    let workers = &world.regions[0].workers;
+    workers.busy_ms.store(60_000, Ordering::Relaxed);
+    // Asked for here and there.
+    for index in [0, 1] {
+        let refused = world.regions[index].pairing.transfer(NAMES[1], false).await;
+        let refused = refused.unwrap_err();
+        assert!(refused.contains("still ran after 20 s"), "{refused}");
+        assert!(!workers.is_resting.load(Ordering::Relaxed), "it goes on");
+    }
+    assert!(world.standing(0).is_owner && !world.standing(1).is_owner);
+    assert_eq!(world.standing(0).mode, "synced");
+    assert_eq!(world.visit(0, "a").await.unwrap(), "II");
+    workers.busy_ms.store(0, Ordering::Relaxed);
+    let pairing = &world.regions[1].pairing;
+    pairing.transfer(NAMES[1], false).await.unwrap();
+    assert_eq!(world.visit(1, "a").await.unwrap(), "III");
 }

@@ -129,7 +129,18 @@ impl Inner {
         if setup.seat.mode() != Mode::Synced {
             return Err(format!("{} does not have everything yet", setup.pair));
         }
-        setup.hands.rest(UNDER_WAY).await;
+        let busy = setup.hands.rest(UNDER_WAY).await;
+        if busy > 0 {
+            // What they come to would be lost, and the next owner would make them again.
+            setup.hands.resume();
+            let limit = UNDER_WAY.as_secs();
+            return Err(format!(
+                "{busy} calls of jobs still ran after {limit} s, so nothing was handed over \
+                 and {} goes on: try again when they have ended, or give those jobs a \
+                 shorter timeout",
+                setup.region
+            ));
+        }
         let all = setup.runtime.serving().into_iter();
         let all = all.map(|partition| setup.runtime.hand_over(partition, COMMANDS));
         for given in join_all(all).await {

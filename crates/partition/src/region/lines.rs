@@ -26,10 +26,17 @@ pub trait Ways: Send + Sync + 'static {
 /// What the region does outside.
 #[async_trait]
 pub trait Hands: Send + Sync + 'static {
-    /// Begins nothing any more, and waits until nothing is under way, or the limit.
-    async fn rest(&self, limit: Duration);
+    /// Begins nothing any more, and waits until nothing is under way, or the limit;
+    /// answers how much is still under way.
+    async fn rest(&self, limit: Duration) -> usize;
 
-    /// Goes on.
+    /// Goes on after that, also with what was not begun.
+    fn resume(&self);
+
+    /// Begins nothing any more, and forgets what was not begun.
+    fn stop(&self);
+
+    /// Begins to work, with nothing left over.
     fn work(&self);
 }
 

@@ -367,7 +367,7 @@ impl Inner {
         let setup = &self.setup;
         setup.seat.leave();
         // What was sent was sent; what it came to is the next owner's concern.
-        setup.hands.rest(Duration::ZERO).await;
+        setup.hands.stop();
         setup.store.lapse();
         for partition in setup.runtime.serving() {
             setup.runtime.abandon(partition);

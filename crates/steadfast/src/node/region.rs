@@ -105,9 +105,22 @@ struct Callers(Arc<OnceLock<Runner>>);
 
 #[async_trait]
 impl Hands for Callers {
-    async fn rest(&self, limit: Duration) {
+    async fn rest(&self, limit: Duration) -> usize {
+        match self.0.get() {
+            Some(runner) => runner.rest(limit).await,
+            None => 0,
+        }
+    }
+
+    fn resume(&self) {
         if let Some(runner) = self.0.get() {
-            runner.rest(limit).await;
+            runner.resume();
+        }
+    }
+
+    fn stop(&self) {
+        if let Some(runner) = self.0.get() {
+            runner.stop();
         }
     }
 
