@@ -138,6 +138,7 @@ struct World {
     across: Arc<AtomicBool>,
     doors: [Arc<OnceLock<Arc<Pairing>>>; 2],
     witness: Arc<Polls>,
+    has_witness: bool,
     clock: Arc<dyn Clock>,
 }
 
@@ -194,7 +195,7 @@ async fn region(world: &World, index: usize, engine: Arc<dyn Engine>) -> Region 
         pair: NAMES[1 - index].into(),
         home: NAMES[0].into(),
         space: "jobs@East US".into(),
-        has_witness: true,
+        has_witness: world.has_witness,
         engine: Arc::clone(&engine),
         seat,
         mirror,
@@ -218,6 +219,10 @@ async fn region(world: &World, index: usize, engine: Arc<dyn Engine>) -> Region 
 
 impl World {
     async fn start() -> Self {
+        Self::start_as(true).await
+    }
+
+    async fn start_as(has_witness: bool) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(Paused(Instant::now()));
         let witness = Memory::with_clock(Arc::clone(&clock));
         let witness = Arc::new(Polls::new(Arc::new(witness), Arc::clone(&clock)));
@@ -226,6 +231,7 @@ impl World {
             across: Arc::default(),
             doors: [Arc::default(), Arc::default()],
             witness,
+            has_witness,
             clock,
         };
         for index in [0, 1] {
@@ -426,4 +432,20 @@ async fn a_space_stays_where_it_is_while_work_does_not_end() {
     let pairing = &world.regions[1].pairing;
     pairing.transfer(NAMES[1], false).await.unwrap();
     assert_eq!(world.visit(1, "a").await.unwrap(), "III");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_witness_a_takeover_is_a_loss_that_a_person_accepts() {
+    let world = World::start_as(false).await;
+    world.visit(0, "a").await.unwrap();
+    world.across.store(true, Ordering::Relaxed);
+    // The owner goes on alone, and nobody else knows of it.
+    assert_eq!(world.visit(0, "a").await.unwrap(), "II");
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let other = &world.regions[1].pairing;
+    let refused = other.transfer(NAMES[1], false).await.unwrap_err();
+    assert!(refused.contains("no witness"), "{refused}");
+    assert!(!world.standing(1).is_owner);
+    other.transfer(NAMES[1], true).await.unwrap();
+    assert!(world.standing(1).is_owner);
 }

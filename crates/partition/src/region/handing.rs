@@ -61,7 +61,15 @@ impl Inner {
 
     /// The other region is not there: takes the space without it.
     async fn take_abandoned(self: &Arc<Self>, accepts_loss: bool) -> Result<(), String> {
-        if !self.setup.follower.is_whole().await.map_err(words)? {
+        let setup = &self.setup;
+        if !setup.has_witness && !accepts_loss {
+            return Err(format!(
+                "there is no witness, so nobody knows whether {} works alone or has \
+                 acknowledged what is not here: make sure that it is down, and accept the loss",
+                setup.pair
+            ));
+        }
+        if !setup.follower.is_whole().await.map_err(words)? {
             return Err("this region's copy is not whole".to_owned());
         }
         // Refused claims tell how it stands, and the next one fits that.
