@@ -319,6 +319,8 @@ impl Inner {
             Some(Say::Granted) => Ok(()),
             Some(Say::Refused { ballot, left }) => {
                 self.learn(&ballot);
+                // Whoever claims does not vote: until then the owner is to be heard.
+                *self.not_before.lock() = self.now() + left;
                 Err(refusal(&ballot, left))
             }
             None => Err("the witness does not answer".to_owned()),
