@@ -51,8 +51,13 @@ impl Inner {
             true => {
                 let limit = UNDER_WAY + TAKING + COMMANDS;
                 let given = setup.ways.send(To::Pair, &Word::Give, limit).await;
-                match given {
-                    Some(given) => wished(Some(given)),
+                match given.map(|given| wished(Some(given))) {
+                    // Perhaps neither region owns it; the voters know.
+                    Some(Err(why)) if accepts_loss && setup.has_witness => {
+                        let taken = self.take_abandoned(true).await;
+                        taken.map_err(|still| format!("{why}; {still}"))
+                    }
+                    Some(given) => given,
                     None => self.take_abandoned(accepts_loss).await,
                 }
             }
