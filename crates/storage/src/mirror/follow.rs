@@ -37,6 +37,8 @@ pub struct Follower {
 struct State {
     /// Copies of earlier epochs are refused.
     fence: u64,
+    /// The last copy that was begun here: epoch and session.
+    begun: (u64, u64),
     /// The session and the number of its next step.
     session: Option<(u64, u64)>,
 }
@@ -96,6 +98,16 @@ impl Follower {
         }
         state.fence = copy.epoch;
         if copy.step == Step::Begin {
+            let asked = (copy.epoch, copy.session);
+            if asked < state.begun {
+                // It comes late: another copy has been begun since.
+                return Reply::Strange;
+            }
+            if asked == state.begun && state.session.is_some() {
+                // Its answer was lost.
+                return Reply::Done;
+            }
+            state.begun = asked;
             state.session = None;
             return match self.begin().await {
                 Ok(()) => {
@@ -162,8 +174,10 @@ impl Follower {
         Ok(())
     }
 
+    /// Does what a step says, in each partition at once: a step that is done again after
+    /// it was done in part never shows what is older.
     async fn change(&self, parts: Vec<(Partition, Bytes)>) -> Result<()> {
-        let mut staged = Vec::new();
+        let mut merged: Vec<(Ledger, Writes)> = Vec::new();
         for (partition, operations) in parts {
             let lost = |what: &str| {
                 let what = what.to_owned();
@@ -173,6 +187,15 @@ impl Follower {
             let ledger = ledger.ok_or_else(|| lost("the copy has no such partition"))?;
             let writes = Writes::redo(&operations);
             let writes = writes.map_err(|_| lost("a change of the owner is malformed"))?;
+            let own = merged.iter_mut().rev();
+            let mut own = own.filter(|(ledger, _)| ledger.partition() == partition);
+            match own.next() {
+                Some((_, former)) if former.fits(&writes) => former.then(writes),
+                _ => merged.push((ledger, writes)),
+            }
+        }
+        let mut staged = Vec::new();
+        for (ledger, writes) in merged {
             let lsn = stage(&ledger, writes).await?;
             staged.push((ledger, lsn));
         }
