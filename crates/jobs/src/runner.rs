@@ -7,6 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -64,6 +65,8 @@ struct Inner {
     swept: watch::Sender<u64>,
     /// How many calls are being made.
     running: watch::Sender<usize>,
+    /// How often it began to work, with nothing left over.
+    tenure: AtomicU64,
 }
 
 /// Where in the world an attempt is wanted, and its name there.
@@ -103,6 +106,7 @@ impl Runner {
             calls: Semaphore::new(limits::OUTBOUND_CALLS),
             swept: watch::channel(0).0,
             running: watch::channel(0).0,
+            tenure: AtomicU64::new(0),
         };
         Self {
             inner: Arc::new(inner),
@@ -160,6 +164,7 @@ impl Runner {
         let mut lanes = self.inner.lanes.lock();
         lanes.is_resting = false;
         lanes.put_back = None;
+        self.inner.tenure.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Goes on where it was before it rested: begins also what was not begun then.
@@ -272,11 +277,16 @@ impl Inner {
             return Some(attempt);
         };
         let started = self.clock.now().0;
-        let order = attempt.order;
+        let tenure = self.tenure.load(Ordering::Acquire);
+        let order = attempt.order.clone();
         let (ordinal, phase, number) = (order.ordinal, order.phase, order.attempt);
         let outcome = self.deliver.deliver(order).await;
         if !outcome.is_success && !self.deliver.may_send() {
             return None;
+        }
+        if !outcome.is_success && tenure != self.tenure.load(Ordering::Acquire) {
+            // It failed across a time in which others might: it is not known as failed.
+            return Some(attempt);
         }
         let ended = Ended {
             ordinal,
