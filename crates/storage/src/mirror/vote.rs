@@ -226,6 +226,14 @@ fn text(reader: &mut Reader) -> Result<String, Malformed> {
 }
 
 impl Ask {
+    /// The region for which it is asked.
+    pub fn owner(&self) -> &str {
+        match self {
+            Self::Renew { ballot, .. } => &ballot.owner,
+            Self::Claim { owner, .. } | Self::Release { owner, .. } => owner,
+        }
+    }
+
     /// For the wire.
     pub fn encode(&self) -> Bytes {
         let mut out = vec![FORMAT];
