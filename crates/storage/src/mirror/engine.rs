@@ -194,6 +194,8 @@ impl Mirror {
     /// acknowledged.
     async fn copy_group(&self, line: &mut Line, parts: Vec<(Partition, Bytes)>) -> bool {
         match line {
+            // A step says at least something: it leaves its number in the copy.
+            Line::Live { .. } if parts.is_empty() => self.seat.epoch().is_some(),
             Line::Live { session, next } => {
                 let copy = |epoch| Copy {
                     epoch,

@@ -685,3 +685,56 @@ async fn a_step_is_done_at_once_in_each_partition() {
     assert_eq!(ledger.durable().borrow().0, before.0 + 1);
     assert_eq!(row(region).await.unwrap(), "third");
 }
+
+/// A copy that was restarted goes on where it was, and does the last step again.
+#[tokio::test(start_paused = true)]
+async fn a_copy_goes_on_after_a_restart() {
+    let world = World::new(6).await;
+    let region = &world.regions[1];
+    let follower = &region.follower;
+    follower.apply(copy(1, 1, 1, Step::Begin)).await;
+    let step = puts(&[b"first"]);
+    assert_eq!(follower.apply(copy(1, 1, 2, step)).await, Reply::Done);
+    let restarted = async || {
+        let engine = Arc::clone(&region.local) as Arc<dyn Engine>;
+        let options = Options {
+            clock: Arc::new(world.clock.clone()),
+            background: false,
+            ..Options::new(Owner {
+                node: 1,
+                incarnation: fastrand::u128(2..),
+            })
+        };
+        let store = Store::start(Arc::clone(&engine), options);
+        let follower = Follower::new(engine, store, partitions());
+        follower.open(1).await.unwrap();
+        follower
+    };
+    // Another session, another epoch, and a step that is missing.
+    for (epoch, session, number) in [(1, 2, 3), (2, 1, 3), (1, 1, 4), (1, 1, 1)] {
+        let step = puts(&[b"strange"]);
+        let follower = restarted().await;
+        let reply = follower.apply(copy(epoch, session, number, step)).await;
+        assert_eq!(reply, Reply::Strange, "{epoch} {session} {number}");
+    }
+    // Its answer was lost, or it was done in part.
+    let follower = restarted().await;
+    let step = || puts(&[b"first", b"second"]);
+    assert_eq!(follower.apply(copy(1, 1, 2, step())).await, Reply::Done);
+    let follower = restarted().await;
+    assert!(!follower.is_whole().await.unwrap());
+    let whole = follower.apply(copy(1, 1, 3, Step::Whole)).await;
+    assert_eq!(whole, Reply::Done);
+    let follower = restarted().await;
+    assert!(follower.is_whole().await.unwrap());
+    let step = puts(&[b"third"]);
+    assert_eq!(follower.apply(copy(1, 1, 4, step)).await, Reply::Done);
+    let ledger = follower.ledger(partitions()[0]).unwrap();
+    let found = ledger.get(TABLE, b"row", View::Durable).await;
+    assert_eq!(found.unwrap().unwrap(), "third");
+    // Whoever has owned the space since goes on with nothing.
+    follower.close(2).await;
+    follower.open(2).await.unwrap();
+    let step = puts(&[b"fourth"]);
+    assert_eq!(follower.apply(copy(2, 1, 5, step)).await, Reply::Strange);
+}
