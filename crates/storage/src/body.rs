@@ -110,7 +110,7 @@ impl Writes {
     }
 
     /// Does what the next one does after this one, at once. Neither has events.
-    pub(crate) fn then(&mut self, next: Self) {
+    pub(crate) fn then(&mut self, next: &Self) {
         self.operations.extend_from_slice(&next.operations);
         self.longest_key = self.longest_key.max(next.longest_key);
     }

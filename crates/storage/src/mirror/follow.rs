@@ -232,7 +232,7 @@ impl Follower {
             let own = merged.iter_mut().rev();
             let mut own = own.filter(|(ledger, _)| ledger.partition() == partition);
             match own.next() {
-                Some((_, former)) if former.fits(&writes) => former.then(writes),
+                Some((_, former)) if former.fits(&writes) => former.then(&writes),
                 _ => merged.push((ledger, writes)),
             }
         }
