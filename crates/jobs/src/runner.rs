@@ -7,6 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -64,6 +65,8 @@ struct Inner {
     swept: watch::Sender<u64>,
     /// How many calls are being made.
     running: watch::Sender<usize>,
+    /// How often it began to work, with nothing left over.
+    tenure: AtomicU64,
 }
 
 /// Where in the world an attempt is wanted, and its name there.
@@ -76,6 +79,8 @@ struct Lanes {
     open: HashMap<Ticket, Option<AbortHandle>>,
     /// Nothing is begun: another node does it, or this one later.
     is_resting: bool,
+    /// What was not begun since, while it may be that this node goes on.
+    put_back: Option<Vec<Attempt>>,
 }
 
 #[derive(Default)]
@@ -101,6 +106,7 @@ impl Runner {
             calls: Semaphore::new(limits::OUTBOUND_CALLS),
             swept: watch::channel(0).0,
             running: watch::channel(0).0,
+            tenure: AtomicU64::new(0),
         };
         Self {
             inner: Arc::new(inner),
@@ -117,25 +123,60 @@ impl Runner {
         self.inner.clock.now()
     }
 
-    /// Begins nothing any more, and waits until nothing is under way, or the limit.
-    /// What was not begun is forgotten: its rows are there.
-    pub async fn rest(&self, limit: Duration) {
+    /// Begins nothing any more, and waits until nothing is under way, or the limit;
+    /// answers how many calls are still made. What was not begun waits for
+    /// [`Runner::resume`] if there are such calls; else it is forgotten: its rows are
+    /// there.
+    pub async fn rest(&self, limit: Duration) -> usize {
         {
-            let mut lanes = self.inner.lanes.lock();
+            let mut guard = self.inner.lanes.lock();
+            let lanes = &mut *guard;
             lanes.is_resting = true;
             lanes.open.retain(|_, task| task.is_some());
+            let back = lanes.put_back.get_or_insert_default();
             for lane in lanes.by_host.values_mut() {
-                lane.waiting.clear();
+                back.extend(lane.waiting.drain(..));
             }
         }
         let mut running = self.inner.running.subscribe();
         let ended = running.wait_for(|running| *running == 0);
-        let _ = tokio::time::timeout(limit, ended).await;
+        let is_done = tokio::time::timeout(limit, ended).await.is_ok();
+        if is_done {
+            self.inner.lanes.lock().put_back = None;
+            return 0;
+        }
+        *self.inner.running.borrow()
+    }
+
+    /// Begins nothing any more. What was not begun is forgotten: its rows are there.
+    pub fn stop(&self) {
+        let mut lanes = self.inner.lanes.lock();
+        lanes.is_resting = true;
+        lanes.put_back = None;
+        lanes.open.retain(|_, task| task.is_some());
+        for lane in lanes.by_host.values_mut() {
+            lane.waiting.clear();
+        }
     }
 
     /// Begins what is wanted from now on.
     pub fn work(&self) {
-        self.inner.lanes.lock().is_resting = false;
+        let mut lanes = self.inner.lanes.lock();
+        lanes.is_resting = false;
+        lanes.put_back = None;
+        self.inner.tenure.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Goes on where it was before it rested: begins also what was not begun then.
+    pub fn resume(&self) {
+        let back = {
+            let mut lanes = self.inner.lanes.lock();
+            lanes.is_resting = false;
+            lanes.put_back.take()
+        };
+        for attempt in back.into_iter().flatten() {
+            self.inner.take(attempt);
+        }
     }
 
     /// How many attempts are under way or wait for their turn.
@@ -190,7 +231,13 @@ impl Inner {
     fn take(self: &Arc<Self>, attempt: Attempt) {
         let host = self.deliver.lane(&attempt.order);
         let mut lanes = self.lanes.lock();
-        if lanes.is_resting || lanes.open.contains_key(&attempt.ticket) {
+        if lanes.is_resting {
+            if let Some(back) = &mut lanes.put_back {
+                back.push(attempt);
+            }
+            return;
+        }
+        if lanes.open.contains_key(&attempt.ticket) {
             return;
         }
         lanes.open.insert(attempt.ticket.clone(), None);
@@ -211,25 +258,35 @@ impl Inner {
             ticket: ticket.clone(),
         };
         let task = tokio::spawn(async move {
-            place.inner.attempt(attempt).await;
+            let back = place.inner.attempt(attempt).await;
+            let inner = Arc::clone(&place.inner);
             drop(place);
+            if let Some(attempt) = back {
+                inner.take(attempt);
+            }
         });
         lanes.open.insert(ticket, Some(task.abort_handle()));
     }
 
-    async fn attempt(&self, attempt: Attempt) {
+    /// Makes an attempt, or gives it back if nothing is to be begun.
+    async fn attempt(&self, attempt: Attempt) -> Option<Attempt> {
         let Ok(_permit) = self.calls.acquire().await else {
-            return;
+            return None;
         };
         let Some(_running) = self.run() else {
-            return;
+            return Some(attempt);
         };
         let started = self.clock.now().0;
-        let order = attempt.order;
+        let tenure = self.tenure.load(Ordering::Acquire);
+        let order = attempt.order.clone();
         let (ordinal, phase, number) = (order.ordinal, order.phase, order.attempt);
         let outcome = self.deliver.deliver(order).await;
         if !outcome.is_success && !self.deliver.may_send() {
-            return;
+            return None;
+        }
+        if !outcome.is_success && tenure != self.tenure.load(Ordering::Acquire) {
+            // It failed across a time in which others might: it is not known as failed.
+            return Some(attempt);
         }
         let ended = Ended {
             ordinal,
@@ -244,6 +301,7 @@ impl Inner {
         if let Some(door) = self.router.door(attempt.ticket.0) {
             door.post(Envelope::new(attempt.from, Ask::Ended(ended).encode()));
         }
+        None
     }
 
     /// Counts a call, unless nothing is to be begun.
@@ -276,6 +334,9 @@ impl Inner {
 
     fn cancel(&self, ticket: &Ticket) {
         let mut lanes = self.lanes.lock();
+        if let Some(back) = &mut lanes.put_back {
+            back.retain(|attempt| attempt.ticket != *ticket);
+        }
         match lanes.open.get(ticket) {
             Some(Some(task)) => task.abort(),
             Some(None) => {

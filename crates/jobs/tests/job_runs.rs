@@ -425,6 +425,37 @@ async fn sixty_four_calls_to_one_host_are_under_way_and_others_do_not_wait() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_put_back_for_a_rest_in_vain_is_begun_again() {
+    let lab = Lab::at(NOON);
+    let node = lab.start().await;
+    let home = node.collection().await;
+    let due = time(NOON) + 30_000;
+    lab.script.usual.lock().takes = Duration::from_secs(60);
+    for number in 0..100 {
+        let id = home.job(&format!("slow-{number:03}")).unwrap();
+        node.make(draft(id, Some(due), None)).await;
+    }
+    // It is due while nothing is begun.
+    let mut later = draft(home.job("later").unwrap(), Some(due + 10_000), None);
+    later.main = outside("another host");
+    node.make(later).await;
+    pass(31).await;
+    assert_eq!(lab.script.calls.lock().len(), 64);
+    assert_eq!(node.runner.rest(Duration::from_secs(20)).await, 64);
+    assert_eq!(lab.script.calls.lock().len(), 64, "nothing was begun");
+    node.runner.resume();
+    pass(1).await;
+    assert_eq!(
+        lab.script.calls.lock().len(),
+        65,
+        "the other host waits no longer"
+    );
+    pass(150).await;
+    assert_eq!(lab.script.calls.lock().len(), 101, "each of them once");
+    assert_eq!(node.runner.rest(Duration::from_secs(20)).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_long_window_makes_up_for_days_and_is_bounded() {
     const DAY: i64 = 24 * 60 * MINUTE;
     for (frequency, expected) in [

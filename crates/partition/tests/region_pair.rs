@@ -88,19 +88,41 @@ impl Ways for Lines {
     }
 }
 
-/// Counts who rests.
+/// Work that takes as long as it is told.
 #[derive(Default)]
 struct Workers {
     rests: AtomicUsize,
+    busy_ms: AtomicUsize,
+    is_resting: AtomicBool,
+    /// Rests at whose end the seat was gone.
+    lapsed: AtomicUsize,
+    seat: OnceLock<Arc<Seat>>,
 }
 
 #[async_trait]
 impl Hands for Workers {
-    async fn rest(&self, _: Duration) {
+    async fn rest(&self, limit: Duration) -> usize {
         self.rests.fetch_add(1, Ordering::Relaxed);
+        self.is_resting.store(true, Ordering::Relaxed);
+        let busy = Duration::from_millis(self.busy_ms.load(Ordering::Relaxed) as u64);
+        tokio::time::sleep(busy.min(limit)).await;
+        let is_gone = self.seat.get().unwrap().epoch().is_none();
+        self.lapsed
+            .fetch_add(usize::from(is_gone), Ordering::Relaxed);
+        usize::from(busy > limit)
     }
 
-    fn work(&self) {}
+    fn resume(&self) {
+        self.is_resting.store(false, Ordering::Relaxed);
+    }
+
+    fn stop(&self) {
+        self.is_resting.store(true, Ordering::Relaxed);
+    }
+
+    fn work(&self) {
+        self.is_resting.store(false, Ordering::Relaxed);
+    }
 }
 
 struct Region {
@@ -108,6 +130,7 @@ struct Region {
     runtime: Arc<Runtime>,
     lines: Arc<Lines>,
     engine: Arc<dyn Engine>,
+    workers: Arc<Workers>,
 }
 
 struct World {
@@ -115,6 +138,7 @@ struct World {
     across: Arc<AtomicBool>,
     doors: [Arc<OnceLock<Arc<Pairing>>>; 2],
     witness: Arc<Polls>,
+    has_witness: bool,
     clock: Arc<dyn Clock>,
 }
 
@@ -164,12 +188,14 @@ async fn region(world: &World, index: usize, engine: Arc<dyn Engine>) -> Region 
     };
     let runtime = Arc::new(Runtime::new(Arc::clone(&store), space, runtime_options));
     let polls = Arc::new(Polls::new(Arc::clone(&engine), clock));
+    let workers = Arc::new(Workers::default());
+    let _ = workers.seat.set(Arc::clone(&seat));
     let pairing = Pairing::start(Setup {
         region: NAMES[index].into(),
         pair: NAMES[1 - index].into(),
         home: NAMES[0].into(),
         space: "jobs@East US".into(),
-        has_witness: true,
+        has_witness: world.has_witness,
         engine: Arc::clone(&engine),
         seat,
         mirror,
@@ -178,7 +204,7 @@ async fn region(world: &World, index: usize, engine: Arc<dyn Engine>) -> Region 
         follower: Arc::new(follower),
         polls,
         ways: Arc::clone(&lines) as Arc<dyn Ways>,
-        hands: Arc::new(Workers::default()),
+        hands: Arc::clone(&workers) as Arc<dyn Hands>,
     });
     let pairing = Arc::new(pairing.await.unwrap());
     let _ = world.doors[index].set(Arc::clone(&pairing));
@@ -187,11 +213,16 @@ async fn region(world: &World, index: usize, engine: Arc<dyn Engine>) -> Region 
         runtime,
         lines,
         engine,
+        workers,
     }
 }
 
 impl World {
     async fn start() -> Self {
+        Self::start_as(true).await
+    }
+
+    async fn start_as(has_witness: bool) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(Paused(Instant::now()));
         let witness = Memory::with_clock(Arc::clone(&clock));
         let witness = Arc::new(Polls::new(Arc::new(witness), Arc::clone(&clock)));
@@ -200,6 +231,7 @@ impl World {
             across: Arc::default(),
             doors: [Arc::default(), Arc::default()],
             witness,
+            has_witness,
             clock,
         };
         for index in [0, 1] {
@@ -265,7 +297,9 @@ async fn a_region_that_is_lost_is_followed_and_gets_its_space_back() {
         .until(0, |standing| standing.mode == "following")
         .await;
     assert_eq!(world.standing(0).owner, NAMES[1]);
-    // After five minutes home has it again, by itself.
+    // After five minutes home has it again, by itself, however long the last work takes.
+    let workers = &world.regions[1].workers;
+    workers.busy_ms.store(15_000, Ordering::Relaxed);
     let took = world.until(0, |standing| standing.is_owner);
     assert!(
         tokio::time::timeout(Duration::from_secs(60), took)
@@ -274,6 +308,9 @@ async fn a_region_that_is_lost_is_followed_and_gets_its_space_back() {
     );
     tokio::time::sleep(Duration::from_secs(260)).await;
     world.until(0, |standing| standing.mode == "synced").await;
+    assert_eq!(world.standing(0).epoch, 3, "it was handed over");
+    assert_eq!(workers.rests.load(Ordering::Relaxed), 1);
+    assert_eq!(workers.lapsed.load(Ordering::Relaxed), 0, "it owned it");
     for key in ["a", "b", "c", "d", "e"] {
         assert_eq!(world.visit(0, key).await.unwrap(), "III", "{key}");
     }
@@ -355,4 +392,60 @@ async fn a_loss_is_accepted_by_a_person_only() {
         .stale(world.regions[1].runtime.space().all().next().unwrap());
     assert!(stale.is_some(), "what it has can be read");
     assert!(world.regions[1].engine.list("mirror/").await.unwrap().len() == 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hand_over_goes_on_when_nobody_waits_for_it() {
+    let world = World::start().await;
+    world.visit(0, "a").await.unwrap();
+    world.regions[0]
+        .workers
+        .busy_ms
+        .store(15_000, Ordering::Relaxed);
+    let moving = world.regions[0].pairing.transfer(NAMES[1], false);
+    let limit = Duration::from_secs(10);
+    assert!(tokio::time::timeout(limit, moving).await.is_err());
+    assert!(world.standing(0).is_owner, "it waits for its work");
+    world.until(1, |standing| standing.mode == "synced").await;
+    assert!(!world.standing(0).is_owner);
+    assert_eq!(world.visit(1, "a").await.unwrap(), "II");
+    assert!(!world.regions[1].workers.is_resting.load(Ordering::Relaxed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_space_stays_where_it_is_while_work_does_not_end() {
+    let world = World::start().await;
+    world.visit(0, "a").await.unwrap();
+    let workers = &world.regions[0].workers;
+    workers.busy_ms.store(60_000, Ordering::Relaxed);
+    // Asked for here and there.
+    for index in [0, 1] {
+        let refused = world.regions[index].pairing.transfer(NAMES[1], false).await;
+        let refused = refused.unwrap_err();
+        assert!(refused.contains("still ran after 20 s"), "{refused}");
+        assert!(!workers.is_resting.load(Ordering::Relaxed), "it goes on");
+    }
+    assert!(world.standing(0).is_owner && !world.standing(1).is_owner);
+    assert_eq!(world.standing(0).mode, "synced");
+    assert_eq!(world.visit(0, "a").await.unwrap(), "II");
+    workers.busy_ms.store(0, Ordering::Relaxed);
+    let pairing = &world.regions[1].pairing;
+    pairing.transfer(NAMES[1], false).await.unwrap();
+    assert_eq!(world.visit(1, "a").await.unwrap(), "III");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_witness_a_takeover_is_a_loss_that_a_person_accepts() {
+    let world = World::start_as(false).await;
+    world.visit(0, "a").await.unwrap();
+    world.across.store(true, Ordering::Relaxed);
+    // The owner goes on alone, and nobody else knows of it.
+    assert_eq!(world.visit(0, "a").await.unwrap(), "II");
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let other = &world.regions[1].pairing;
+    let refused = other.transfer(NAMES[1], false).await.unwrap_err();
+    assert!(refused.contains("no witness"), "{refused}");
+    assert!(!world.standing(1).is_owner);
+    other.transfer(NAMES[1], true).await.unwrap();
+    assert!(world.standing(1).is_owner);
 }

@@ -1,5 +1,7 @@
 //! `steadfast region`: who runs the jobs of a pair.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use clap::Subcommand;
 use reqwest::Method;
@@ -34,14 +36,22 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
         Command::Status => status(&remote, output),
         Command::Failover { accept_loss } => {
             let body = json!({"accept_loss": accept_loss});
-            let _: Value = remote.ask(Method::POST, "/v1/region/failover", Some(&body))?;
+            moved(&remote, "/v1/region/failover", Some(&body))?;
             status(&remote, output)
         }
         Command::Failback => {
-            let _: Value = remote.ask(Method::POST, "/v1/region/failback", None)?;
+            moved(&remote, "/v1/region/failback", None)?;
             status(&remote, output)
         }
     }
+}
+
+/// Calls under way are waited for, and then the other region takes over.
+const MOVING: Duration = Duration::from_secs(40);
+
+fn moved(remote: &Remote, path: &str, body: Option<&Value>) -> Result<()> {
+    let _: Value = remote.ask_within(MOVING, Method::POST, path, body)?;
+    Ok(())
 }
 
 fn status(remote: &Remote, output: Output) -> Result<()> {

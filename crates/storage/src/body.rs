@@ -104,6 +104,17 @@ impl Writes {
         })
     }
 
+    /// Whether one transaction may hold this one and the next.
+    pub(crate) fn fits(&self, next: &Self) -> bool {
+        self.operations.len() + next.operations.len() <= limits::TRANSACTION_BYTES
+    }
+
+    /// Does what the next one does after this one, at once. Neither has events.
+    pub(crate) fn then(&mut self, next: &Self) {
+        self.operations.extend_from_slice(&next.operations);
+        self.longest_key = self.longest_key.max(next.longest_key);
+    }
+
     /// Sets a row.
     pub fn put(&mut self, table: Table, key: &[u8], value: &[u8]) {
         // Two lengths and a tag stand beside them; growing step by step copies.

@@ -127,6 +127,7 @@ pub(crate) struct Lab {
 pub(crate) struct Node {
     pub(crate) runtime: Runtime,
     pub(crate) jobs: Jobs,
+    pub(crate) runner: Runner,
     _store: Arc<Store>,
 }
 
@@ -191,10 +192,11 @@ impl Lab {
         let space = Space::open(&*self.engine, wanted).await.unwrap();
         let runtime = Runtime::new(Arc::clone(&store), space, options);
         runtime.serve_all().await.unwrap();
-        let jobs = Jobs::new(&runtime, runner);
+        let jobs = Jobs::new(&runtime, runner.clone());
         Node {
             runtime,
             jobs,
+            runner,
             _store: store,
         }
     }

@@ -5,10 +5,12 @@
 //! done twice: what was begun has ended, and its end is in both regions.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use steadfast_storage::mirror::{Ask, Mode};
+use tokio::task::JoinHandle;
 
 use super::lines::To;
 use super::pairing::{Inner, wished, words};
@@ -22,6 +24,15 @@ const COMMANDS: Duration = Duration::from_secs(2);
 
 /// How long the other region may take.
 const TAKING: Duration = Duration::from_secs(10);
+
+/// Somebody who hands over, counted however that ends.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
 
 impl Inner {
     /// Has a region own the space from now on.
@@ -40,8 +51,13 @@ impl Inner {
             true => {
                 let limit = UNDER_WAY + TAKING + COMMANDS;
                 let given = setup.ways.send(To::Pair, &Word::Give, limit).await;
-                match given {
-                    Some(given) => wished(Some(given)),
+                match given.map(|given| wished(Some(given))) {
+                    // Perhaps neither region owns it; the voters know.
+                    Some(Err(why)) if accepts_loss && setup.has_witness => {
+                        let taken = self.take_abandoned(true).await;
+                        taken.map_err(|still| format!("{why}; {still}"))
+                    }
+                    Some(given) => given,
                     None => self.take_abandoned(accepts_loss).await,
                 }
             }
@@ -50,7 +66,15 @@ impl Inner {
 
     /// The other region is not there: takes the space without it.
     async fn take_abandoned(self: &Arc<Self>, accepts_loss: bool) -> Result<(), String> {
-        if !self.setup.follower.is_whole().await.map_err(words)? {
+        let setup = &self.setup;
+        if !setup.has_witness && !accepts_loss {
+            return Err(format!(
+                "there is no witness, so nobody knows whether {} works alone or has \
+                 acknowledged what is not here: make sure that it is down, and accept the loss",
+                setup.pair
+            ));
+        }
+        if !setup.follower.is_whole().await.map_err(words)? {
             return Err("this region's copy is not whole".to_owned());
         }
         // Refused claims tell how it stands, and the next one fits that.
@@ -64,8 +88,32 @@ impl Inner {
         Err(last)
     }
 
-    /// Gives the space to the other region.
+    /// Gives the space to the other region. It comes to its end also if nobody waits
+    /// for it any more.
     pub(super) async fn hand_over(self: &Arc<Self>) -> Result<(), String> {
+        let handing = self.begin_handing();
+        match handing.await {
+            Ok(handed) => handed,
+            Err(_) => Err("handing over broke off".to_owned()),
+        }
+    }
+
+    /// Begins to hand over; one after another if there are several.
+    pub(super) fn begin_handing(self: &Arc<Self>) -> JoinHandle<Result<(), String>> {
+        let own = Arc::clone(self);
+        own.handing.fetch_add(1, Ordering::AcqRel);
+        tokio::spawn(async move {
+            let _counted = Counted(&own.handing);
+            own.hand_over_now().await
+        })
+    }
+
+    /// Whether the space is being handed over.
+    pub(super) fn is_handing(&self) -> bool {
+        self.handing.load(Ordering::Acquire) > 0
+    }
+
+    async fn hand_over_now(self: &Arc<Self>) -> Result<(), String> {
         let epoch = self.give_up().await?;
         let setup = &self.setup;
         let release = Ask::Release {
@@ -94,7 +142,18 @@ impl Inner {
         if setup.seat.mode() != Mode::Synced {
             return Err(format!("{} does not have everything yet", setup.pair));
         }
-        setup.hands.rest(UNDER_WAY).await;
+        let busy = setup.hands.rest(UNDER_WAY).await;
+        if busy > 0 {
+            // What they come to would be lost, and the next owner would make them again.
+            setup.hands.resume();
+            let limit = UNDER_WAY.as_secs();
+            return Err(format!(
+                "{busy} calls of jobs still ran after {limit} s, so nothing was handed over \
+                 and {} goes on: try again when they have ended, or give those jobs a \
+                 shorter timeout",
+                setup.region
+            ));
+        }
         let all = setup.runtime.serving().into_iter();
         let all = all.map(|partition| setup.runtime.hand_over(partition, COMMANDS));
         for given in join_all(all).await {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use steadfast_storage::mirror::{Copy, Pair, Reply, Step};
+use steadfast_storage::mirror::{BEGINNING, Copy, Pair, Reply, Step};
 
 use super::word::Word;
 
@@ -26,10 +26,17 @@ pub trait Ways: Send + Sync + 'static {
 /// What the region does outside.
 #[async_trait]
 pub trait Hands: Send + Sync + 'static {
-    /// Begins nothing any more, and waits until nothing is under way, or the limit.
-    async fn rest(&self, limit: Duration);
+    /// Begins nothing any more, and waits until nothing is under way, or the limit;
+    /// answers how much is still under way.
+    async fn rest(&self, limit: Duration) -> usize;
 
-    /// Goes on.
+    /// Goes on after that, also with what was not begun.
+    fn resume(&self);
+
+    /// Begins nothing any more, and forgets what was not begun.
+    fn stop(&self);
+
+    /// Begins to work, with nothing left over.
     fn work(&self);
 }
 
@@ -45,11 +52,14 @@ const BYTES_PER_MS: usize = 1000;
 #[async_trait]
 impl Pair for CopyWay {
     async fn copy(&self, copy: &Copy) -> Option<Reply> {
-        let bytes = match &copy.step {
-            Step::Changes(parts) => parts.iter().map(|part| part.1.len()).sum(),
-            _ => 0,
+        let limit = match &copy.step {
+            Step::Begin => BEGINNING,
+            Step::Changes(parts) => {
+                let bytes: usize = parts.iter().map(|part| part.1.len()).sum();
+                STEP + Duration::from_millis((bytes / BYTES_PER_MS) as u64)
+            }
+            Step::Whole => STEP,
         };
-        let limit = STEP + Duration::from_millis((bytes / BYTES_PER_MS) as u64);
         let word = Word::Copy(copy.clone());
         let reply = self.0.send(To::Pair, &word, limit).await?;
         Reply::decode(reply).ok()

@@ -85,12 +85,13 @@ impl Inner {
         }
         let partitions = usize::from(setup.runtime.space().partitions);
         if setup.runtime.serving().len() < partitions
+            && !self.is_handing()
             && let Err(error) = setup.runtime.serve_all().await
         {
             tracing::warn!(event = "region.not_served", %error);
         }
         self.bring_up(epoch, by_pair);
-        self.fail_back(in_sync).await;
+        self.fail_back(in_sync);
     }
 
     /// Makes a whole copy in the other region, if that has none.
@@ -117,8 +118,9 @@ impl Inner {
         });
     }
 
-    /// Home gets its space back when it has followed for long enough.
-    async fn fail_back(self: &Arc<Self>, in_sync: bool) {
+    /// Home gets its space back when it has followed for long enough. The seat is
+    /// renewed meanwhile.
+    fn fail_back(self: &Arc<Self>, in_sync: bool) {
         let now = self.now();
         let since = {
             let mut since = self.synced_since.lock();
@@ -126,11 +128,19 @@ impl Inner {
             *since
         };
         let is_home = self.setup.region == self.setup.home;
-        if !is_home
-            && since.is_some_and(|since| now.saturating_sub(since) >= FAILBACK)
-            && let Err(why) = self.hand_over().await
-        {
-            tracing::warn!(event = "region.not_handed_over", why);
+        let is_due = since.is_some_and(|since| now.saturating_sub(since) >= FAILBACK);
+        if is_home || !is_due || self.is_handing() {
+            return;
         }
+        let handing = self.begin_handing();
+        let own = Arc::clone(self);
+        tokio::spawn(async move {
+            if let Ok(Err(why)) = handing.await {
+                tracing::warn!(event = "region.not_handed_over", why);
+                // Work that rests again and again would never be done.
+                let mut since = own.synced_since.lock();
+                *since = since.map(|_| own.now());
+            }
+        });
     }
 }

@@ -5,7 +5,7 @@
 //! it is promised to nobody. Whoever learns of a later epoch steps down.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -63,6 +63,8 @@ pub(super) struct Inner {
     pub(super) granted: [AtomicBool; 2],
     is_whole: AtomicBool,
     pub(super) is_copying: AtomicBool,
+    /// How many want to hand the space over now.
+    pub(super) handing: AtomicUsize,
     /// The witness knows that the other region has everything.
     pub(super) is_recorded: AtomicBool,
     /// Changes of the role are made one at a time.
@@ -93,6 +95,7 @@ impl Pairing {
             granted: [AtomicBool::new(false), AtomicBool::new(false)],
             is_whole: AtomicBool::new(is_whole),
             is_copying: AtomicBool::new(false),
+            handing: AtomicUsize::new(0),
             is_recorded: AtomicBool::new(false),
             turning: tokio::sync::Mutex::new(()),
             not_before: Mutex::new(Duration::ZERO),
@@ -121,13 +124,20 @@ impl Pairing {
 
     /// Answers the other region, which has proven who it is. Requests for the service
     /// are not among what is answered here.
+    /// What was begun comes to its end also if the answer is not waited for.
     pub async fn answer(&self, word: Word) -> Bytes {
-        self.inner.answer(word).await
+        let inner = Arc::clone(&self.inner);
+        let answering = tokio::spawn(async move { inner.answer(word).await });
+        answering.await.unwrap_or_default()
     }
 
-    /// Has this region, or the other one, own the space from now on.
+    /// Has this region, or the other one, own the space from now on. It comes to its
+    /// end also if nobody waits for it any more.
     pub async fn transfer(&self, to: &str, accepts_loss: bool) -> Result<(), String> {
-        self.inner.transfer(to, accepts_loss).await
+        let (inner, to) = (Arc::clone(&self.inner), to.to_owned());
+        let moving = tokio::spawn(async move { inner.transfer(&to, accepts_loss).await });
+        let moved = moving.await;
+        moved.unwrap_or_else(|_| Err("it broke off".to_owned()))
     }
 
     /// Has the owner do something; `None` if it is not certain that it did.
@@ -309,6 +319,8 @@ impl Inner {
             Some(Say::Granted) => Ok(()),
             Some(Say::Refused { ballot, left }) => {
                 self.learn(&ballot);
+                // Whoever claims does not vote: until then the owner is to be heard.
+                *self.not_before.lock() = self.now() + left;
                 Err(refusal(&ballot, left))
             }
             None => Err("the witness does not answer".to_owned()),
@@ -357,7 +369,7 @@ impl Inner {
         let setup = &self.setup;
         setup.seat.leave();
         // What was sent was sent; what it came to is the next owner's concern.
-        setup.hands.rest(Duration::ZERO).await;
+        setup.hands.stop();
         setup.store.lapse();
         for partition in setup.runtime.serving() {
             setup.runtime.abandon(partition);

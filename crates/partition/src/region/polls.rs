@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use steadfast_core::clock::Clock;
 use steadfast_storage::mirror::{Ask, Ballot, Say, TTL, Voter, read_record, write_record};
 use steadfast_storage::{Engine, Error as StorageError};
@@ -22,6 +21,8 @@ struct Station {
     voter: Voter,
     /// The server wants the seat itself: nobody else is promised it meanwhile.
     is_held: bool,
+    /// What is kept may differ from what is known: a write has not come to its end.
+    is_doubtful: bool,
 }
 
 /// Spaces that one server votes on, at most.
@@ -56,14 +57,26 @@ impl Polls {
             let station = Station {
                 voter,
                 is_held: false,
+                is_doubtful: false,
             };
             voters.insert(space.to_owned(), station);
         }
         Ok(voters.get_mut(space))
     }
 
-    /// Votes on what somebody else asks for; `None` if there are too many spaces.
-    pub async fn vote(&self, space: &str, ask: &Ask) -> Result<Option<Say>, StorageError> {
+    /// Votes on what somebody else asks for; `None` if there are too many spaces. It
+    /// comes to its end also if nobody waits for it any more.
+    pub async fn vote(
+        self: &Arc<Self>,
+        space: &str,
+        ask: &Ask,
+    ) -> Result<Option<Say>, StorageError> {
+        let (own, space, ask) = (Arc::clone(self), space.to_owned(), ask.clone());
+        let voting = tokio::spawn(async move { own.vote_now(&space, &ask).await });
+        voting.await.unwrap_or(Ok(None))
+    }
+
+    async fn vote_now(&self, space: &str, ask: &Ask) -> Result<Option<Say>, StorageError> {
         let mut voters = self.voters.lock().await;
         let Some(station) = self.station(&mut voters, space).await? else {
             return Ok(None);
@@ -75,11 +88,26 @@ impl Polls {
             return Ok(Some(Say::Refused { ballot, left }));
         }
         let verdict = station.voter.decide(ask, now);
-        if let Some(next) = &verdict.next {
-            write_record(&*self.engine, &key(space), next.encode()).await?;
+        // What a granted ballot is must be what is kept.
+        let same = (station.is_doubtful && verdict.say == Say::Granted)
+            .then(|| station.voter.ballot().clone());
+        if let Some(next) = verdict.next.clone().or(same) {
+            self.keep(station, space, &next).await?;
         }
         station.voter.adopt(&verdict);
         Ok(Some(verdict.say))
+    }
+
+    async fn keep(
+        &self,
+        station: &mut Station,
+        space: &str,
+        next: &Ballot,
+    ) -> Result<(), StorageError> {
+        station.is_doubtful = true;
+        write_record(&*self.engine, &key(space), next.encode()).await?;
+        station.is_doubtful = false;
+        Ok(())
     }
 
     /// How it stands, and for how long the owner is promised the seat.
@@ -116,16 +144,90 @@ impl Polls {
         let Some(station) = self.station(&mut voters, space).await? else {
             return Ok(());
         };
+        station.is_held = false;
         if let Some(next) = next {
-            let bytes: Bytes = next.encode();
-            write_record(&*self.engine, &key(space), bytes).await?;
+            self.keep(station, space, &next).await?;
             station.voter = Voter::new(next, self.clock.monotonic(), TTL);
         }
-        station.is_held = false;
         Ok(())
     }
 }
 
 fn key(space: &str) -> String {
     format!("{PREFIX}{space}")
+}
+
+#[cfg(test)]
+mod tests {
+    use steadfast_core::clock::SystemClock;
+    use steadfast_storage::memory::Memory;
+
+    use super::*;
+
+    fn claim(epoch: u64, owner: &str) -> Ask {
+        Ask::Claim {
+            epoch,
+            owner: owner.to_owned(),
+            is_first: true,
+            accepts_loss: true,
+        }
+    }
+
+    async fn kept(engine: &Memory) -> Ballot {
+        let record = read_record(engine, &key("s")).await.unwrap();
+        Ballot::decode(record.unwrap()).unwrap()
+    }
+
+    /// A write whose end nobody knows: what is granted later is kept again.
+    #[tokio::test]
+    async fn a_doubtful_ballot_is_written_before_it_is_granted_again() {
+        let engine = Arc::new(Memory::new());
+        let polls = Arc::new(Polls::new(engine.clone(), Arc::new(SystemClock::default())));
+        let said = polls.vote("s", &claim(1, "a")).await.unwrap();
+        assert_eq!(said, Some(Say::Granted));
+        let known = kept(&engine).await;
+        // A claim of somebody else was written, and its voter never heard of it.
+        let other = Ballot {
+            epoch: 2,
+            owner: "b".to_owned(),
+            ..Ballot::default()
+        };
+        write_record(&*engine, &key("s"), other.encode())
+            .await
+            .unwrap();
+        let mut voters = polls.voters.lock().await;
+        voters.get_mut("s").unwrap().is_doubtful = true;
+        drop(voters);
+        let renew = |serial| Ask::Renew {
+            ballot: Ballot {
+                serial,
+                ..known.clone()
+            },
+            is_agreed: false,
+        };
+        let said = polls.vote("s", &renew(1)).await.unwrap();
+        assert_eq!(said, Some(Say::Granted));
+        assert_eq!(kept(&engine).await, known, "what was granted is kept");
+        assert!(!polls.voters.lock().await["s"].is_doubtful);
+    }
+
+    /// A request that is dropped does not cut its vote.
+    #[tokio::test]
+    async fn a_vote_comes_to_its_end_when_nobody_waits() {
+        let engine = Arc::new(Memory::new());
+        let polls = Arc::new(Polls::new(engine.clone(), Arc::new(SystemClock::default())));
+        let ask = claim(1, "a");
+        {
+            let mut voting = Box::pin(polls.vote("s", &ask));
+            assert!(futures_util::poll!(voting.as_mut()).is_pending());
+        }
+        let (ballot, _) = loop {
+            let look = polls.look("s").await.unwrap();
+            if look.0.epoch > 0 {
+                break look;
+            }
+            tokio::task::yield_now().await;
+        };
+        assert_eq!(kept(&engine).await, ballot);
+    }
 }

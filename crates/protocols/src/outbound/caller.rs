@@ -43,6 +43,17 @@ impl Options {
         let epoch = self.permit.as_ref().map(Permit::epoch);
         epoch.transpose().map_err(str::to_owned)
     }
+
+    /// Whether a call of this epoch may be made now. Where there are no regions there
+    /// is one epoch.
+    pub(crate) fn check(&self, epoch: u64) -> Result<(), String> {
+        match self.epoch()? {
+            Some(now) if now != epoch => Err(format!(
+                "this region was not the owner in between: it is epoch {now}, not {epoch}"
+            )),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Options {

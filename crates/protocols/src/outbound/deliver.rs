@@ -80,6 +80,7 @@ impl Outbound {
             url,
             headers,
             body: text("body").to_string(),
+            epoch: stamp.epoch,
         };
         if order.phase == Phase::DeadLetter {
             call.body = letter(order, stamp);

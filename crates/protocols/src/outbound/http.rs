@@ -27,6 +27,8 @@ pub(crate) struct Call {
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
     pub(crate) body: String,
+    /// The epoch in which it was begun: in no other one it is made.
+    pub(crate) epoch: u64,
 }
 
 /// What came of a call.
@@ -49,7 +51,7 @@ impl Call {
                 return self.failed(why);
             }
             // The last look before the first byte.
-            if let Err(why) = options.epoch() {
+            if let Err(why) = options.check(self.epoch) {
                 return self.failed(why);
             }
             let response = match self.send(client).await {

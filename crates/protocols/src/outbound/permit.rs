@@ -61,23 +61,29 @@ where
     fn call(&mut self, request: R) -> Self::Future {
         let connecting = self.inner.call(request);
         let permit = self.permit.clone();
+        let before = permit.epoch();
         Box::pin(async move {
             let connection = connecting.await?;
-            permit.epoch()?;
-            Ok(connection)
+            // Whoever lost it and has it again lost it.
+            match permit.epoch()? == before? {
+                true => Ok(connection),
+                false => Err("this region was not the owner in between".into()),
+            }
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::{AtomicU64, Ordering};
 
+    use super::super::caller::Options;
     use super::*;
+    use crate::scheduler::SecretKey;
 
-    /// Connects, and loses the permit meanwhile.
+    /// Connects, and the epoch changes meanwhile.
     #[derive(Clone)]
-    struct Slow(Arc<AtomicBool>);
+    struct Slow(Arc<AtomicU64>, u64);
 
     impl Service<()> for Slow {
         type Response = &'static str;
@@ -89,22 +95,45 @@ mod tests {
         }
 
         fn call(&mut self, (): ()) -> Self::Future {
-            let may = Arc::clone(&self.0);
+            let (epoch, next) = (Arc::clone(&self.0), self.1);
             Box::pin(async move {
-                may.store(false, Ordering::Relaxed);
+                epoch.store(next, Ordering::Relaxed);
                 Ok("connected")
             })
         }
     }
 
+    /// A permit of the epoch that stands there; 0 is none.
+    fn permit(epoch: &Arc<AtomicU64>) -> Permit {
+        let seen = Arc::clone(epoch);
+        Permit(Arc::new(move || {
+            let epoch = seen.load(Ordering::Relaxed);
+            (epoch > 0).then_some(epoch)
+        }))
+    }
+
     #[tokio::test]
     async fn a_permit_that_ends_while_connecting_keeps_the_request_here() {
-        let may = Arc::new(AtomicBool::new(true));
-        let seen = Arc::clone(&may);
-        let permit = Permit(Arc::new(move || seen.load(Ordering::Relaxed).then_some(3)));
-        assert_eq!(permit.epoch(), Ok(3));
-        let mut service = permit.layer(Slow(may));
-        assert!(service.call(()).await.is_err());
-        assert!(permit.epoch().is_err());
+        // It goes on, it ends, it ends and begins anew.
+        for (next, is_sent) in [(3, true), (0, false), (5, false)] {
+            let epoch = Arc::new(AtomicU64::new(3));
+            let permit = permit(&epoch);
+            assert_eq!(permit.epoch(), Ok(3));
+            let mut service = permit.layer(Slow(epoch, next));
+            assert_eq!(service.call(()).await.is_ok(), is_sent, "{next}");
+        }
+    }
+
+    #[test]
+    fn a_call_is_made_in_its_own_epoch_only() {
+        let epoch = Arc::new(AtomicU64::new(3));
+        let mut options = Options::new(SecretKey::new("a key of this test"));
+        assert_eq!(options.check(7), Ok(()), "without regions");
+        options.permit = Some(permit(&epoch));
+        assert_eq!(options.check(3), Ok(()));
+        epoch.store(5, Ordering::Relaxed);
+        assert!(options.check(3).is_err(), "it was away in between");
+        epoch.store(0, Ordering::Relaxed);
+        assert!(options.check(3).is_err());
     }
 }

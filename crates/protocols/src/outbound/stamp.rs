@@ -20,6 +20,8 @@ pub(crate) struct Stamp {
     pub(crate) expected: String,
     pub(crate) job: String,
     pub(crate) collection: String,
+    /// The epoch of whoever makes it.
+    pub(crate) epoch: u64,
 }
 
 impl Stamp {
@@ -38,6 +40,7 @@ impl Stamp {
             expected: iso::format_seconds(due),
             job: encode(&order.job.name),
             collection: encode(&home.name),
+            epoch: order.epoch,
         }
     }
 

@@ -96,6 +96,16 @@ pub(crate) fn check(regional: &dyn Regional, method: &Method) -> Result<(), Faul
     ))
 }
 
+/// Looks again after a change: it may be that only this region has it.
+pub(crate) fn confirm(regional: &dyn Regional, method: &Method) -> Result<(), Fault> {
+    check(regional, method).map_err(|_| {
+        Fault::unavailable(
+            "STF-7036: the change was made here, but it is not certain that the other region \
+             has it, and jobs.require_sync is set; look before you repeat it",
+        )
+    })
+}
+
 /// A request on its way to the owner.
 pub(crate) struct Forwarded {
     pub(crate) method: Method,
@@ -233,5 +243,57 @@ mod tests {
         let atlas = Atlas::default();
         assert_eq!(place(&atlas, None, "westus").unwrap(), "West US");
         assert_eq!(place(&atlas, None, "Atlantis").unwrap_err().status, 400);
+    }
+
+    struct Pair {
+        mode: &'static str,
+        requires_sync: bool,
+    }
+
+    #[async_trait]
+    impl Regional for Pair {
+        fn is_owner(&self) -> bool {
+            true
+        }
+
+        fn replication(&self) -> Replication {
+            Replication {
+                owner: "a".to_owned(),
+                epoch: 1,
+                lag_ms: 0,
+                mode: self.mode.to_owned(),
+            }
+        }
+
+        fn regions(&self) -> [String; 2] {
+            ["a".to_owned(), "b".to_owned()]
+        }
+
+        fn requires_sync(&self) -> bool {
+            self.requires_sync
+        }
+
+        async fn forward(&self, _: Bytes, _: bool) -> Option<Bytes> {
+            None
+        }
+
+        fn copies(&self) -> Option<Jobs> {
+            None
+        }
+    }
+
+    #[test]
+    fn a_change_that_one_region_has_is_not_confirmed() {
+        let pair = |mode, requires_sync| Pair {
+            mode,
+            requires_sync,
+        };
+        let alone = pair("degraded", true);
+        let refused = confirm(&alone, &Method::PUT).unwrap_err();
+        assert_eq!(refused.status, 503);
+        assert!(refused.message.starts_with("STF-7036"));
+        assert!(confirm(&alone, &Method::GET).is_ok());
+        assert!(confirm(&pair("synced", true), &Method::PUT).is_ok());
+        assert!(confirm(&pair("degraded", false), &Method::PUT).is_ok());
     }
 }

@@ -87,6 +87,12 @@ async fn here(context: &Context, wanted: &Forwarded) -> Response {
         Ok(()) => answer(context, &context.jobs, wanted).await,
         Err(fault) => Err(fault),
     };
+    // The other region may have been lost since.
+    let confirmed = match (&result, &context.regional) {
+        (Ok(_), Some(regional)) => regional::confirm(&**regional, &wanted.method),
+        _ => Ok(()),
+    };
+    let result = confirmed.and(result);
     let mut response = finish(&wanted.headers, result);
     let mode = context.regional.as_ref().map(|own| own.replication().mode);
     if mode.is_some_and(|mode| mode == "degraded") {

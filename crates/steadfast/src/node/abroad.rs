@@ -9,13 +9,13 @@ use steadfast_protocols::cluster::{Answer, serve};
 use steadfast_protocols::scheduler;
 
 use super::inner::Inner;
-use super::region::Entrance;
+use super::region::{Entrance, Peers};
 use super::web;
 
 /// Answers the other region, or both as their witness.
 struct Desk {
     polls: Arc<Polls>,
-    is_witness: bool,
+    peers: Peers,
     inner: Weak<Inner>,
 }
 
@@ -25,11 +25,11 @@ pub(super) fn open(entrance: Entrance, inner: &Arc<Inner>) {
         listener,
         credentials,
         polls,
-        is_witness,
+        peers,
     } = entrance;
     let desk = Desk {
         polls,
-        is_witness,
+        peers,
         inner: Arc::downgrade(inner),
     };
     let certificate = inner.certificate.clone();
@@ -41,17 +41,23 @@ pub(super) fn open(entrance: Entrance, inner: &Arc<Inner>) {
 
 #[async_trait]
 impl Answer for Desk {
-    async fn answer(&self, _: &str, request: Bytes) -> Bytes {
+    async fn answer(&self, from: &str, request: Bytes) -> Bytes {
         let (Ok(word), Some(inner)) = (Word::decode(request), self.inner.upgrade()) else {
             return Bytes::new();
         };
+        if !self.peers.may_say(from, &word) {
+            tracing::warn!(
+                event = "region.unheard",
+                from,
+                "somebody with the key said what is not theirs to say"
+            );
+            return Bytes::new();
+        }
         match (word, &inner.paired) {
-            (Word::Vote(space, ask), None) if self.is_witness => {
-                match self.polls.vote(&space, &ask).await {
-                    Ok(Some(say)) => say.encode(),
-                    _ => Bytes::new(),
-                }
-            }
+            (Word::Vote(space, ask), None) => match self.polls.vote(&space, &ask).await {
+                Ok(Some(say)) => say.encode(),
+                _ => Bytes::new(),
+            },
             (Word::Proxy(request), Some(_)) => {
                 let context = web::jobs(&inner, false);
                 scheduler::proxied(&context, request).await

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use steadfast_core::clock::{Clock, SleeplessClock};
 use steadfast_core::id::Owner;
 use steadfast_core::limits;
+use steadfast_jobs::region::Atlas;
 use steadfast_jobs::{Jobs, Runner, Scheduler};
 use steadfast_partition::region::{CopyWay, Hands, Pairing, Polls, Setup, To, Ways, Word};
 use steadfast_partition::{Alone, Options, Performer, Router, Runtime, Services, Space};
@@ -25,6 +26,9 @@ use uuid::Uuid;
 use super::error::Result;
 use super::performers::{Maker, Performers};
 use crate::config::{Config, Role};
+
+/// In front of the home of a pair, in the name of its space.
+const SPACES: &str = "jobs@";
 
 /// The number of the space of a pair's jobs.
 const SPACE: u16 = 1;
@@ -105,9 +109,22 @@ struct Callers(Arc<OnceLock<Runner>>);
 
 #[async_trait]
 impl Hands for Callers {
-    async fn rest(&self, limit: Duration) {
+    async fn rest(&self, limit: Duration) -> usize {
+        match self.0.get() {
+            Some(runner) => runner.rest(limit).await,
+            None => 0,
+        }
+    }
+
+    fn resume(&self) {
         if let Some(runner) = self.0.get() {
-            runner.rest(limit).await;
+            runner.resume();
+        }
+    }
+
+    fn stop(&self) {
+        if let Some(runner) = self.0.get() {
+            runner.stop();
         }
     }
 
@@ -123,7 +140,36 @@ pub(super) struct Entrance {
     pub(super) listener: Listener,
     pub(super) credentials: Credentials,
     pub(super) polls: Arc<Polls>,
-    pub(super) is_witness: bool,
+    pub(super) peers: Peers,
+}
+
+/// Who may come in.
+pub(super) enum Peers {
+    /// The other region.
+    Pair(String),
+    /// Regions that this server votes on, as far as it knows which are pairs.
+    Voting(Atlas),
+}
+
+impl Peers {
+    /// Whether a word of `from`, which has proven its name, is heard.
+    pub(super) fn may_say(&self, from: &str, word: &Word) -> bool {
+        match (self, word) {
+            // A region asks for itself.
+            (_, Word::Vote(_, ask)) if ask.owner() != from => false,
+            (Self::Pair(pair), _) => pair == from,
+            (Self::Voting(atlas), Word::Vote(space, _)) => {
+                let home = space.strip_prefix(SPACES).unwrap_or_default();
+                let known = atlas.find(home).or_else(|| atlas.find(from));
+                let is_pair = known.is_none_or(|known| {
+                    let other = if known.name == from { home } else { from };
+                    known.pair.as_deref() == Some(other)
+                });
+                !home.is_empty() && (from == home || is_pair)
+            }
+            (Self::Voting(_), _) => false,
+        }
+    }
 }
 
 /// Takes this server's part in a pair, or as a witness. Nobody is answered yet.
@@ -148,11 +194,11 @@ pub(super) async fn start(
     let mut credentials = Credentials::new(name, &address, CLUSTER, &secret);
     credentials.incarnation = Uuid::new_v4().as_u128();
     let is_encrypted = listener.is_encrypted();
-    let entrance = |polls, is_witness| Entrance {
+    let entrance = |polls, peers| Entrance {
         listener,
         credentials: credentials.clone(),
         polls,
-        is_witness,
+        peers,
     };
     let (
         Role::Region {
@@ -167,7 +213,10 @@ pub(super) async fn start(
     ) = (role, prepared)
     else {
         let polls = Arc::new(Polls::new(Arc::clone(engine), clock));
-        return Ok((None, Some(entrance(polls, true))));
+        return Ok((
+            None,
+            Some(entrance(polls, Peers::Voting(config.regions.atlas.clone()))),
+        ));
     };
     let lines = Arc::new(Lines {
         wire: Wire::new(credentials.clone(), is_encrypted),
@@ -177,7 +226,7 @@ pub(super) async fn start(
     let local = open(config, &clock).await?;
     let wanted = Space {
         number: SPACE,
-        name: format!("jobs@{home}"),
+        name: format!("{SPACES}{home}"),
         partitions: config.partitions,
         incarnation: incarnation(home),
     };
@@ -233,7 +282,10 @@ pub(super) async fn start(
         requires_sync: *requires_sync,
         jobs: OnceLock::new(),
     };
-    Ok((Some(Arc::new(paired)), Some(entrance(polls, false))))
+    Ok((
+        Some(Arc::new(paired)),
+        Some(entrance(polls, Peers::Pair(pair.clone()))),
+    ))
 }
 
 /// Opens the folder of the pair's jobs.
@@ -320,5 +372,57 @@ impl Regional for Paired {
         let all: Option<Vec<_>> = all.map(|one| self.pairing.stale(one)).collect();
         let jobs = self.jobs.get()?;
         Some(jobs.of_copies(Router::of_copies(all?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use steadfast_storage::mirror::{Ask, Ballot};
+
+    use super::*;
+
+    fn vote(home: &str, owner: &str) -> Word {
+        let ballot = Ballot {
+            epoch: 1,
+            owner: owner.to_owned(),
+            ..Ballot::default()
+        };
+        let is_agreed = false;
+        Word::Vote(format!("jobs@{home}"), Ask::Renew { ballot, is_agreed })
+    }
+
+    #[test]
+    fn only_the_pair_is_heard() {
+        let peers = Peers::Pair("West US".to_owned());
+        for word in [
+            Word::Look,
+            Word::Give,
+            Word::Take(1),
+            Word::Proxy(Bytes::new()),
+        ] {
+            assert!(peers.may_say("West US", &word));
+            assert!(!peers.may_say("North Europe", &word));
+            assert!(!peers.may_say("witness", &word));
+        }
+        assert!(peers.may_say("West US", &vote("East US", "West US")));
+        // Not for somebody else.
+        assert!(!peers.may_say("West US", &vote("East US", "East US")));
+        assert!(!peers.may_say("East US", &vote("East US", "East US")));
+    }
+
+    #[test]
+    fn a_witness_hears_votes_of_the_two_regions_of_a_space() {
+        let peers = Peers::Voting(Atlas::default());
+        for from in ["East US", "West US"] {
+            assert!(peers.may_say(from, &vote("East US", from)), "{from}");
+            assert!(!peers.may_say(from, &Word::Give));
+        }
+        assert!(!peers.may_say("East US", &vote("East US", "West US")));
+        assert!(!peers.may_say("North Europe", &vote("East US", "North Europe")));
+        assert!(!peers.may_say("Bremen", &vote("East US", "Bremen")));
+        assert!(!peers.may_say("West US", &vote("Bremen", "West US")));
+        // It was not told of these, so it cannot know who is whose pair.
+        assert!(peers.may_say("Jena", &vote("Bremen", "Jena")));
+        assert!(!peers.may_say("Jena", &vote("", "Jena")));
     }
 }

@@ -10,7 +10,7 @@ use steadfast_core::id::Partition;
 pub struct Copy {
     /// The epoch of the sender.
     pub epoch: u64,
-    /// From one beginning to the next.
+    /// From one beginning to the next; it grows within an epoch.
     pub session: u64,
     pub number: u64,
     pub step: Step,

@@ -18,7 +18,7 @@ use tokio::sync::{Mutex, watch};
 
 use super::copy::{Copy, Reply, Step};
 use super::seat::{Mode, Seat};
-use super::times::PATIENCE;
+use super::times::{BEGINNING, PATIENCE};
 use crate::backup::pages::Pages;
 use crate::body::{Body, Writes};
 use crate::engine::{
@@ -47,6 +47,8 @@ pub struct Mirror {
     line: Mutex<Line>,
     /// Entries that were refused because the region does not own the space.
     fenced: AtomicU64,
+    /// Counts whole copies, so that late steps of earlier ones are known as such.
+    sessions: AtomicU64,
 }
 
 /// How far the other region follows.
@@ -84,6 +86,7 @@ impl Mirror {
             pair,
             line: Mutex::new(Line::Down),
             fenced: AtomicU64::new(0),
+            sessions: AtomicU64::new(0),
         }
     }
 
@@ -104,7 +107,7 @@ impl Mirror {
         if self.seat.mode() != Mode::Alone {
             return Err("the other region follows already".to_owned());
         }
-        let session = fastrand::u64(1..);
+        let session = self.sessions.fetch_add(1, Ordering::Relaxed) + 1;
         *self.line.lock().await = Line::Copying {
             session,
             waiting: VecDeque::new(),
@@ -191,6 +194,8 @@ impl Mirror {
     /// acknowledged.
     async fn copy_group(&self, line: &mut Line, parts: Vec<(Partition, Bytes)>) -> bool {
         match line {
+            // A step says at least something: it leaves its number in the copy.
+            Line::Live { .. } if parts.is_empty() => self.seat.epoch().is_some(),
             Line::Live { session, next } => {
                 let copy = |epoch| Copy {
                     epoch,
@@ -273,6 +278,10 @@ impl Steps<'_> {
             number: self.next,
             step,
         };
+        let patience = match copy.step {
+            Step::Begin => BEGINNING,
+            _ => PATIENCE,
+        };
         let seat = &self.mirror.seat;
         let began = seat.now();
         loop {
@@ -292,7 +301,7 @@ impl Steps<'_> {
                 Some(Reply::Failed(why)) => return Err(why),
                 None => {}
             }
-            if seat.now().saturating_sub(began) >= PATIENCE {
+            if seat.now().saturating_sub(began) >= patience {
                 return Err("the other region does not answer".to_owned());
             }
             tokio::time::sleep(AGAIN).await;

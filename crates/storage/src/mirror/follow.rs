@@ -10,18 +10,21 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use parking_lot::RwLock;
-use steadfast_core::id::{Lsn, Partition};
+use steadfast_core::id::{Lsn, Partition, Table};
 
 use super::copy::{Copy, Reply, Step};
 use super::record::{read_record, write_record};
 use crate::body::Writes;
 use crate::engine::Engine;
 use crate::error::{Error, Kind, Result};
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, View};
 use crate::store::Store;
 
 /// Says whether the copy is whole.
 const WHOLE: &str = "mirror/whole";
+
+/// The row by which a copy knows, after a restart, how far it was.
+const STEP: (Table, &[u8]) = (Table(1000), b"step");
 
 /// A copy that follows an owner.
 pub struct Follower {
@@ -37,8 +40,12 @@ pub struct Follower {
 struct State {
     /// Copies of earlier epochs are refused.
     fence: u64,
+    /// The last copy that was begun here: epoch and session.
+    begun: (u64, u64),
     /// The session and the number of its next step.
     session: Option<(u64, u64)>,
+    /// Nothing was followed since the start: what is in the copy says how far it is.
+    is_past: bool,
 }
 
 impl Follower {
@@ -84,6 +91,7 @@ impl Follower {
         let mut state = self.state.lock().await;
         state.fence = state.fence.max(epoch);
         state.session = None;
+        state.is_past = true;
         self.open.write().clear();
         self.store.lapse();
     }
@@ -96,8 +104,19 @@ impl Follower {
         }
         state.fence = copy.epoch;
         if copy.step == Step::Begin {
+            let asked = (copy.epoch, copy.session);
+            if asked < state.begun {
+                // It comes late: another copy has been begun since.
+                return Reply::Strange;
+            }
+            if asked == state.begun && state.session.is_some() {
+                // Its answer was lost.
+                return Reply::Done;
+            }
+            state.begun = asked;
             state.session = None;
-            return match self.begin().await {
+            state.is_past = true;
+            return match self.begin(&copy).await {
                 Ok(()) => {
                     state.session = Some((copy.session, copy.number + 1));
                     Reply::Done
@@ -107,8 +126,13 @@ impl Follower {
         }
         let next = match state.session {
             Some((session, next)) if session == copy.session => next,
+            None if !state.is_past && self.is_next(&copy).await => {
+                state.begun = (copy.epoch, copy.session);
+                copy.number
+            }
             _ => return Reply::Strange,
         };
+        state.is_past = true;
         if copy.number < next {
             // Its answer was lost.
             return Reply::Done;
@@ -116,9 +140,10 @@ impl Follower {
         if copy.number > next {
             return Reply::Strange;
         }
+        let mark = mark(&copy);
         let done = match copy.step {
-            Step::Changes(parts) => self.change(parts).await,
-            _ => self.set_whole(true).await,
+            Step::Changes(parts) => self.change(parts, &mark).await,
+            _ => self.complete(&mark).await,
         };
         match done {
             Ok(()) => {
@@ -145,8 +170,38 @@ impl Follower {
         Ok(())
     }
 
+    /// Whether a step goes on where this copy was before a restart. The owner has heard
+    /// of all earlier steps, so all of them are here. The last one may be here in part,
+    /// and is done again.
+    async fn is_next(&self, copy: &Copy) -> bool {
+        let open = self.open.read().clone();
+        let mut last = None;
+        for ledger in &open {
+            let Ok(mark) = ledger.get(STEP.0, STEP.1, View::Durable).await else {
+                return false;
+            };
+            last = last.max(mark.as_deref().and_then(marked));
+        }
+        last.is_some_and(|(epoch, session, number)| {
+            let is_same = (epoch, session) == (copy.epoch, copy.session);
+            is_same && (number..=number + 1).contains(&copy.number)
+        })
+    }
+
+    /// Everything is here.
+    async fn complete(&self, mark: &[u8]) -> Result<()> {
+        self.set_whole(true).await?;
+        let first = self.open.read().first().cloned();
+        if let Some(first) = first {
+            let mut writes = Writes::new();
+            writes.put(STEP.0, STEP.1, mark);
+            first.commit(writes).await?;
+        }
+        Ok(())
+    }
+
     /// Forgets everything.
-    async fn begin(&self) -> Result<()> {
+    async fn begin(&self, copy: &Copy) -> Result<()> {
         self.set_whole(false).await?;
         self.acquire().await?;
         let open = self.open.read().clone();
@@ -155,15 +210,16 @@ impl Follower {
             for table in ledger.tables()? {
                 writes.clear(table);
             }
-            if !writes.is_empty() {
-                ledger.commit(writes).await?;
-            }
+            writes.put(STEP.0, STEP.1, &mark(copy));
+            ledger.commit(writes).await?;
         }
         Ok(())
     }
 
-    async fn change(&self, parts: Vec<(Partition, Bytes)>) -> Result<()> {
-        let mut staged = Vec::new();
+    /// Does what a step says, in each partition at once: a step that is done again after
+    /// it was done in part never shows what is older.
+    async fn change(&self, parts: Vec<(Partition, Bytes)>, mark: &[u8]) -> Result<()> {
+        let mut merged: Vec<(Ledger, Writes)> = Vec::new();
         for (partition, operations) in parts {
             let lost = |what: &str| {
                 let what = what.to_owned();
@@ -173,6 +229,16 @@ impl Follower {
             let ledger = ledger.ok_or_else(|| lost("the copy has no such partition"))?;
             let writes = Writes::redo(&operations);
             let writes = writes.map_err(|_| lost("a change of the owner is malformed"))?;
+            let own = merged.iter_mut().rev();
+            let mut own = own.filter(|(ledger, _)| ledger.partition() == partition);
+            match own.next() {
+                Some((_, former)) if former.fits(&writes) => former.then(&writes),
+                _ => merged.push((ledger, writes)),
+            }
+        }
+        let mut staged = Vec::new();
+        for (ledger, mut writes) in merged {
+            writes.put(STEP.0, STEP.1, mark);
             let lsn = stage(&ledger, writes).await?;
             staged.push((ledger, lsn));
         }
@@ -180,6 +246,25 @@ impl Follower {
             ledger.wait(lsn).await?;
         }
         Ok(())
+    }
+}
+
+/// How far a copy is: epoch, session, number.
+fn mark(copy: &Copy) -> Vec<u8> {
+    let numbers = [copy.epoch, copy.session, copy.number];
+    numbers.into_iter().flat_map(u64::to_le_bytes).collect()
+}
+
+/// Reads what [`mark`] wrote.
+fn marked(bytes: &[u8]) -> Option<(u64, u64, u64)> {
+    let (numbers, rest) = bytes.as_chunks::<8>();
+    match (numbers, rest) {
+        ([epoch, session, number], []) => Some((
+            u64::from_le_bytes(*epoch),
+            u64::from_le_bytes(*session),
+            u64::from_le_bytes(*number),
+        )),
+        _ => None,
     }
 }
 

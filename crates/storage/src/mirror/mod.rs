@@ -30,7 +30,7 @@ pub use engine::{Mirror, Pair};
 pub use follow::Follower;
 pub use record::{read_record, write_record};
 pub use seat::{Mode, Seat};
-pub use times::{PATIENCE, RENEWAL, TTL, USED};
+pub use times::{BEGINNING, PATIENCE, RENEWAL, TTL, USED};
 pub use vote::{Ask, Ballot, Say, Verdict, Voter};
 
 #[cfg(test)]

@@ -120,6 +120,14 @@ fn a_voter_without_memory_believes_only_what_two_agree_on() {
         accepts_loss: false,
     };
     assert!(ask(&mut blank.clone(), &first, TTL));
+    // Or what a person says.
+    let forced = Ask::Claim {
+        epoch: 4,
+        owner: "a".to_owned(),
+        is_first: false,
+        accepts_loss: true,
+    };
+    assert!(ask(&mut blank.clone(), &forced, TTL));
     let mut known = Voter::new(ballot(1, "b", true, 0), Duration::ZERO, TTL);
     assert!(!ask(&mut known, &first, TTL * 9));
 }
@@ -602,4 +610,131 @@ async fn an_owner_whose_time_is_over_writes_nothing() {
         .local
         .replay(partitions()[0], steadfast_core::id::EntryNumber(2), 1 << 20);
     assert!(log.await.unwrap().len() <= 1);
+}
+
+fn copy(epoch: u64, session: u64, number: u64, step: Step) -> Copy {
+    Copy {
+        epoch,
+        session,
+        number,
+        step,
+    }
+}
+
+/// Puts values of one row, one after another.
+fn puts(values: &[&[u8]]) -> Step {
+    let redo = |value: &&[u8]| {
+        let mut writes = Writes::new();
+        writes.put(TABLE, b"row", value);
+        (partitions()[0], Bytes::from(writes.operations))
+    };
+    Step::Changes(values.iter().map(redo).collect())
+}
+
+async fn row(region: &Region) -> Option<Bytes> {
+    let ledger = region.follower.ledger(partitions()[0]).unwrap();
+    ledger.get(TABLE, b"row", View::Durable).await.unwrap()
+}
+
+/// A beginning that comes late, or again, removes nothing.
+#[tokio::test(start_paused = true)]
+async fn a_late_beginning_is_not_obeyed() {
+    let world = World::new(4).await;
+    let region = &world.regions[1];
+    let follower = &region.follower;
+    for session in [1, 2] {
+        let begun = follower.apply(copy(1, session, 1, Step::Begin)).await;
+        assert_eq!(begun, Reply::Done);
+    }
+    assert_eq!(
+        follower.apply(copy(1, 2, 2, puts(&[b"x"]))).await,
+        Reply::Done
+    );
+    assert_eq!(
+        follower.apply(copy(1, 2, 3, Step::Whole)).await,
+        Reply::Done
+    );
+    // Of this copy: its answer was lost. Of an earlier one: it comes late.
+    let again = follower.apply(copy(1, 2, 1, Step::Begin)).await;
+    assert_eq!(again, Reply::Done);
+    let late = follower.apply(copy(1, 1, 1, Step::Begin)).await;
+    assert_eq!(late, Reply::Strange);
+    assert_eq!(row(region).await.unwrap(), "x");
+    assert!(follower.is_whole().await.unwrap());
+    assert_eq!(
+        follower.apply(copy(1, 2, 4, puts(&[b"y"]))).await,
+        Reply::Done
+    );
+    assert_eq!(row(region).await.unwrap(), "y");
+    // A later epoch counts anew.
+    let begun = follower.apply(copy(2, 1, 1, Step::Begin)).await;
+    assert_eq!((begun, row(region).await), (Reply::Done, None));
+}
+
+/// What a step changes in a partition is one transaction there.
+#[tokio::test(start_paused = true)]
+async fn a_step_is_done_at_once_in_each_partition() {
+    let world = World::new(5).await;
+    let region = &world.regions[1];
+    let follower = &region.follower;
+    follower.apply(copy(1, 1, 1, Step::Begin)).await;
+    let ledger = follower.ledger(partitions()[0]).unwrap();
+    let before = *ledger.durable().borrow();
+    let step = puts(&[b"first", b"second", b"third"]);
+    assert_eq!(follower.apply(copy(1, 1, 2, step)).await, Reply::Done);
+    assert_eq!(ledger.durable().borrow().0, before.0 + 1);
+    assert_eq!(row(region).await.unwrap(), "third");
+}
+
+/// A copy that was restarted goes on where it was, and does the last step again.
+#[tokio::test(start_paused = true)]
+async fn a_copy_goes_on_after_a_restart() {
+    let world = World::new(6).await;
+    let region = &world.regions[1];
+    let follower = &region.follower;
+    follower.apply(copy(1, 1, 1, Step::Begin)).await;
+    let step = puts(&[b"first"]);
+    assert_eq!(follower.apply(copy(1, 1, 2, step)).await, Reply::Done);
+    let restarted = async || {
+        let engine = Arc::clone(&region.local) as Arc<dyn Engine>;
+        let options = Options {
+            clock: Arc::new(world.clock.clone()),
+            background: false,
+            ..Options::new(Owner {
+                node: 1,
+                incarnation: fastrand::u128(2..),
+            })
+        };
+        let store = Store::start(Arc::clone(&engine), options);
+        let follower = Follower::new(engine, store, partitions());
+        follower.open(1).await.unwrap();
+        follower
+    };
+    // Another session, another epoch, and a step that is missing.
+    for (epoch, session, number) in [(1, 2, 3), (2, 1, 3), (1, 1, 4), (1, 1, 1)] {
+        let step = puts(&[b"strange"]);
+        let follower = restarted().await;
+        let reply = follower.apply(copy(epoch, session, number, step)).await;
+        assert_eq!(reply, Reply::Strange, "{epoch} {session} {number}");
+    }
+    // Its answer was lost, or it was done in part.
+    let follower = restarted().await;
+    let step = || puts(&[b"first", b"second"]);
+    assert_eq!(follower.apply(copy(1, 1, 2, step())).await, Reply::Done);
+    let follower = restarted().await;
+    assert!(!follower.is_whole().await.unwrap());
+    let whole = follower.apply(copy(1, 1, 3, Step::Whole)).await;
+    assert_eq!(whole, Reply::Done);
+    let follower = restarted().await;
+    assert!(follower.is_whole().await.unwrap());
+    let step = puts(&[b"third"]);
+    assert_eq!(follower.apply(copy(1, 1, 4, step)).await, Reply::Done);
+    let ledger = follower.ledger(partitions()[0]).unwrap();
+    let found = ledger.get(TABLE, b"row", View::Durable).await;
+    assert_eq!(found.unwrap().unwrap(), "third");
+    // Whoever has owned the space since goes on with nothing.
+    follower.close(2).await;
+    follower.open(2).await.unwrap();
+    let step = puts(&[b"fourth"]);
+    assert_eq!(follower.apply(copy(2, 1, 5, step)).await, Reply::Strange);
 }

@@ -13,3 +13,6 @@ pub const RENEWAL: Duration = Duration::from_secs(3);
 
 /// How long the other region may be silent before its owner goes on alone.
 pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long the other region may take to begin a whole copy.
+pub const BEGINNING: Duration = Duration::from_secs(30);

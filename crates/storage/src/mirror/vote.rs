@@ -109,7 +109,8 @@ impl Voter {
                 let is_free = is_owner || now >= self.until;
                 let is_whole = own.in_sync || is_owner || *accepts_loss;
                 let fits = match is_blank {
-                    true => *is_first,
+                    // A voter without memory does not know who worked alone.
+                    true => *is_first || *accepts_loss,
                     false => is_free && is_whole,
                 };
                 if *epoch <= own.epoch || !fits {
@@ -225,6 +226,14 @@ fn text(reader: &mut Reader) -> Result<String, Malformed> {
 }
 
 impl Ask {
+    /// The region for which it is asked.
+    pub fn owner(&self) -> &str {
+        match self {
+            Self::Renew { ballot, .. } => &ballot.owner,
+            Self::Claim { owner, .. } | Self::Release { owner, .. } => owner,
+        }
+    }
+
     /// For the wire.
     pub fn encode(&self) -> Bytes {
         let mut out = vec![FORMAT];
