@@ -3,9 +3,10 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::Value;
+use steadfast::clock::{Clock, SystemClock};
 use steadfast::events::partition_of;
 use steadfast_harness::Process;
 use steadfast_wire::blob::shared_key::{self, Request};
@@ -46,7 +47,8 @@ fn part<'a>(string: &'a str, name: &str) -> &'a str {
 async fn page(client: &reqwest::Client, string: &str, partition: u32) -> Value {
     let endpoint = part(string, "BlobEndpoint");
     let path = format!("/{ACCOUNT}/houses/aggregate/{partition}.json");
-    let date = httpdate::fmt_http_date(SystemTime::now());
+    let now = Duration::from_millis(SystemClock::new().now().0 as u64);
+    let date = httpdate::fmt_http_date(UNIX_EPOCH + now);
     let headers = [("x-ms-date".to_owned(), date)];
     let request = Request {
         verb: "GET",
