@@ -53,7 +53,10 @@ pub(super) async fn flush(shared: &Shared, flush: &Flush) -> Result<()> {
     shared.spare_standbys().await;
     let links = links(shared, flush)?;
     let mut lent = shared.flushers.take().await?;
-    let done = within(DEADLINE, fold(&mut lent, flush, &links)).await;
+    // A primary that stands still would hold the partition for all of that time.
+    let (servers, timeline) = (&shared.servers, lent.timeline);
+    let work = within(DEADLINE, fold(&mut lent, flush, &links));
+    let done = servers.while_newest(timeline, work).await;
     let done = match done {
         Ok(None) => {
             let mut holdings = shared.holdings.lock();

@@ -227,7 +227,15 @@ async fn accept(
     let ours = before.filter(|held| {
         held.epoch == expect && held.timeline == found.timeline && held.flushed == found.flushed
     });
-    let held = check(session, partition, &found, ours).await?;
+    let held = match check(session, partition, &found, ours).await {
+        // Whoever has taken it since may have gone on with the log meanwhile.
+        Err(Fault::Damaged(_)) if is_followed(session, partition, found.epoch).await? => {
+            let is_free = shared.options().durability != Durability::Quorum;
+            let refused = refusal(session, partition, is_free).await?;
+            return stands(shared, partition, refused).map_err(Fault::Ours);
+        }
+        checked => checked?,
+    };
     let tenure = Tenure {
         epoch: found.epoch,
         last: found.last,
@@ -259,7 +267,13 @@ pub(super) async fn revisit(
     };
     let found = Found::read(row, held.epoch, row.try_get(5)?, session.timeline)?;
     expect_no_loss(partition, &held, &found)?;
-    let mut fresh = check(session, partition, &found, None).await?;
+    let mut fresh = match check(session, partition, &found, None).await {
+        Err(Fault::Damaged(_)) if is_followed(session, partition, held.epoch).await? => {
+            let epoch = held.epoch.next();
+            return Err(Error::new(Kind::Fenced { partition, epoch }).into());
+        }
+        checked => checked?,
+    };
     let mut holdings = shared.holdings.lock();
     if let Some(now) = holdings.get_mut(&partition)
         && (now.epoch, now.last, now.timeline) == (held.epoch, held.last, held.timeline)
@@ -269,6 +283,17 @@ pub(super) async fn revisit(
         *now = fresh;
     }
     Ok(())
+}
+
+/// Whether somebody has taken a partition since it was taken in this epoch.
+async fn is_followed(
+    session: &Session,
+    partition: Partition,
+    epoch: Epoch,
+) -> std::result::Result<bool, Fault> {
+    let rows = session.query(STANDS, &[&(partition.0 as i32)]).await?;
+    let now: Option<i64> = rows.first().map(|row| row.try_get(0)).transpose()?;
+    Ok(now.is_some_and(|now| now as u64 > epoch.0))
 }
 
 fn expect_no_loss(partition: Partition, before: &Held, found: &Found) -> Result<()> {
