@@ -362,8 +362,6 @@ async fn events_41_42_processors_of_rust_share_fairly_and_continue() {
     scene.join(Kind::Rust);
     scene.shared(&[4, 4]).await;
     scene.leave(1).await;
-    scene.send("last", 3).await;
-    scene.all_kept().await;
     scene.shared(&[8]).await;
     scene.check();
     scene.end().await;
