@@ -96,12 +96,6 @@ impl Values {
 }
 
 impl Goals {
-    /// The value of a goal so far.
-    pub(crate) fn value(&self, name: &str) -> f64 {
-        let found = self.0.iter().find(|goal| goal.name == name);
-        found.map_or(f64::NAN, Goal::value)
-    }
-
     /// Adds one round's value.
     pub(crate) fn record(
         &mut self,

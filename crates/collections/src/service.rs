@@ -1,11 +1,11 @@
 //! Services: a name, a scheme, durable or volatile, for ever.
 //!
 //! The definition is a durable row in the first slot's partition of the main space,
-//! also for a volatile service: so it can never be converted, and state that was
-//! lost with its process is noticed. A slot of a volatile service keeps, in its
-//! volatile partition, the number of its incarnation; the definition's partition
-//! keeps the same number durably. If they differ, the state is gone: the slot gets
-//! a new incarnation and its owner is told, before anybody sees it empty.
+//! also for a volatile service: so it can never be converted. A slot of a volatile
+//! service keeps, in its volatile partition, the number of its incarnation; the main
+//! partition of the same index keeps the same number durably, and has the same owner.
+//! If they differ, the state is gone: the slot gets a new incarnation and its owner is
+//! told, before anybody sees it empty.
 
 use steadfast_core::codec::{Malformed, Reader, put_varint};
 use steadfast_core::limits;
@@ -22,7 +22,7 @@ use crate::tables;
 pub struct Service {
     pub name: String,
     pub scheme: Scheme,
-    /// Lost with its process; without concurrent queues and backups.
+    /// In memory only, and lost with it; without concurrent queues and backups.
     pub is_volatile: bool,
 }
 
@@ -132,8 +132,9 @@ impl Service {
     }
 
     /// Opens a slot for its owner: `replica` is that of the slot's partition, in the
-    /// volatile space if the service is volatile. Says whether state was lost, after
-    /// the owner has been told.
+    /// volatile space if the service is volatile, and `home` the main partition of the
+    /// same index. Says whether state was lost, after the owner has been told; one that
+    /// fails or dies while it is told is told again, of another incarnation.
     pub async fn open(
         &self,
         home: &Ledger,
@@ -148,10 +149,20 @@ impl Service {
             was_lost: false,
         };
         if self.is_volatile {
-            (opened.incarnation, opened.was_lost) = self.incarnate(home, replica, slot).await?;
-        }
-        if opened.was_lost {
-            life.on_data_loss(&opened.state, opened.incarnation).await?;
+            let key = self.scope(slot);
+            let here = replica.ledger()?;
+            let (known, found) = (number(home, &key).await?, number(here, &key).await?);
+            opened.was_lost = known != 0 && known != found;
+            opened.incarnation = known;
+            if known == 0 || opened.was_lost {
+                // First where it is durable: a crash from here on is another loss.
+                opened.incarnation = known + 1;
+                incarnate(home, &key, opened.incarnation).await?;
+                if opened.was_lost {
+                    life.on_data_loss(&opened.state, opened.incarnation).await?;
+                }
+                incarnate(here, &key, opened.incarnation).await?;
+            }
         }
         life.open(&opened.state).await?;
         life.change_role(replica.role()).await?;
@@ -167,27 +178,6 @@ impl Service {
             return refuse(&self.name, "the replica is of the wrong space");
         }
         Ok(replica.scope(&self.scope(slot)))
-    }
-
-    /// Compares the incarnation here with the one that is known; a new one if the
-    /// state is not here any more.
-    async fn incarnate(&self, home: &Ledger, replica: &Replica, slot: u32) -> Result<(u64, bool)> {
-        let key = self.scope(slot);
-        let here = replica.ledger()?;
-        let (known, found) = (number(home, &key).await?, number(here, &key).await?);
-        if known != 0 && known == found {
-            return Ok((known, false));
-        }
-        // First where it is durable: a crash between the two is another loss.
-        let next = known + 1;
-        for ledger in [home, here] {
-            let mut writes = Writes::new();
-            let mut value = Vec::new();
-            put_varint(&mut value, next);
-            writes.put(tables::INCARNATIONS, key.as_bytes(), &value);
-            commit(ledger, writes).await?;
-        }
-        Ok((next, known != 0))
     }
 
     fn scope(&self, slot: u32) -> String {
@@ -210,6 +200,14 @@ impl Service {
             scheme: Scheme::decode(&mut reader)?,
         })
     }
+}
+
+async fn incarnate(ledger: &Ledger, key: &str, number: u64) -> Result<()> {
+    let mut writes = Writes::new();
+    let mut value = Vec::new();
+    put_varint(&mut value, number);
+    writes.put(tables::INCARNATIONS, key.as_bytes(), &value);
+    commit(ledger, writes).await
 }
 
 async fn number(ledger: &Ledger, key: &str) -> Result<u64> {

@@ -17,11 +17,15 @@ pub const VALUE_BYTES: usize = TRANSACTION_BYTES;
 /// Largest transaction that a service may commit.
 pub const TRANSACTION_BYTES: usize = 32 * 1024 * 1024;
 
+/// Room that is made beforehand for a transaction that may be as large as those before.
+pub const EXPECTED_TRANSACTION_BYTES: usize = 16 * 1024;
+
 /// Bytes after which a group is closed.
 pub const GROUP_BYTES: usize = 4 * 1024 * 1024;
 
-/// An entry that is larger travels alone, so that its neighbours need not wait.
-pub const LONE_ENTRY_BYTES: usize = 1024 * 1024;
+/// Entries that are larger share a group with one another only, so that small ones
+/// need not wait for them.
+pub const LARGE_ENTRY_BYTES: usize = 1024 * 1024;
 
 /// Largest event batch.
 pub const EVENT_BATCH_BYTES: usize = 16 * 1024 * 1024;

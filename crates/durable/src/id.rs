@@ -23,6 +23,11 @@ pub(crate) fn address(hub: &str, instance: &str) -> Address {
     Address::new(KIND, hub.to_owned(), instance.to_owned())
 }
 
+/// Where another instance of the same task hub lives.
+pub(crate) fn neighbour(of: &Address, instance: &str) -> Address {
+    Address::new(KIND, of.name.clone(), instance.to_owned())
+}
+
 /// Whether an instance is an entity.
 pub fn is_entity(instance: &str) -> bool {
     instance.starts_with('@')
@@ -46,7 +51,7 @@ impl EntityId {
             name: name.to_lowercase(),
             key: key.to_owned(),
         };
-        checked_length(&id.to_string())?;
+        checked_length(id.name.chars().count() + id.key.chars().count() + 2)?;
         Ok(id)
     }
 
@@ -78,9 +83,7 @@ impl fmt::Display for EntityId {
 
 /// A GUID that is the same for the same seed, and for no other.
 pub(crate) fn guid(seed: &str) -> String {
-    let hex = format!("{:032x}", xxh3_128(seed.as_bytes()));
-    let (a, b, c) = (&hex[..8], &hex[8..12], &hex[12..16]);
-    format!("{a}-{b}-{c}-{}-{}", &hex[16..20], &hex[20..])
+    Uuid::from_u128(xxh3_128(seed.as_bytes())).to_string()
 }
 
 /// A GUID that nobody has had. The kernel is asked for randomness once per process,
@@ -105,8 +108,8 @@ fn has_control(text: &str) -> bool {
     text.chars().any(char::is_control)
 }
 
-fn checked_length(id: &str) -> Result<()> {
-    if id.chars().count() <= limits::INSTANCE_ID {
+fn checked_length(characters: usize) -> Result<()> {
+    if characters <= limits::INSTANCE_ID {
         return Ok(());
     }
     let most = limits::INSTANCE_ID;
@@ -118,7 +121,7 @@ fn checked_length(id: &str) -> Result<()> {
 
 /// Checks the id of an orchestration.
 pub(crate) fn check_instance(id: &str) -> Result<()> {
-    checked_length(id)?;
+    checked_length(id.chars().count())?;
     match id.is_empty() || is_entity(id) || has_control(id) {
         false => Ok(()),
         true => Err(Error::new(

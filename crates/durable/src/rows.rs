@@ -54,21 +54,25 @@ pub(crate) fn key_of(to: &Address) -> Vec<u8> {
 
 /// `key` and a number behind it.
 pub(crate) fn numbered(key: &[u8], number: u64) -> Vec<u8> {
-    let mut out = key.to_vec();
+    let mut out = Vec::with_capacity(key.len() + 8);
+    out.extend_from_slice(key);
     out.extend_from_slice(&number.to_be_bytes());
     out
 }
 
 /// `key` and a byte behind it.
 pub(crate) fn marked(key: &[u8], mark: u8) -> Vec<u8> {
-    let mut out = key.to_vec();
+    // Some append a number to it.
+    let mut out = Vec::with_capacity(key.len() + 9);
+    out.extend_from_slice(key);
     out.push(mark);
     out
 }
 
 /// The key of an index by time, in milliseconds since 1970.
 pub(crate) fn timed(hub: &[u8], time: i64, instance: &[u8]) -> Vec<u8> {
-    let mut out = hub.to_vec();
+    let mut out = Vec::with_capacity(hub.len() + instance.len() + 9);
+    out.extend_from_slice(hub);
     out.push(0);
     out.extend_from_slice(&(time.max(0) as u64).to_be_bytes());
     out.extend_from_slice(instance);

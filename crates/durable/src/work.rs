@@ -95,6 +95,27 @@ pub struct Requested {
     pub is_signal: bool,
 }
 
+impl Requested {
+    /// As much of it as whoever runs it needs.
+    pub(crate) fn to_run(&self) -> Self {
+        let Operation {
+            request,
+            name,
+            input,
+            ..
+        } = &self.operation;
+        Self {
+            operation: Operation {
+                request: request.clone(),
+                name: name.clone(),
+                input: input.clone(),
+                ..Operation::default()
+            },
+            is_signal: self.is_signal,
+        }
+    }
+}
+
 /// The span of an orchestration, kept for its worker.
 #[derive(Record, Clone, Debug, Default, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
@@ -173,6 +194,9 @@ pub struct Terms {
     pub batches: usize,
     /// `None`: everything.
     pub filters: Option<Filters>,
+    /// It remembers instances between their turns, and is not sent the history of one
+    /// that it has had last. If it has forgotten it, it asks for the history.
+    pub is_mindful: bool,
 }
 
 /// The names that a worker knows. A sort without names gets nothing.

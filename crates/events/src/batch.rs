@@ -258,14 +258,8 @@ mod tests {
 
     fn stored(batch: Batch) -> Stored {
         let (bytes, count) = batch.finish().unwrap();
-        Stored {
-            stream: Stream(1),
-            first: Sequence(10),
-            offset: Offset(1000),
-            count,
-            time: Timestamp(5),
-            bytes,
-        }
+        let (stream, first, offset) = (Stream(1), Sequence(10), Offset(1000));
+        Stored::new(stream, first, offset, count, Timestamp(5), bytes)
     }
 
     proptest! {

@@ -39,7 +39,7 @@ pub trait Deliver: Send + Sync + 'static {
     fn lane(&self, order: &Order) -> String;
 
     /// Makes one attempt. It ends in bounded time.
-    async fn deliver(&self, order: Order) -> Outcome;
+    async fn deliver(&self, order: &Order) -> Outcome;
 
     /// Whether this node may make attempts now. One that failed because it may not is
     /// made again by whoever may.
@@ -278,8 +278,7 @@ impl Inner {
         };
         let started = self.clock.now().0;
         let tenure = self.tenure.load(Ordering::Acquire);
-        let order = attempt.order.clone();
-        let (ordinal, phase, number) = (order.ordinal, order.phase, order.attempt);
+        let order = &attempt.order;
         let outcome = self.deliver.deliver(order).await;
         if !outcome.is_success && !self.deliver.may_send() {
             return None;
@@ -289,9 +288,9 @@ impl Inner {
             return Some(attempt);
         }
         let ended = Ended {
-            ordinal,
-            phase,
-            attempt: number,
+            ordinal: order.ordinal,
+            phase: order.phase,
+            attempt: order.attempt,
             is_success: outcome.is_success,
             message: outcome.message,
             started,

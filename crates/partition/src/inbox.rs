@@ -119,7 +119,8 @@ impl Inbox {
 
 /// The key of the row that remembers a link.
 pub(crate) fn row_key(link: Link) -> Vec<u8> {
-    let mut key = link.source.0.to_be_bytes().to_vec();
+    let mut key = Vec::with_capacity(20);
+    key.extend_from_slice(&link.source.0.to_be_bytes());
     key.extend_from_slice(&link.incarnation.to_be_bytes());
     key
 }

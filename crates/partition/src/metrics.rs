@@ -70,6 +70,11 @@ impl Metrics {
         (take(&self.longest_turn_us), take(&self.longest_work_us))
     }
 
+    /// Whether a turn that took so long may have worked the longest.
+    pub(crate) fn may_be_longest_work(&self, took: Duration) -> bool {
+        took.as_micros() as u64 > self.longest_work_us.load(Ordering::Relaxed)
+    }
+
     /// The counters now. Each is exact; together they are of about one moment.
     pub fn counts(&self) -> Counts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -197,14 +197,14 @@ impl Finding {
                 let count = size(reader)?;
                 let mut batches = Vec::with_capacity(count.min(1024));
                 for _ in 0..count {
-                    batches.push(Batch {
-                        stream: Stream(reader.varint_u32()?),
-                        first: Sequence(reader.varint()?),
-                        offset: Offset(reader.varint()?),
-                        count: reader.varint_u32()?,
-                        time: Timestamp(reader.varint()? as i64),
-                        bytes: reader.bytes()?,
-                    });
+                    batches.push(Batch::new(
+                        Stream(reader.varint_u32()?),
+                        Sequence(reader.varint()?),
+                        Offset(reader.varint()?),
+                        reader.varint_u32()?,
+                        Timestamp(reader.varint()? as i64),
+                        reader.bytes()?,
+                    ));
                 }
                 Self::Batches(batches)
             }
@@ -273,14 +273,14 @@ mod tests {
             end: Offset(4),
             time: Timestamp(5),
         };
-        let batch = Batch {
-            stream: Stream(9),
-            first: Sequence(1),
-            offset: Offset(2),
-            count: 3,
-            time: Timestamp(4),
-            bytes: "events".into(),
-        };
+        let batch = Batch::new(
+            Stream(9),
+            Sequence(1),
+            Offset(2),
+            3,
+            Timestamp(4),
+            "events".into(),
+        );
         let row = Row {
             key: "key".into(),
             value: "value".into(),

@@ -4,7 +4,7 @@
 //! in one transaction with the traces that keep the command from being handled
 //! twice, and only then memory changes and replies go to the gate.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use steadfast_core::codec::{put_bytes, put_varint};
@@ -144,7 +144,10 @@ impl Sequencer {
     fn decide(&mut self, command: &mut Command, missing: &mut Vec<Row>) -> Result<Decision, Halt> {
         self.next_call += 1;
         let call = CallId(self.next_call);
-        let writes = command.writes.as_deref().cloned().unwrap_or_default();
+        let writes = match command.writes.as_deref() {
+            Some(writes) => writes.clone(),
+            None => Writes::with_room(self.room),
+        };
         let (ledger, space, warm) = (&self.ledger, &self.space, &self.warm);
         let nobody = Address::nobody();
         let outside = Outside {
@@ -217,7 +220,7 @@ impl Sequencer {
     /// Gives messages their numbers and their rows.
     fn number(&self, sends: &[(Partition, Envelope)], writes: &mut Writes) -> Vec<Numbered> {
         let mut numbered: Vec<Numbered> = Vec::with_capacity(sends.len());
-        let mut last: HashMap<Partition, u64> = HashMap::new();
+        let mut last: BTreeMap<Partition, u64> = BTreeMap::new();
         for (to, envelope) in sends {
             let number = last.entry(*to).or_insert_with(|| self.outbox.last(*to));
             *number += 1;
@@ -258,6 +261,9 @@ impl Sequencer {
             // was true: no turn reads a ledger that has failed and answers.
             return self.ledger.check();
         }
+        // Most are like those before, and one that was much longer is soon forgotten.
+        let room = writes.bytes().max(self.room - self.room.div_ceil(16));
+        self.room = room.min(limits::EXPECTED_TRANSACTION_BYTES);
         let staged = self.ledger.stage_after(self.rollbacks, writes)?;
         self.staged = staged.lsn;
         self.outbox.forget_rows(count);

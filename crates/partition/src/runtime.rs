@@ -6,8 +6,9 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::sync::Arc;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -41,6 +42,12 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
 }
 
+/// What is done before a partition goes to its next owner.
+pub type Parting = Box<dyn Fn(Partition) -> Parted + Send + Sync>;
+
+/// The end of that.
+pub type Parted = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// Serves partitions of one space.
 pub struct Runtime {
     inner: Arc<Inner>,
@@ -57,6 +64,7 @@ struct Inner {
     /// No partition is taken any more: the node is leaving.
     is_offline: AtomicBool,
     changes: watch::Sender<u64>,
+    parting: OnceLock<Parting>,
 }
 
 /// A partition that is served, by the task that keeps it.
@@ -90,6 +98,7 @@ impl Runtime {
             served: Mutex::new(BTreeMap::new()),
             is_offline: AtomicBool::new(false),
             changes: watch::channel(0).0,
+            parting: OnceLock::new(),
         };
         Self {
             inner: Arc::new(inner),
@@ -122,6 +131,12 @@ impl Runtime {
     /// Rings when a partition was taken, given up or lost.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.inner.changes.subscribe()
+    }
+
+    /// Has something done before a partition is given up, when it serves nobody any
+    /// more. The first one stays.
+    pub fn on_parting(&self, parting: Parting) {
+        let _ = self.inner.parting.set(parting);
     }
 
     /// Takes a partition and serves it. One that is served or being taken already
@@ -175,6 +190,9 @@ impl Runtime {
             let _ = ended.wait_for(|ended| *ended).await;
         }
         commands.completed = door.metrics().counts().commands - before.commands;
+        if let Some(parting) = self.inner.parting.get() {
+            parting(partition).await;
+        }
         self.inner.store.release(door.ledger()).await?;
         Ok(commands)
     }

@@ -60,6 +60,8 @@ pub(crate) struct Sequencer {
     pub(crate) rollbacks: u64,
     /// The last transaction that was staged here.
     pub(crate) staged: Lsn,
+    /// Bytes that a transaction may be expected to take.
+    pub(crate) room: usize,
     pub(crate) now: Timestamp,
     /// Memory no longer fits the rows: it must be loaded again.
     pub(crate) is_stale: bool,
@@ -101,6 +103,7 @@ impl Sequencer {
         Self {
             rollbacks: ledger.rollbacks(),
             staged: Lsn(0),
+            room: 0,
             now: ledger.time(),
             is_stale: false,
             lanes: Lanes::default(),

@@ -12,10 +12,11 @@ use steadfast_core::clock::Timestamp;
 use steadfast_core::limits;
 
 use crate::draft::Timer;
+use crate::near::Near;
 
 #[derive(Default)]
 pub(crate) struct Timers {
-    near: BTreeMap<Bytes, Bytes>,
+    near: Near,
     /// Timers from this key on are in the table only; `None`: all are in memory.
     horizon: Option<Bytes>,
     /// Set while a page is on its way.
@@ -62,7 +63,7 @@ impl Timers {
 
     /// When the next timer is due.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        self.near.first_key_value().map(|(key, _)| due_of(key))
+        self.near.first().map(|key| due_of(key))
     }
 
     /// Takes timers that are due at `now`, oldest first. Each fires until
@@ -70,7 +71,7 @@ impl Timers {
     ///
     /// When more are due than may be taken, the last one taken is the one that is
     /// due since just now, so that a burst does not delay whatever comes after it.
-    /// The timers of one address keep their order.
+    /// An address that has several is not one of those: its timers keep their order.
     pub(crate) fn take_due(&mut self, now: Timestamp, limit: usize) -> Vec<Timer> {
         let mut due = Vec::new();
         while due.len() < limit {
@@ -79,7 +80,7 @@ impl Timers {
             let Some(key) = fresh.or_else(|| self.oldest(now)) else {
                 break;
             };
-            let Some((key, body)) = self.near.remove_entry(&key) else {
+            let Some((key, body)) = self.near.remove(&key) else {
                 break;
             };
             self.firing.insert(key.clone());
@@ -89,19 +90,16 @@ impl Timers {
     }
 
     fn oldest(&self, now: Timestamp) -> Option<Bytes> {
-        let (key, _) = self.near.first_key_value()?;
+        let key = self.near.first()?;
         (due_of(key) <= now).then(|| key.clone())
     }
 
-    /// The timer that is due since just now, if its address has no older one.
+    /// The timer that is due since just now, if its address has no other one.
     fn freshest(&self, now: Timestamp) -> Option<Bytes> {
         let end = now.0.max(0).saturating_add(1) as u64;
-        let mut due = self
-            .near
-            .range(..Bytes::copy_from_slice(&end.to_be_bytes()));
-        let (key, _) = due.next_back()?;
-        let address = address_of(key);
-        (!due.any(|(older, _)| address_of(older) == address)).then(|| key.clone())
+        let end = Bytes::copy_from_slice(&end.to_be_bytes());
+        let key = self.near.last_before(end)?;
+        self.near.is_only_one(key).then(|| key.clone())
     }
 
     /// Whether a timer that was handed out is still wanted.
@@ -158,10 +156,8 @@ impl Timers {
         if self.near.len() <= limits::NEAR_TIMERS || self.meanwhile.is_some() {
             return;
         }
-        let middle = self.near.keys().nth(limits::NEAR_TIMERS / 2).cloned();
-        if let Some(middle) = middle {
-            self.near.split_off(&middle);
-            self.horizon = Some(middle);
+        if let Some(first) = self.near.truncate(limits::NEAR_TIMERS / 2) {
+            self.horizon = Some(first);
         }
     }
 }
@@ -170,11 +166,6 @@ impl Timers {
 pub(crate) fn due_of(key: &[u8]) -> Timestamp {
     let due = key.first_chunk::<8>().copied().unwrap_or_default();
     Timestamp(i64::try_from(u64::from_be_bytes(due)).unwrap_or(i64::MAX))
-}
-
-/// The address in a timer's key, as bytes.
-fn address_of(key: &[u8]) -> &[u8] {
-    key.get(8..key.len().saturating_sub(8)).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -292,7 +292,8 @@ impl<'a> Turn<'a> {
 
 /// The key of a work's row.
 pub(crate) fn work_key(from: &Address, id: &[u8]) -> Vec<u8> {
-    let mut key = from.kind.0.to_be_bytes().to_vec();
+    let mut key = Vec::with_capacity(2 + id.len());
+    key.extend_from_slice(&from.kind.0.to_be_bytes());
     key.extend_from_slice(id);
     key
 }

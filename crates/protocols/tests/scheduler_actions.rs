@@ -298,6 +298,17 @@ async fn jobs_41_history_tells_of_answers_within_bounds() {
 }
 
 #[tokio::test]
+async fn credentials_in_an_address_are_sent() {
+    let target = Target::start();
+    let stage = Stage::start().await;
+    stage.collection("Standard").await;
+    let address = target.url("/own").replace("http://", "http://user:word@");
+    run(&stage, "own", single(http_action(&address))).await;
+    let expected = format!("Basic {}", STANDARD.encode("user:word"));
+    assert_eq!(target.seen()[0].header("authorization"), expected);
+}
+
+#[tokio::test]
 async fn basic_credentials_and_tokens_are_sent() {
     let (target, authority) = (Target::start(), Target::start());
     let base = authority.base.clone();

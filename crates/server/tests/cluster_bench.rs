@@ -29,6 +29,10 @@ fn a_quick_run_of_three_nodes_reports_and_leaves_nothing() {
         "read_one_hop_p99_us",
         "event_tail_other_node_p99_us",
         "event_tail_other_node_mb_per_s",
+        "volatile_commits_per_s_no_mirror_300_clients",
+        "volatile_commits_per_s_mirror_300_clients",
+        "region_commits_per_s_no_mirror_300_clients",
+        "region_commits_per_s_mirror_300_clients",
     ] {
         let value = report["figures"][name].as_f64();
         assert!(value.is_some_and(|value| value > 0.0), "{name}: {value:?}");

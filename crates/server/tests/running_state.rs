@@ -163,6 +163,43 @@ fn slots_are_apart_and_a_scheme_stays() {
     );
 }
 
+/// C66: what was in memory is gone with the process, and that is shown.
+#[test]
+fn a_volatile_service_begins_a_new_life_with_its_process() {
+    let start = Start::new("dev").set("data=state");
+    let folder = start.folder.path().join("state");
+    let mut server = start.ready();
+    let volatile = json!({"scheme": "singleton", "volatile": true});
+    let cache = "/v1/state/cache";
+    assert_eq!(
+        put(&server, cache, volatile.clone()),
+        StatusCode::NO_CONTENT
+    );
+    let durable = json!({"scheme": "singleton"});
+    assert_eq!(put(&server, cache, durable), StatusCode::BAD_REQUEST);
+    let page = "/v1/state/cache/pages/start";
+    assert_eq!(put(&server, page, json!("<html>")), StatusCode::CREATED);
+    assert_eq!(server.get(page).1, json!("<html>"));
+    let mut expected = json!({
+        "scheme": "singleton", "volatile": true, "incarnation": 1, "copies": 1,
+    });
+    assert_eq!(server.get(cache), (StatusCode::OK, expected.clone()));
+    assert_eq!(put(&server, ALICE, json!(1)), StatusCode::CREATED);
+    let bank = json!({"scheme": "singleton", "volatile": false});
+    assert_eq!(server.get("/v1/state/bank").1, bank);
+    assert_eq!(server.get("/v1/state/nobody").0, StatusCode::NOT_FOUND);
+    server.process.kill().unwrap();
+    let server = Start::new("dev")
+        .set(&format!("data={}", folder.display()))
+        .ready();
+    assert_eq!(server.get(page).0, StatusCode::NOT_FOUND);
+    expected["incarnation"] = json!(2);
+    assert_eq!(server.get(cache).1, expected);
+    server.logged("volatile.state_lost");
+    assert_eq!(put(&server, page, json!("<html>")), StatusCode::CREATED);
+    assert_eq!(server.get(cache).1, expected);
+}
+
 #[test]
 fn rights_on_one_service_are_no_rights_on_another() {
     let server = Start::new("dev").ready();

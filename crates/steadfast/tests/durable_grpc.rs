@@ -358,7 +358,7 @@ async fn long_histories_are_fetched_by_workers_that_can() {
         input: None,
     };
     hub.tell("RaiseEvent", request).await.unwrap();
-    let mut worker = hub.worker_with(fetching).await;
+    let mut worker = hub.worker_with(fetching.clone()).await;
     let (turn, _) = worker.turn().await;
     assert!(turn.requires_history_streaming && turn.past_events.is_empty());
     let request = wire::StreamInstanceHistoryRequest {
@@ -381,6 +381,21 @@ async fn long_histories_are_fetched_by_workers_that_can() {
     }
     let wanted: Vec<_> = (0..6).map(|number| format!("event {number}")).collect();
     assert_eq!(raised, wanted);
+    // So does one that ought to remember it and does not.
+    drop(worker);
+    let mut mindful = fetching;
+    mindful
+        .capabilities
+        .push(wire::WorkerCapability::RememberedHistory.into());
+    let mut worker = hub.worker_with(mindful).await;
+    let (_, token) = worker.turn().await;
+    let mut forgotten = done("long", &token, Vec::new());
+    forgotten.requires_history = true;
+    hub.tell("CompleteOrchestratorTask", forgotten)
+        .await
+        .unwrap();
+    let (turn, _) = worker.turn().await;
+    assert!(turn.requires_history_streaming && turn.past_events.is_empty());
     // A worker that cannot fetch it gets it with the item.
     drop(worker);
     let mut worker = hub.worker_with(plain).await;

@@ -201,6 +201,9 @@ async fn a_worker_elsewhere_runs_whatever_an_orchestration_waits_for() {
         .unwrap();
     assert_eq!(found.state.as_deref(), Some(r#"{"balance":2}"#));
     assert_eq!(found.locked_by, None);
+    // It has had every turn, so no history had to be read for it.
+    let hub = node.task_hubs().hub("default").unwrap();
+    assert_eq!(hub.history_rows_read(), 0);
 
     start(&client, "down", "countdown", &5u64).await;
     assert_eq!(output(&client, "down").await, "\"done\"");

@@ -3,8 +3,10 @@
 
 use std::net::TcpStream;
 use std::path::Path;
+use std::sync::Mutex;
 use std::time::Duration;
 
+use steadfast::collections::{Lifecycle, Result as Done, Scheme, SlotKey, State};
 use steadfast::config::{Config, Layers};
 use steadfast::{Error, Node};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -150,4 +152,33 @@ async fn a_node_that_leaves_is_alive_and_not_ready() {
     go_on.send(()).unwrap();
     let sheet = leaving.await.unwrap();
     assert_eq!((sheet.left, sheet.lost), (0, 0));
+}
+
+/// Notes the lives that it is told of.
+#[derive(Default)]
+struct Diary(Mutex<Vec<u64>>);
+
+impl Lifecycle for Diary {
+    async fn on_data_loss(&self, _: &State, incarnation: u64) -> Done<bool> {
+        self.0.lock().unwrap().push(incarnation);
+        Ok(false)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_hears_of_a_loss_that_others_saw_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path(), &[]);
+    let diary = Diary::default();
+    for life in 1..=2 {
+        let node = start_again(&config).await;
+        let cache = node.volatile_service("cache", Scheme::Singleton);
+        let cache = cache.await.unwrap();
+        assert_eq!(cache.slot(SlotKey::Only).await.unwrap().incarnation(), life);
+        for _ in 0..2 {
+            let slot = cache.slot_with(SlotKey::Only, &diary).await.unwrap();
+            assert_eq!(slot.incarnation(), life);
+        }
+    }
+    assert_eq!(*diary.0.lock().unwrap(), [2]);
 }

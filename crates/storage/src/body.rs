@@ -79,6 +79,20 @@ impl Writes {
         Self::default()
     }
 
+    /// An empty transaction with room for about so many bytes: filling it step by step
+    /// would move them again and again.
+    pub fn with_room(bytes: usize) -> Self {
+        Self {
+            operations: Vec::with_capacity(bytes),
+            ..Self::default()
+        }
+    }
+
+    /// How many bytes its rows take.
+    pub fn bytes(&self) -> usize {
+        self.operations.len()
+    }
+
     /// Names the transaction, so that its outcome can be looked up in the log.
     pub fn with_id(mut self, id: u64) -> Self {
         self.id = id;

@@ -56,21 +56,21 @@ pub(crate) async fn run<L: Latch>(node: Arc<Node>, ready: Arc<Queue<Arc<Shared<L
 /// Closes the entries of the next group, until it is large enough.
 fn collect<L: Latch>(ready: &Queue<Arc<Shared<L>>, L>, group: u64) -> Vec<Closed<L>> {
     let mut entries: Vec<Closed<L>> = Vec::new();
-    let mut bytes = 0;
+    let (mut bytes, mut is_large) = (0, false);
     let mut again = Vec::new();
     while bytes < limits::GROUP_BYTES {
         let Some(ledger) = ready.pop() else {
             break;
         };
-        if !entries.is_empty() && ledger.pending_bytes() > limits::LONE_ENTRY_BYTES {
-            again.push(ledger);
+        let is_next_large = ledger.pending_bytes() > limits::LARGE_ENTRY_BYTES;
+        if !entries.is_empty() && is_next_large != is_large {
+            // It is the first of the next group.
+            ready.put_back(ledger);
             break;
         }
+        is_large = is_next_large;
         if let Some(closed) = ledger.close_entry(group, limits::GROUP_BYTES) {
             bytes += closed.entry.weight();
-            if bytes > limits::LONE_ENTRY_BYTES && entries.is_empty() {
-                bytes = limits::GROUP_BYTES;
-            }
             if closed.more {
                 again.push(ledger);
             }

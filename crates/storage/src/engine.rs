@@ -171,6 +171,7 @@ pub struct EventBatch {
     pub count: u32,
     pub time: Timestamp,
     pub bytes: Bytes,
+    checksum: u32,
 }
 
 /// What a stored batch takes beside its bytes. Part of the stream's arithmetic on
@@ -178,6 +179,33 @@ pub struct EventBatch {
 pub const BATCH_HEADER_BYTES: usize = 40;
 
 impl EventBatch {
+    /// A publication at its place.
+    pub fn new(
+        stream: Stream,
+        first: Sequence,
+        offset: Offset,
+        count: u32,
+        time: Timestamp,
+        bytes: Bytes,
+    ) -> Self {
+        let mut head = [0; 36];
+        head[..4].copy_from_slice(&stream.0.to_le_bytes());
+        head[4..12].copy_from_slice(&first.0.to_le_bytes());
+        head[12..20].copy_from_slice(&offset.0.to_le_bytes());
+        head[20..24].copy_from_slice(&count.to_le_bytes());
+        head[24..32].copy_from_slice(&time.0.to_le_bytes());
+        head[32..].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
+        Self {
+            stream,
+            first,
+            offset,
+            count,
+            time,
+            checksum: crc32c::crc32c_append(crc32c::crc32c(&head), &bytes),
+            bytes,
+        }
+    }
+
     /// The sequence number after the batch's last event.
     pub fn next(&self) -> Sequence {
         self.first.plus(self.count)
@@ -193,16 +221,10 @@ impl EventBatch {
         BATCH_HEADER_BYTES + self.bytes.len()
     }
 
-    /// CRC32C over everything but the place in a file.
+    /// CRC32C over everything but the place in a file. It is needed several times on
+    /// the way to the disk, so the batch carries it from the beginning.
     pub fn checksum(&self) -> u32 {
-        let mut head = [0; 36];
-        head[..4].copy_from_slice(&self.stream.0.to_le_bytes());
-        head[4..12].copy_from_slice(&self.first.0.to_le_bytes());
-        head[12..20].copy_from_slice(&self.offset.0.to_le_bytes());
-        head[20..24].copy_from_slice(&self.count.to_le_bytes());
-        head[24..32].copy_from_slice(&self.time.0.to_le_bytes());
-        head[32..].copy_from_slice(&(self.bytes.len() as u32).to_le_bytes());
-        crc32c::crc32c_append(crc32c::crc32c(&head), &self.bytes)
+        self.checksum
     }
 }
 

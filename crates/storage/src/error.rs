@@ -78,6 +78,8 @@ pub enum Kind {
     LeaseEnded { partition: Partition },
     /// Events are published in a space that is mirrored.
     NotMirrored { partition: Partition },
+    /// Too few of those who hold a volatile partition have answered.
+    CopiesSilent { partition: Partition },
     /// Another backup of this store, or to this folder, is under way.
     BackupInProgress { path: PathBuf },
     /// There is no full backup that could be built on.
@@ -206,6 +208,7 @@ impl Error {
             Kind::TrimPastEnd { .. } => "STF-2018",
             Kind::LeaseEnded { .. } => "STF-2019",
             Kind::NotMirrored { .. } => "STF-2020",
+            Kind::CopiesSilent { .. } => "STF-2021",
             Kind::BackupInProgress { .. } => "STF-2050",
             Kind::MissingFullBackup { .. } => "STF-2051",
             Kind::BrokenChain { .. } => "STF-2052",
@@ -328,7 +331,11 @@ impl fmt::Display for Kind {
             ),
             Self::NotMirrored { partition } => write!(
                 f,
-                "partition {partition} is mirrored in another region, and events are not; keep them in another space"
+                "partition {partition} is copied to other nodes or regions, and events are not; keep them in another space"
+            ),
+            Self::CopiesSilent { partition } => write!(
+                f,
+                "too few nodes that hold copies of partition {partition} have answered; try again soon"
             ),
             Self::LeaseEnded { partition } => write!(
                 f,

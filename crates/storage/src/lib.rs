@@ -11,6 +11,8 @@ mod body;
 mod budget;
 mod cache;
 mod commit;
+mod copied;
+pub mod copies;
 pub mod engine;
 mod error;
 mod flush;

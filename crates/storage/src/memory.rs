@@ -2,6 +2,9 @@
 //!
 //! Nothing survives the process. Otherwise it keeps every promise of the seam,
 //! fencing included, so what passes here fails elsewhere for the disk's sake only.
+//! `holding` keeps copies of partitions of other nodes beside its own.
+
+mod holding;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -15,6 +18,7 @@ use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition, Sequence, Stream, Table};
 use tokio::sync::watch;
 
+use crate::copied::{Folded, Rows, Staging};
 use crate::engine::{
     Acquired, Engine, Entry, EventBatch, Flush, Outcome, Record, Row, Scan, Start, Swap, Tenure,
 };
@@ -43,8 +47,15 @@ struct Held {
     flushed: EntryNumber,
     meta: Bytes,
     log: BTreeMap<EntryNumber, Entry>,
-    tables: BTreeMap<(Table, Bytes), Bytes>,
+    tables: Rows,
     streams: HashMap<Stream, BTreeMap<Sequence, EventBatch>>,
+    /// Of a copy: the last epoch whose owner has confirmed it; 0 if it is not whole.
+    accepted: Epoch,
+    /// Of a copy: what stands in `meta` of an owner.
+    folded: Option<Folded>,
+    /// A copy that is being made, and the last one that was done.
+    staging: Option<Staging>,
+    done: (Epoch, u64),
 }
 
 impl Memory {

@@ -31,6 +31,14 @@ impl<T: Send + Sync + 'static, L: Latch> Queue<T, L> {
         self.bell.notify_one();
     }
 
+    /// Gives back an item that was taken: it is the oldest again.
+    pub(crate) fn put_back(&self, item: T) {
+        if let Some(items) = &mut *self.items.write() {
+            items.push_front(item);
+        }
+        self.bell.notify_one();
+    }
+
     /// Takes the oldest item, if there is one.
     pub(crate) fn pop(&self) -> Option<T> {
         self.items.write().as_mut()?.pop_front()
@@ -44,5 +52,22 @@ impl<T: Send + Sync + 'static, L: Latch> Queue<T, L> {
     /// Waits until something was added since the last wait.
     pub(crate) async fn wait(&self) {
         self.bell.notified().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_put_back_is_taken_first() {
+        let queue: Queue<u32> = Queue::new();
+        queue.push(1);
+        queue.push(2);
+        let first = queue.pop().unwrap();
+        queue.push(3);
+        queue.put_back(first);
+        let order = std::iter::from_fn(|| queue.pop());
+        assert_eq!(order.collect::<Vec<_>>(), [1, 2, 3]);
     }
 }

@@ -155,6 +155,14 @@ impl Store {
         self.node.engine.release(shared.partition, epoch).await
     }
 
+    /// Gives a partition up without a word: somebody else is to have it.
+    pub fn forget(&self, partition: Partition) {
+        let shared = self.owned.lock().remove(&partition);
+        if let Some(shared) = shared {
+            shared.abandon(&Error::new(Kind::Closed));
+        }
+    }
+
     /// The lease has ended, so others may have taken partitions: gives up what it has
     /// without a word. It must be acquired again before anybody is answered.
     /// Answers how many partitions it had.

@@ -107,14 +107,14 @@ impl Streams {
     /// Gives a publication its place.
     pub(crate) fn stage(&mut self, publication: Publication, time: Timestamp) -> EventBatch {
         let head = self.staged.entry(publication.stream).or_default();
-        let batch = EventBatch {
-            stream: publication.stream,
-            first: head.next,
-            offset: head.end,
-            count: publication.count,
+        let batch = EventBatch::new(
+            publication.stream,
+            head.next,
+            head.end,
+            publication.count,
             time,
-            bytes: publication.bytes,
-        };
+            publication.bytes,
+        );
         advance(head, &batch);
         batch
     }

@@ -13,10 +13,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use fastrand::Rng;
 use pg::{P, Q, S, T, THEY, WE, commit, entry, event, flush, open, single, take, wait};
+use steadfast_core::clock::Timestamp;
 use steadfast_core::id::{EntryNumber, Epoch, Sequence, Table};
 use steadfast_harness::postgres::PostgresServer;
 use steadfast_storage::Kind;
-use steadfast_storage::engine::{Acquired, Change, Engine, Flush, Outcome, Scan, Start};
+use steadfast_storage::engine::{
+    Acquired, Change, Engine, Entry, EventBatch, Flush, Outcome, Scan, Start,
+};
 use steadfast_storage::postgres::{Options, Postgres};
 
 type Model = BTreeMap<(u32, Vec<u8>), Vec<u8>>;
@@ -264,6 +267,16 @@ async fn a_lease_on_the_databases_clock_holds_others_off() {
     assert_eq!(tenure.epoch, Epoch(2));
 }
 
+/// The same entry with its events so many milliseconds later.
+fn later(mut entry: Entry, by: i64) -> Entry {
+    let batch = entry.batches.remove(0);
+    let time = Timestamp(batch.time.0 + by);
+    let (stream, first, offset) = (batch.stream, batch.first, batch.offset);
+    let batch = EventBatch::new(stream, first, offset, batch.count, time, batch.bytes);
+    entry.batches.push(batch);
+    entry
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn trimmed_segments_are_dropped() {
     let options = Options {
@@ -273,8 +286,7 @@ async fn trimmed_segments_are_dropped() {
     let engine = open(options.clone()).await;
     take(&engine, P, WE, 0).await;
     for number in 1..=10u64 {
-        let mut entry = event(P, 1, number, b"e");
-        entry.batches[0].time.0 += 60_000 * number as i64;
+        let entry = later(event(P, 1, number, b"e"), 60_000 * number as i64);
         commit(&engine, entry).await;
     }
     let count = format!(
@@ -297,7 +309,6 @@ async fn trimmed_segments_are_dropped() {
         [7, 8, 9]
     );
     // A late batch of an old time makes its segment again.
-    let mut late = event(P, 2, 11, b"e");
-    late.batches[0].time.0 += 60_000;
+    let late = later(event(P, 2, 11, b"e"), 60_000);
     assert_eq!(next.append(&[late]).await.unwrap(), [Outcome::Committed]);
 }

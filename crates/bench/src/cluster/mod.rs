@@ -6,8 +6,11 @@ mod hop;
 mod limits;
 mod load;
 mod node;
+mod regions;
 mod run;
 mod settings;
+mod volatile;
+mod writers;
 
 pub use run::run;
 pub use settings::Settings;

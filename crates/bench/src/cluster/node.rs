@@ -12,10 +12,12 @@ use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_core::id::Partition;
 use steadfast_events::EventHubs;
 use steadfast_partition::cluster::{Broken, Cluster, Forward, Network, Peer, Roster, Setup, join};
+use steadfast_partition::volatile::{Fellows, Volatile};
 use steadfast_partition::{Handle, Idle, Options, Router, Runtime, Services, Space, Transport};
 use steadfast_protocols::access::Secret;
 use steadfast_protocols::cluster::{Answer, Credentials, Wire, serve};
 use steadfast_protocols::listen::{Bind, Listener};
+use steadfast_storage::copies::{Copies, Setup as Copying};
 use steadfast_storage::shards::Shards;
 use steadfast_storage::{Lease, Options as StoreOptions, Store};
 use tokio_util::sync::CancellationToken;
@@ -35,6 +37,7 @@ pub(super) struct Node {
     pub(super) runtime: Arc<Runtime>,
     pub(super) engine: Arc<Shards>,
     pub(super) hubs: EventHubs,
+    pub(super) volatile: Volatile,
     cluster: Arc<Cluster>,
     stop: CancellationToken,
 }
@@ -89,11 +92,13 @@ impl Node {
         let lease = Lease::new(Arc::clone(&clock));
         let mut options = StoreOptions::new(owner);
         options.lease = Some(lease.clone());
+        let beside = options.clone();
         let store = Arc::new(Store::start(Arc::clone(&engine) as _, options));
         let runtime = runtime(&engine, &store, &forward, &clock).await?;
         forward.join(runtime.router());
-        let cluster = Cluster::start(setup, &runtime, store, lease).await?;
+        let cluster = Cluster::start(setup, &runtime, store, lease.clone()).await?;
         let cluster = Arc::new(cluster);
+        let volatile = volatile(&engine, &runtime, &cluster, lease, beside);
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let host = Arc::new(Host(Arc::clone(&cluster)));
         let serving = serve(credentials, None, host, stop.clone());
@@ -101,6 +106,7 @@ impl Node {
         Ok(Self {
             hubs: EventHubs::new(&runtime),
             runtime,
+            volatile,
             engine,
             cluster,
             stop,
@@ -152,6 +158,30 @@ async fn runtime(
         clock: Arc::clone(clock),
     };
     Ok(Arc::new(Runtime::new(Arc::clone(store), space, options)))
+}
+
+/// The volatile space of a node, copied to the others.
+fn volatile(
+    engine: &Arc<Shards>,
+    runtime: &Arc<Runtime>,
+    cluster: &Arc<Cluster>,
+    lease: Lease,
+    options: StoreOptions,
+) -> Volatile {
+    let router = Arc::clone(runtime.router());
+    let fellows = Fellows::new(router, runtime.space().number, lease.clone());
+    let fellows = Arc::new(fellows);
+    let copies = Arc::new(Copies::new(Copying {
+        me: cluster.owner(),
+        durable: Arc::clone(engine) as _,
+        peers: Arc::clone(&fellows) as _,
+        clock: Arc::clone(&options.clock),
+        lease: Some(lease),
+    }));
+    let store = Arc::new(Store::start(Arc::clone(&copies) as _, options));
+    cluster.lapse_with(Arc::clone(&store));
+    fellows.join(cluster, &copies);
+    Volatile::start(runtime, store, Some(copies))
 }
 
 /// Answers other nodes.

@@ -7,7 +7,7 @@ use tokio::runtime::Runtime;
 
 use super::node::Node;
 use super::settings::{NODES, Settings};
-use super::{commits, fanout, hop};
+use super::{commits, fanout, hop, regions, volatile};
 use crate::machine::Machine;
 use crate::postgres::bare;
 use crate::report::Report;
@@ -41,6 +41,12 @@ async fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
         fanout::measure(settings, &nodes, report)
             .await
             .context("fan-out")?;
+        volatile::measure(settings, &nodes, report)
+            .await
+            .context("volatile")?;
+        regions::measure(settings, report)
+            .await
+            .context("regions")?;
     }
     for node in nodes {
         node.end().await;

@@ -19,9 +19,8 @@ const EVENT_BYTES: usize = 1024;
 const BATCH_EVENTS: usize = 200;
 const AHEAD: usize = 16;
 
-const FIGURE: &str = "redis_streams_events_per_s";
-
-pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
+/// Measures it next to what went in at Steadfast in the same round.
+pub(super) fn measure(settings: &Settings, own: f64, report: &mut Report) -> Result<()> {
     let folder = settings.temporary()?;
     let Some(redis) = Redis::start(folder.path())? else {
         return Ok(());
@@ -37,22 +36,13 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
     for thread in threads {
         events += thread.join().ok().context("a sender has panicked")??;
     }
+    let peer = events as f64 / watch.seconds();
+    report.figures.record("redis_streams_events_per_s", peer);
+    let bound = Bound::AtLeast(5.0);
     report
-        .figures
-        .record(FIGURE, events as f64 / watch.seconds());
+        .goals
+        .record("in_of_redis_streams", "x", bound, own / peer);
     Ok(())
-}
-
-/// Adds the goal if Redis was there.
-pub(super) fn compare(report: &mut Report) {
-    let redis = report.figures.largest(FIGURE);
-    let own = report.figures.largest("in_events_per_s");
-    if redis.is_finite() {
-        let bound = Bound::AtLeast(5.0);
-        report
-            .goals
-            .record("in_of_redis_streams", "x", bound, own / redis);
-    }
 }
 
 /// Adds events to a stream for a while; how many were acknowledged.

@@ -14,11 +14,10 @@ pub fn run(settings: &Settings) -> Result<Report> {
     let mut report = Report::new("events", Machine::look(&settings.folder));
     for _ in 0..settings.rounds {
         limits::measure(settings, &mut report).context("limits")?;
-        through::measure(settings, &mut report).context("in and out")?;
+        let own = through::measure(settings, &mut report).context("in and out")?;
+        peer::measure(settings, own, &mut report).context("peer")?;
         rate::measure(settings, &mut report).context("acknowledgements")?;
-        peer::measure(settings, &mut report).context("peer")?;
     }
-    peer::compare(&mut report);
     idle::measure(settings, &mut report).context("idle consumers")?;
     many::measure(settings, &mut report).context("many events")?;
     Ok(report)

@@ -16,7 +16,8 @@ const EVENT_BYTES: usize = 1024;
 const BATCH_EVENTS: u32 = 200;
 const AHEAD: usize = 16;
 
-pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
+/// Measures both; answers how many events per second went in.
+pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<f64> {
     let folder = settings.temporary()?;
     let server = Server::start(settings, &folder.path().join("data"))?;
     let tasks = tokio::runtime::Runtime::new()?;
@@ -44,7 +45,7 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
     let figures = &mut report.figures;
     figures.record("in_of_disk_synced_x", bytes / 1e6 / seconds / disk);
     figures.record("out_of_loopback_x", bytes / 1e6 / read / wire);
-    Ok(())
+    Ok(events as f64 / seconds)
 }
 
 /// Sends for a while, by one link per partition; events, and how long it took until

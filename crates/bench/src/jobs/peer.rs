@@ -1,7 +1,8 @@
 //! BullMQ on Redis, where both are installed.
 //!
 //! The same load: jobs that are due within one second, and as durable as ours, because
-//! Redis syncs every write. A worker makes 64 calls at a time to the same receiver. BullMQ and ioredis are looked for as Node does it, also by `NODE_PATH`.
+//! Redis syncs every write. A worker makes 64 calls at a time to the same receiver.
+//! BullMQ and ioredis are looked for as Node does it, also by `NODE_PATH`.
 
 use std::process::{Command, Stdio};
 
@@ -14,9 +15,8 @@ use crate::report::{Bound, Report};
 
 const LOAD: &str = include_str!("peer.js");
 
-const FIGURE: &str = "bullmq_dispatches_per_s";
-
-pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
+/// Measures it next to what Steadfast did in the same round.
+pub(super) fn measure(settings: &Settings, own: f64, report: &mut Report) -> Result<()> {
     if !has_bullmq() {
         return Ok(());
     }
@@ -37,8 +37,7 @@ pub(super) fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
     let error = String::from_utf8_lossy(&run.stderr);
     ensure!(run.status.success(), "BullMQ ended early: {error}");
     let rate: f64 = said.trim().parse().context("BullMQ said no number")?;
-    report.figures.record(FIGURE, rate);
-    let own = report.goals.value("dispatches");
+    report.figures.record("bullmq_dispatches_per_s", rate);
     let bound = Bound::AtLeast(2.0);
     report
         .goals

@@ -17,8 +17,10 @@ const LIMIT: Duration = Duration::from_millis(500);
 pub fn run(settings: &Settings) -> Result<Report> {
     let mut report = Report::new("jobs", Machine::look(&settings.folder));
     limit(settings, &mut report).context("limits")?;
-    burst::measure(settings, &mut report).context("burst")?;
-    peer::measure(settings, &mut report).context("peer")?;
+    for _ in 0..settings.rounds {
+        let own = burst::measure(settings, &mut report).context("burst")?;
+        peer::measure(settings, own, &mut report).context("peer")?;
+    }
     let folder = settings.temporary()?;
     let data = folder.path().join("data");
     lateness::measure(settings, &mut report, &data).context("lateness")?;

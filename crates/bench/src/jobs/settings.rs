@@ -17,6 +17,8 @@ pub struct Settings {
     pub executable: PathBuf,
     /// How long lateness is measured.
     pub duration: Duration,
+    /// How often a burst is measured, each time beside the peer; the median counts.
+    pub rounds: u32,
     /// Jobs that are due in one second.
     pub burst: u64,
     /// Jobs that are registered while lateness is measured.
@@ -34,10 +36,11 @@ impl Settings {
             folder: folder.to_path_buf(),
             executable: executable.to_path_buf(),
             duration: Duration::from_secs(20),
+            rounds: 3,
             burst: 100_000,
             registered: 1_000_000,
             due_per_s: 1000,
-            lead: Duration::from_secs(45),
+            lead: Duration::from_secs(30),
         }
     }
 
@@ -45,6 +48,7 @@ impl Settings {
     pub fn quick(folder: &Path, executable: &Path) -> Self {
         Self {
             duration: Duration::from_millis(1500),
+            rounds: 1,
             burst: 500,
             registered: 2000,
             due_per_s: 100,

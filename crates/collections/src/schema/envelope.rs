@@ -37,7 +37,7 @@ pub fn store_value<V: Record>(value: V, write_version: u32) -> Result<(Vec<u8>, 
 
 /// The bytes, and whether the write version decided about any field.
 fn write<V: Record>(value: &V, write_version: u32) -> Result<(Vec<u8>, bool)> {
-    let mut out = Vec::with_capacity(128);
+    let mut out = Vec::with_capacity(256);
     out.push(FORMAT);
     put_varint(&mut out, u64::from(write_version.min(V::VERSION)));
     let mut to = Writer::new(out, write_version);

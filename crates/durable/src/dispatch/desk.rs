@@ -57,9 +57,17 @@ pub(super) struct State {
 pub(crate) struct Claim {
     pub(crate) key: Key,
     number: u64,
-    pub(crate) given: Given,
+    given: Given,
     /// Parts of the result that came before.
-    pub(crate) chunks: BTreeMap<u32, TurnResult>,
+    chunks: BTreeMap<u32, TurnResult>,
+}
+
+impl Claim {
+    /// What the worker got, and the parts of the result that came before.
+    pub(crate) fn open(&mut self) -> (Given, BTreeMap<u32, TurnResult>) {
+        let given = std::mem::replace(&mut self.given, Given::Activity);
+        (given, std::mem::take(&mut self.chunks))
+    }
 }
 
 /// Habits that are remembered.
@@ -109,7 +117,7 @@ impl Desk {
     /// A worker remembers instances.
     pub(super) fn remember(&self, seat: u64, memory: Arc<dyn Operator>) {
         if let Some(seat) = self.state.lock().seats.get_mut(&seat) {
-            seat.memory = Some(memory);
+            seat.remember(memory);
         }
     }
 
@@ -282,9 +290,10 @@ impl Desk {
         if state.habits.len() >= HABITS {
             state.habits.clear();
         }
-        if sort != Sort::Activity {
-            state.habits.insert(key.clone(), id);
-        }
+        let former = match sort {
+            Sort::Activity => None,
+            Sort::Turn | Sort::Batch => state.habits.insert(key.clone(), id),
+        };
         let (Some(entry), Some(seat)) = (state.entries.get_mut(&key), state.seats.get_mut(&id))
         else {
             return;
@@ -298,7 +307,7 @@ impl Desk {
             false
         });
         let (number, attempt) = (entry.number, entry.attempt);
-        let to = seat.recipient(entry.is_whole);
+        let to = seat.recipient(entry.is_whole, former == Some(id));
         if sort != Sort::Activity {
             let deadline = tokio::time::Instant::now() + self.delivery.turn_lease;
             let is_first = state.leases.add(deadline, key.clone(), number, attempt);

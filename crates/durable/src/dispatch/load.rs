@@ -18,7 +18,6 @@ use super::desk::Desk;
 use super::entry::{Given, Key};
 use super::histories::History;
 use super::seat::Recipient;
-use crate::aide::Operator;
 use crate::command::{Ask, Order, Request, TaskDone, Wish};
 use crate::entity::{Entity, FRONT, MAIN, Queued};
 use crate::event::{Event, What};
@@ -63,13 +62,12 @@ impl Desk {
             }
         };
         let found = match self.router.door(key.0) {
-            Some(door) => match &wish {
+            Some(door) => match wish {
                 Wish::Turn { generation, .. } => {
-                    let memory = to.memory.as_deref();
-                    self.turn(&door, &from, instance, *generation, memory).await
+                    self.turn(&door, &from, instance, generation, &to).await
                 }
                 Wish::Activity(order) => activity(&door, &from, instance, order).await,
-                Wish::Batch { generation } => batch(&door, &from, instance, *generation).await,
+                Wish::Batch { generation } => batch(&door, &from, instance, generation).await,
                 Wish::Changed | Wish::Closed | Wish::Answer { .. } => Ok(None),
             },
             // Its next owner wants it done there.
@@ -115,7 +113,7 @@ impl Desk {
         from: &Address,
         instance: String,
         generation: u64,
-        memory: Option<&dyn Operator>,
+        to: &Recipient,
     ) -> Found {
         let key = key_of(from);
         let row: Option<Instance> = read(door, INSTANCES, &key).await?;
@@ -123,9 +121,9 @@ impl Desk {
             return Ok(None);
         };
         let taken = inbox(door, &key, &row).await?;
-        let remembered = memory
-            .filter(|memory| memory.remembers(&instance, &row.execution, row.past()))
-            .map(|_| row.past());
+        let past = row.past();
+        let is_remembered = to.remembers(&instance, &row.execution, past);
+        let remembered = is_remembered.then_some(past);
         let history = match remembered {
             Some(_) => Arc::default(),
             None => self.history(door, &key, &row).await?,
@@ -235,16 +233,16 @@ async fn inbox(door: &Door, key: &[u8], row: &Instance) -> Result<Vec<Event>, Un
     Ok(events)
 }
 
-async fn activity(door: &Door, from: &Address, instance: String, order: &Order) -> Found {
+async fn activity(door: &Door, from: &Address, instance: String, order: Order) -> Found {
     let key = numbered(&key_of(from), order.number);
     if door.row(TASKS, &key).await?.is_none() {
         return Ok(None);
     }
     let work = ActivityWork {
         instance,
-        execution: order.execution.clone(),
+        execution: order.execution,
         id: order.id,
-        task: order.task.clone(),
+        task: order.task,
     };
     Ok(Some((Work::Activity(Box::new(work)), Given::Activity)))
 }

@@ -27,12 +27,12 @@ pub(crate) enum Settled {
     /// It was run, and that is durable.
     Run(Outcome),
     /// It has to go into the queue.
-    Queue(Request),
+    Queue(Box<Request>),
 }
 
-/// A request and who waits for it.
+/// A request and who waits for it. It is moved from one list to the next.
 pub(crate) struct Asked {
-    pub(crate) request: Request,
+    pub(crate) request: Box<Request>,
     pub(crate) answer: oneshot::Sender<Result<Settled>>,
 }
 
@@ -116,11 +116,11 @@ impl Locals {
 
     /// Lets a request wait for its turn. Answers whether somebody has to begin, or
     /// gives it back if too many wait.
-    pub(crate) fn join(&self, entity: &str, asked: Asked) -> std::result::Result<bool, Box<Asked>> {
+    pub(crate) fn join(&self, entity: &str, asked: Asked) -> std::result::Result<bool, Asked> {
         let mut shard = self.shard(entity).lock();
         if let Some(slot) = shard.slots.get_mut(entity) {
             if slot.waiting.len() as u64 >= limits::ENTITY_QUEUE {
-                return Err(Box::new(asked));
+                return Err(asked);
             }
             slot.waiting.push_back(asked);
             return Ok(false);

@@ -120,6 +120,7 @@ impl From<Wanted> for Terms {
                 activities: filters(known.activities),
                 entities: known.entities.into_iter().collect::<BTreeSet<_>>(),
             }),
+            is_mindful: false,
         }
     }
 }

@@ -7,24 +7,43 @@ use tokio::sync::mpsc;
 
 use super::entry::{Group, Sort};
 use crate::aide::Operator;
-use crate::work::{Filter, Filters, Item, Terms};
+use crate::work::{Filter, Filters, Item, Past, Terms};
 
 /// A worker as the desk sees it.
 pub(crate) struct Seat {
     filters: Option<Filters>,
     most: [usize; 3],
     busy: [usize; 3],
-    /// What it remembers of instances, if it is in this process.
-    pub(crate) memory: Option<Arc<dyn Operator>>,
+    memory: Memory,
     /// What it is given; never more than it takes at a time.
     sender: mpsc::UnboundedSender<Item>,
+}
+
+/// What a worker remembers of instances.
+#[derive(Clone)]
+pub(crate) enum Memory {
+    Nothing,
+    /// It is in this process and can be asked.
+    Known(Arc<dyn Operator>),
+    /// What it has had last, it says. It asks for the history if that is not so.
+    Presumed,
 }
 
 /// Whom an item is read for.
 pub(crate) struct Recipient {
     pub(crate) sender: mpsc::UnboundedSender<Item>,
-    /// What it remembers, unless it wants everything.
-    pub(crate) memory: Option<Arc<dyn Operator>>,
+    memory: Memory,
+}
+
+impl Recipient {
+    /// Whether it need not be sent the history of this execution.
+    pub(crate) fn remembers(&self, instance: &str, execution: &str, past: Past) -> bool {
+        match &self.memory {
+            Memory::Nothing => false,
+            Memory::Known(operator) => operator.remembers(instance, execution, past),
+            Memory::Presumed => past.events > 0,
+        }
+    }
 }
 
 impl Seat {
@@ -43,17 +62,30 @@ impl Seat {
             filters: terms.filters,
             most,
             busy: [0; 3],
-            memory: None,
+            memory: match terms.is_mindful {
+                true => Memory::Presumed,
+                false => Memory::Nothing,
+            },
             sender,
         }
     }
 
+    /// It is in this process, and what it remembers is known.
+    pub(crate) fn remember(&mut self, operator: Arc<dyn Operator>) {
+        self.memory = Memory::Known(operator);
+    }
+
     /// Whoever sits here, for an item with everything in it or without what is
-    /// remembered.
-    pub(crate) fn recipient(&self, is_whole: bool) -> Recipient {
+    /// remembered; `had_it` if it was also the last who had the instance.
+    pub(crate) fn recipient(&self, is_whole: bool, had_it: bool) -> Recipient {
+        let memory = match &self.memory {
+            _ if is_whole => Memory::Nothing,
+            Memory::Presumed if !had_it => Memory::Nothing,
+            memory => memory.clone(),
+        };
         Recipient {
             sender: self.sender.clone(),
-            memory: self.memory.clone().filter(|_| !is_whole),
+            memory,
         }
     }
 

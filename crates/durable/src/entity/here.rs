@@ -62,7 +62,7 @@ impl Present<'_, '_> {
             false => None,
         };
         let state = state.map(|state| String::from_utf8_lossy(&state).into_owned());
-        let (requested, ticket) = (request.requested.clone(), self.turn.ticket());
+        let (requested, ticket) = (request.requested.to_run(), self.turn.ticket());
         aides.errands.run(move || {
             if let Some(operated) = operator.operate(&id, &requested, state.as_deref()) {
                 let is_changed = operated.state != state;

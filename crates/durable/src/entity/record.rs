@@ -116,8 +116,7 @@ impl<'a, 't> Present<'a, 't> {
 
     /// Tells another instance something.
     pub(crate) fn send(&mut self, instance: &str, ask: &Ask) {
-        let hub = String::from_utf8_lossy(&self.to.name);
-        let to = id::address(&hub, instance);
+        let to = id::neighbour(self.to, instance);
         self.turn.send(Envelope::new(to, rows::encode(ask)));
     }
 

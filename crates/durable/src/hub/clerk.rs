@@ -131,7 +131,7 @@ impl Clerk for HubClerk {
             }
             Wanted::Call { hub, request } => {
                 let hub = hubs.hub(&hub).map_err(refused)?;
-                let outcome = hub.call_here(request).await.map_err(refused)?;
+                let outcome = hub.call_here(Box::new(request)).await.map_err(refused)?;
                 Ok(rows::encode(&Say::Answered(outcome)))
             }
         }

@@ -15,7 +15,7 @@ use crate::rows::{self, ENTITIES, STATES};
 
 impl TaskHub {
     /// Runs a request here, if the entity is idle and its code is in this process.
-    pub(super) async fn settle(&self, request: Request) -> Result<Settled> {
+    pub(super) async fn settle(&self, request: Box<Request>) -> Result<Settled> {
         let operation = &request.requested.operation;
         let entity = operation.target.clone();
         let operator = self.desk.locals.operator(&entity, &operation.name);

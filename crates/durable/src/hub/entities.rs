@@ -50,13 +50,13 @@ impl TaskHub {
         let request = request(operation, client)?;
         let outcome = match self.is_here(&request.requested.operation.target) {
             true => self.call_here(request).await?,
-            false => self.call_there(request).await?,
+            false => self.call_there(*request).await?,
         };
         Ok(Outcome::into_result(outcome))
     }
 
     /// Has an entity of this node run an operation.
-    pub(super) async fn call_here(&self, request: Request) -> Result<Outcome> {
+    pub(super) async fn call_here(&self, request: Box<Request>) -> Result<Outcome> {
         let request = match self.settle(request).await? {
             Settled::Run(outcome) => return Ok(outcome),
             Settled::Queue(request) => request,
@@ -74,11 +74,11 @@ impl TaskHub {
     }
 
     /// Puts a request into the queue; if that is full, waits a while for room.
-    async fn enter(&self, request: Request) -> Result<Say> {
+    async fn enter(&self, request: Box<Request>) -> Result<Say> {
         let entity = request.requested.operation.target.clone();
         let until = tokio::time::Instant::now() + ROOM_WAIT;
         loop {
-            let said = self.ask(&entity, Ask::Request(request.clone())).await;
+            let said = self.ask(&entity, Ask::Request((*request).clone())).await;
             match said {
                 Err(error)
                     if error.kind() == ErrorKind::Crowded
@@ -113,7 +113,7 @@ impl TaskHub {
 }
 
 /// A client's request, with an id in any case.
-fn request(operation: Operation, client: Client) -> Result<Request> {
+fn request(operation: Operation, client: Client) -> Result<Box<Request>> {
     check_payload(operation.input.as_ref())?;
     let target = EntityId::parse(&operation.target)?.to_string();
     if operation.name.is_empty() {
@@ -136,13 +136,13 @@ fn request(operation: Operation, client: Client) -> Result<Request> {
         parent_execution: None,
         ..operation
     };
-    Ok(Request {
+    Ok(Box::new(Request {
         requested: Requested {
             operation,
             is_signal: !client.is_call,
         },
         client: Some(client),
-    })
+    }))
 }
 
 /// What clients see of an entity.

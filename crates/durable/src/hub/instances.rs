@@ -57,8 +57,15 @@ impl TaskHub {
         if id::check_instance(instance).is_err() {
             return Ok(None);
         }
-        let glance = self.glance(instance)?;
         let key = rows::key(self.name.as_bytes(), instance.as_bytes());
+        if !has_payloads {
+            // One row is of one moment in any case.
+            let window = self.inner.router.window(self.partition(instance));
+            let row = window.row(INSTANCES, &key).await?;
+            let row: Option<Instance> = row.as_deref().map(decoded).transpose()?;
+            return Ok(row.map(|row| shown(instance, row, None, None)));
+        }
+        let glance = self.glance(instance)?;
         let Some(row) = read(&glance, &key).await? else {
             return Ok(None);
         };
@@ -235,9 +242,13 @@ fn check_replaceable(statuses: &[Status]) -> Result<()> {
 /// The row of an instance.
 pub(super) async fn read(glance: &Glance, key: &[u8]) -> Result<Option<Instance>> {
     match glance.get(INSTANCES, key).await? {
-        Some(row) => rows::decode(&row).map(Some).map_err(|_| unreadable()),
+        Some(row) => decoded(&row).map(Some),
         None => Ok(None),
     }
+}
+
+fn decoded(row: &[u8]) -> Result<Instance> {
+    rows::decode(row).map_err(|_| unreadable())
 }
 
 /// What clients see of an instance.
@@ -253,7 +264,11 @@ pub(super) async fn overview(
         input = payload(glance, key, INPUT).await?;
         output = payload(glance, key, OUTPUT).await?;
     }
-    Ok(Overview {
+    Ok(shown(instance, row, input, output))
+}
+
+fn shown(instance: &str, row: Instance, input: Option<String>, output: Option<String>) -> Overview {
+    Overview {
         instance: instance.to_owned(),
         execution: row.execution,
         name: row.name,
@@ -269,7 +284,7 @@ pub(super) async fn overview(
         failure: row.failure,
         parent: row.parent,
         tags: row.tags,
-    })
+    }
 }
 
 async fn payload(glance: &Glance, key: &[u8], side: u8) -> Result<Option<String>> {

@@ -32,10 +32,10 @@ impl TaskHub {
         if result.needs_history {
             return Ok(self.desk.again(&key, token.as_ref()));
         }
-        let Some(claim) = self.desk.claim(&key, token.as_ref()) else {
+        let Some(mut claim) = self.desk.claim(&key, token.as_ref()) else {
             return Ok(false);
         };
-        let ask = turn_done(&claim, result);
+        let ask = turn_done(&mut claim, result);
         self.bring(&claim, instance, ask).await
     }
 
@@ -74,10 +74,10 @@ impl TaskHub {
         if result.needs_state {
             return Ok(self.desk.again(&key, token.as_ref()));
         }
-        let Some(claim) = self.desk.claim(&key, token.as_ref()) else {
+        let Some(mut claim) = self.desk.claim(&key, token.as_ref()) else {
             return Ok(false);
         };
-        let Some(ask) = batch_done(&claim, result) else {
+        let Some(ask) = batch_done(&mut claim, result) else {
             self.desk.settle(&claim, false);
             return Ok(false);
         };
@@ -201,20 +201,21 @@ impl TaskHub {
 }
 
 /// The command for the result of a turn, with all its parts.
-fn turn_done(claim: &Claim, last: TurnResult) -> Ask {
+fn turn_done(claim: &mut Claim, last: TurnResult) -> Ask {
+    let (given, chunks) = claim.open();
     let Given::Turn {
         execution,
         generation,
         at,
-        taken,
-    } = claim.given.clone()
+        mut taken,
+    } = given
     else {
         unreachable!("a turn's key names a turn");
     };
-    let is_whole = claim.chunks.is_empty();
+    let is_whole = chunks.is_empty();
     let mut actions: Vec<Action> = Vec::new();
-    for part in claim.chunks.values() {
-        actions.extend_from_slice(&part.actions);
+    for part in chunks.into_values() {
+        actions.extend(part.actions);
     }
     actions.extend(last.actions);
     let bytes = action::bytes(&actions);
@@ -225,7 +226,6 @@ fn turn_done(claim: &Claim, last: TurnResult) -> Ask {
         );
         return Ask::GiveUp { execution, failure };
     }
-    let mut taken = taken;
     if let Some(processed) = last.processed.filter(|_| is_whole) {
         taken.truncate(processed as usize);
     }
@@ -241,13 +241,13 @@ fn turn_done(claim: &Claim, last: TurnResult) -> Ask {
 }
 
 /// The command for the result of a batch; `None` if nothing was run.
-fn batch_done(claim: &Claim, result: BatchResult) -> Option<Ask> {
+fn batch_done(claim: &mut Claim, result: BatchResult) -> Option<Ask> {
     let Given::Batch {
         generation,
         mut front,
         mut main,
         requests,
-    } = claim.given.clone()
+    } = claim.open().0
     else {
         unreachable!("a batch's key names a batch");
     };

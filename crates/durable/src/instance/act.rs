@@ -173,9 +173,9 @@ impl Living<'_, '_> {
 
     /// Sends an operation to an entity; answers what the history keeps.
     fn request(&mut self, operation: &Operation, is_signal: bool) -> Result<Operation, Failure> {
-        let entity = entity(&operation.target)?;
+        let entity = entity(&operation.target)?.to_string();
         let sent = Operation {
-            target: entity.to_string(),
+            target: entity.clone(),
             parent: Some(self.id()),
             parent_execution: Some(self.row.execution.clone()),
             ..operation.clone()
@@ -187,7 +187,7 @@ impl Living<'_, '_> {
             },
             client: None,
         };
-        self.send(&entity.to_string(), &Ask::Request(request));
+        self.send(&entity, &Ask::Request(request));
         Ok(operation.clone())
     }
 

@@ -57,8 +57,7 @@ fn taken(turn: &mut Turn<'_>, to: &Address, begin: &Begin, id: &str) -> Result<S
         execution: parent.execution.clone(),
         what: What::ChildFailed { task, failure },
     });
-    let hub = String::from_utf8_lossy(&to.name);
-    let to = id::address(&hub, &parent.instance);
+    let to = id::neighbour(to, &parent.instance);
     turn.send(Envelope::new(to, letter.encode()));
     Ok(Say::Ignored)
 }

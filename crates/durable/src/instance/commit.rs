@@ -164,6 +164,10 @@ impl Living<'_, '_> {
 
     /// Adds events to the history, in rows of bounded size.
     pub(crate) fn append(&mut self, events: Vec<Event>) {
+        if events.iter().map(Event::size).sum::<usize>() <= limits::HISTORY_ROW_BYTES {
+            self.append_row(&events);
+            return;
+        }
         let (mut page, mut bytes) = (Vec::new(), 0);
         for event in events {
             let size = event.size();

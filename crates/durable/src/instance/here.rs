@@ -14,24 +14,17 @@ use crate::event::{Event, What};
 use crate::moment::Moment;
 use crate::work::{Past, TurnResult, TurnWork};
 
-/// A turn that was run.
-struct Turned {
-    execution: String,
-    at: Moment,
-    result: TurnResult,
-}
-
 impl Living<'_, '_> {
     /// What came of a turn in this process; `None` if a worker has to be asked for
     /// it. The command waits meanwhile, and nothing is written before.
-    pub(super) fn turn_here(&mut self) -> Result<Option<TurnDone>, Halt> {
+    pub(super) fn turn_here(&mut self) -> Result<Option<Arc<TurnDone>>, Halt> {
         let is_simple = self.row.inbox == self.first_fresh() && !self.row.is_turn_due;
         if !is_simple || self.fresh.len() > limits::TURN_EVENTS {
             return Ok(None);
         }
-        match self.turn.errand::<Turned>() {
+        match self.turn.errand::<TurnDone>() {
             Trip::Never | Trip::Back(None) => Ok(None),
-            Trip::Back(Some(turned)) => Ok(self.turned(&turned)),
+            Trip::Back(Some(done)) => Ok(Some(done).filter(|done| self.is_sound(done))),
             Trip::Open => match self.turn.helper::<Aides>() {
                 Some(aides) => self.send_out(aides),
                 None => Ok(None),
@@ -49,7 +42,7 @@ impl Living<'_, '_> {
         is_ready.then_some(operator)
     }
 
-    fn send_out(&self, aides: &Aides) -> Result<Option<TurnDone>, Halt> {
+    fn send_out(&self, aides: &Aides) -> Result<Option<Arc<TurnDone>>, Halt> {
         let Some(operator) = self.operator(aides) else {
             return Ok(None);
         };
@@ -67,14 +60,10 @@ impl Living<'_, '_> {
             is_whole: false,
             remembered: self.remembered(),
         };
-        let ticket = self.turn.ticket();
+        let (ticket, generation) = (self.turn.ticket(), self.row.generation);
         aides.errands.run(move || {
             if let Some(result) = operator.turn(&work) {
-                ticket.answer(Turned {
-                    execution: work.execution,
-                    at,
-                    result,
-                });
+                ticket.answer(turned(work, generation, at, result));
             }
         });
         Err(Halt::Away)
@@ -85,28 +74,27 @@ impl Living<'_, '_> {
         (self.row.turns > 0).then(|| self.row.past())
     }
 
-    /// The turn as a worker would have brought it in.
-    fn turned(&self, turned: &Turned) -> Option<TurnDone> {
-        let Turned {
-            execution,
-            at,
-            result,
-        } = turned;
-        // Whoever asks for too much is told so by the usual way.
-        let is_sound = *execution == self.row.execution
-            && action::bytes(&result.actions) <= limits::TURN_RESULT_BYTES;
-        is_sound.then(|| TurnDone {
-            execution: execution.clone(),
-            generation: self.row.generation,
-            at: *at,
-            taken: self
-                .fresh
-                .iter()
-                .map(|stored| stored.event.clone())
-                .collect(),
-            actions: result.actions.clone(),
-            custom_status: result.custom_status.clone(),
-            span: result.span.clone(),
-        })
+    /// Whether a turn may be taken in. Whoever asks for too much is told so by the
+    /// usual way.
+    fn is_sound(&self, done: &TurnDone) -> bool {
+        done.execution == self.row.execution
+            && done.taken.len() == self.fresh.len()
+            && action::bytes(&done.actions) <= limits::TURN_RESULT_BYTES
+    }
+}
+
+/// The turn as a worker would have brought it in.
+fn turned(work: TurnWork, generation: u64, at: Moment, result: TurnResult) -> TurnDone {
+    let mut taken = work.new;
+    // The first one says that the turn has begun.
+    taken.remove(0);
+    TurnDone {
+        execution: work.execution,
+        generation,
+        at,
+        taken,
+        actions: result.actions,
+        custom_status: result.custom_status,
+        span: result.span,
     }
 }

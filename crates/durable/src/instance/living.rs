@@ -118,19 +118,9 @@ impl<'a, 't> Living<'a, 't> {
         String::from_utf8_lossy(&self.to.key).into_owned()
     }
 
-    /// Its task hub.
-    pub(crate) fn hub(&self) -> String {
-        String::from_utf8_lossy(&self.to.name).into_owned()
-    }
-
-    /// The address of another instance of the task hub.
-    pub(crate) fn address(&self, instance: &str) -> Address {
-        id::address(&self.hub(), instance)
-    }
-
     /// Tells another instance something.
     pub(crate) fn send(&mut self, instance: &str, ask: &Ask) {
-        let to = self.address(instance);
+        let to = id::neighbour(self.to, instance);
         self.turn.send(Envelope::new(to, ask.encode()));
     }
 
@@ -154,6 +144,10 @@ impl<'a, 't> Living<'a, 't> {
 
     /// The same; it gets a row if no turn takes it in this commit.
     pub(crate) fn keep(&mut self, stored: Stored) {
+        if self.fresh.capacity() == 0 {
+            // Most commands bring one, and it is large.
+            self.fresh.reserve_exact(1);
+        }
         self.fresh.push_back(stored);
         self.row.inbox_end += 1;
     }
@@ -256,9 +250,9 @@ impl<'a, 't> Living<'a, 't> {
     pub(crate) fn save(mut self) -> Result<(), Halt> {
         if !self.row.is_open
             && self.is_runnable()
-            && let Some(done) = self.turn_here()?
+            && let Some(turned) = self.turn_here()?
         {
-            return self.commit(&done);
+            return self.commit(&turned);
         }
         self.store();
         Ok(())

@@ -206,12 +206,11 @@ impl Operator for Runner {
         state: Option<&str>,
     ) -> Option<Operated> {
         let function = self.functions.entities.get(entity.name())?;
-        let state = state.map(str::to_owned);
         let run = operate(
             Arc::clone(function),
             entity.clone(),
-            asked.clone(),
-            state.clone(),
+            asked.to_run(),
+            state.map(str::to_owned),
         );
         let mut run = Box::pin(run);
         let mut poller = std::task::Context::from_waker(std::task::Waker::noop());
@@ -226,7 +225,7 @@ impl Operator for Runner {
         drop(slow);
         let begun = Begun {
             request: asked.operation.request.clone(),
-            state,
+            state: state.map(str::to_owned),
             task: tokio::spawn(run),
         };
         let mut all = self.begun.lock();

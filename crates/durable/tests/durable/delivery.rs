@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::hall::{Hall, Node, count, operation, task};
 use steadfast_durable::native::{Context, Functions, Host, Ran, Runner};
 use steadfast_durable::{
-    Action, BatchResult, Deed, Failure, Filter, Filters, Item, NewInstance, Status, Tags, Task,
-    Terms, Trace, TurnResult, What, Why, Work, Worker,
+    Action, BatchResult, Deed, Failure, Filter, Filters, Item, NewInstance, Past, Status, Tags,
+    Task, Terms, Trace, TurnResult, TurnWork, What, Why, Work, Worker,
 };
 
 fn wants(deeds: Vec<Deed>) -> TurnResult {
@@ -657,4 +657,57 @@ async fn leaving_waits_for_what_is_out_and_ends_the_streams() {
         node.hub.ended("j", true).await.unwrap().output.as_deref(),
         Some("1")
     );
+}
+
+/// The next turn that a worker is given, and its token.
+async fn next_turn(worker: &mut Worker) -> (String, TurnWork) {
+    let item = worker.next().await.unwrap();
+    match item.work {
+        Work::Turn(turn) => (item.token, *turn),
+        other => panic!("a turn was expected, not {other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mindful_worker_is_sent_the_history_only_if_it_asks() {
+    let hall = Hall::new();
+    let node = hall.start().await;
+    let terms = Terms {
+        is_mindful: true,
+        ..Terms::default()
+    };
+    let mut worker = node.hub.worker(terms.clone());
+    let seen = |turn: &TurnWork| turn.past.iter().map(|events| events.len()).sum::<usize>();
+    node.begin("o", "i", "1").await;
+    let (token, first) = next_turn(&mut worker).await;
+    assert_eq!((first.remembered, seen(&first)), (None, 0));
+    let went_on = TurnResult::default;
+    let done = node.hub.complete_turn(&token, "i", went_on()).await;
+    assert!(done.unwrap());
+
+    node.hub.raise("i", "e", None).await.unwrap();
+    let (token, turn) = next_turn(&mut worker).await;
+    // The beginning of the turn, that of the instance, and the end of the turn.
+    let past = Past {
+        events: 3,
+        turn: first.new[0].at,
+    };
+    assert_eq!((turn.remembered, seen(&turn)), (Some(past), 0));
+    let forgotten = TurnResult {
+        needs_history: true,
+        ..TurnResult::default()
+    };
+    let done = node.hub.complete_turn(&token, "i", forgotten).await;
+    assert!(done.unwrap());
+    let (token, whole) = next_turn(&mut worker).await;
+    assert_eq!((whole.remembered, seen(&whole)), (None, 3));
+    let done = node.hub.complete_turn(&token, "i", went_on()).await;
+    assert!(done.unwrap());
+
+    // Another worker has never had it, whatever it remembers.
+    drop(worker);
+    let mut other = node.hub.worker(terms);
+    node.hub.raise("i", "e", None).await.unwrap();
+    let (_, turn) = next_turn(&mut other).await;
+    assert_eq!((turn.remembered, seen(&turn)), (None, 6));
 }

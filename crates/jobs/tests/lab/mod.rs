@@ -76,8 +76,8 @@ impl Deliver for Script {
         order.target.clone()
     }
 
-    async fn deliver(&self, order: Order) -> Outcome {
-        let at = self.clock.now().0;
+    async fn deliver(&self, order: &Order) -> Outcome {
+        let (at, order) = (self.clock.now().0, order.clone());
         self.calls.lock().push(Call { at, order });
         {
             let mut running = self.running.lock();

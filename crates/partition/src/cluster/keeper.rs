@@ -42,6 +42,8 @@ struct Inner {
     setup: Setup,
     owner: Owner,
     store: Arc<Store>,
+    /// Stores of other spaces, whose partitions go with those of this one.
+    beside: Mutex<Vec<Arc<Store>>>,
     runtime: Weak<Runtime>,
     lease: Lease,
     state: Mutex<State>,
@@ -91,6 +93,7 @@ impl Cluster {
         let inner = Arc::new(Inner {
             owner,
             store,
+            beside: Mutex::default(),
             runtime: Arc::downgrade(runtime),
             lease,
             state: Mutex::new(State::Up),
@@ -128,6 +131,11 @@ impl Cluster {
         &self.inner.setup.roster
     }
 
+    /// Has the lease end for another store, too.
+    pub fn lapse_with(&self, store: Arc<Store>) {
+        self.inner.beside.lock().push(store);
+    }
+
     /// Has somebody hear what other nodes tell of a kind.
     pub fn listen(&self, kind: ServiceKind, listener: Arc<dyn Listener>) {
         self.inner.listeners.write().insert(kind, listener);
@@ -135,13 +143,25 @@ impl Cluster {
 
     /// Tells another node something.
     pub async fn tell(&self, peer: &Peer, kind: ServiceKind, body: Bytes) -> Result<Bytes> {
-        self.send(peer, &Request::Tell(kind, body)).await
+        let limit = limits::FORWARD_READ;
+        self.tell_within(peer, kind, body, limit).await
     }
 
-    async fn send(&self, peer: &Peer, request: &Request) -> Result<Bytes> {
+    /// The same, in a time.
+    pub async fn tell_within(
+        &self,
+        peer: &Peer,
+        kind: ServiceKind,
+        body: Bytes,
+        limit: Duration,
+    ) -> Result<Bytes> {
+        self.send(peer, &Request::Tell(kind, body), limit).await
+    }
+
+    async fn send(&self, peer: &Peer, request: &Request, limit: Duration) -> Result<Bytes> {
         let request = request.encode();
         let network = &self.inner.setup.network;
-        let sent = network.send(peer, request, limits::FORWARD_READ).await;
+        let sent = network.send(peer, request, limit).await;
         let nowhere = Partition::new(u16::MAX, u16::MAX);
         let unreachable = |_| Error::new(Kind::Unreachable { partition: nowhere });
         exchange::open(sent.map_err(unreachable)?)
@@ -205,8 +225,9 @@ impl Cluster {
         let Some(seen) = seen.filter(|seen| !self.roster().is_dead(seen)) else {
             return Err(Error::new(Kind::Unreachable { partition }));
         };
-        let request = Request::Take(partition);
-        self.send(&seen.member.peer(), &request).await.map(drop)
+        let (peer, request) = (seen.member.peer(), Request::Take(partition));
+        let sent = self.send(&peer, &request, limits::FORWARD_READ).await;
+        sent.map(drop)
     }
 
     /// How the cluster stands, as this node sees it.
@@ -364,7 +385,7 @@ impl Inner {
 
     /// Others may have what this node had.
     fn lapse(&self) {
-        let had = self.store.lapse();
+        let had = self.lose_all();
         if had > 0 {
             self.counters.lapses.fetch_add(1, Ordering::Relaxed);
             tracing::error!(
@@ -373,6 +394,14 @@ impl Inner {
                 "the lease has ended; all partitions were given up"
             );
         }
+    }
+
+    /// Gives up what all stores have; answers how much this space had.
+    fn lose_all(&self) -> usize {
+        for beside in &*self.beside.lock() {
+            beside.lapse();
+        }
+        self.store.lapse()
     }
 
     /// Writes this node's record.
@@ -419,7 +448,7 @@ impl Inner {
     /// A node that took our name is this node from now on.
     fn supersede(&self) {
         *self.is_superseded.lock() = true;
-        self.store.lapse();
+        self.lose_all();
         tracing::error!(
             event = "cluster.superseded",
             name = self.setup.identity.name,

@@ -118,11 +118,21 @@ impl Roster {
     }
 
     /// A living node, by who it is.
-    pub(super) fn peer(&self, owner: Owner) -> Option<Peer> {
+    pub fn peer(&self, owner: Owner) -> Option<Peer> {
         let seen = self.seen.read();
         let mut living = seen.values().filter(|seen| !self.is_dead(seen));
         let found = living.find(|seen| seen.member.owner == owner)?;
         Some(found.member.peer())
+    }
+
+    /// All other living nodes that do not leave.
+    pub fn staying(&self, me: Owner) -> Vec<Owner> {
+        let seen = self.seen.read();
+        let staying = seen.values().filter(|seen| {
+            let is_up = seen.member.state == State::Up;
+            is_up && !self.is_dead(seen) && seen.member.owner != me
+        });
+        staying.map(|seen| seen.member.owner).collect()
     }
 
     /// All other living nodes.

@@ -15,7 +15,7 @@ use steadfast_wire::durabletask::work_item_request::Request;
 use tonic::Status;
 
 use super::context::{Caller, Context};
-use super::convert::{item_sent, terms};
+use super::convert::{can, item_sent, terms};
 use super::refused::leaving;
 use crate::grpc::Messages;
 
@@ -32,9 +32,9 @@ pub(super) async fn get_work_items(
         std::mem::take(&mut request.worker_instance_id),
     ];
     let name = named.into_iter().find(|name| !name.is_empty());
-    let wanted = i32::from(wire::WorkerCapability::HistoryStreaming);
-    let can_fetch = request.capabilities.contains(&wanted);
-    let open = Open::new(caller, terms(name.unwrap_or_default(), request), can_fetch);
+    let can_fetch = can(&request, wire::WorkerCapability::HistoryStreaming);
+    let terms = terms(name.unwrap_or_default(), request);
+    let open = Open::new(caller, terms, can_fetch);
     Ok(Box::pin(stream::unfold(open, Open::next)))
 }
 
@@ -44,6 +44,8 @@ struct Open {
     worker: Worker,
     /// Whether the worker fetches long histories itself.
     can_fetch: bool,
+    /// Whether it asks for a history only because it has forgotten it.
+    is_mindful: bool,
     is_greeted: bool,
 }
 
@@ -53,6 +55,7 @@ impl Open {
         context.counts.opened();
         Self {
             context,
+            is_mindful: terms.is_mindful,
             worker: caller.hub.worker(terms),
             can_fetch,
             is_greeted: false,
@@ -77,7 +80,9 @@ impl Open {
         let mut is_past_left_out = false;
         if let Work::Turn(turn) = &item.work {
             let is_long = turn.past_bytes > limits::STREAMED_HISTORY_BYTES;
-            is_past_left_out = self.can_fetch && is_long && !turn.is_whole;
+            // Others that ask for all of it could do nothing with the way to fetch it.
+            let may_fetch = self.can_fetch && (self.is_mindful || !turn.is_whole);
+            is_past_left_out = may_fetch && is_long;
             if !is_past_left_out && turn.past_bytes > limits::LONG_HISTORY_BYTES {
                 let (instance, bytes) = (&turn.instance, turn.past_bytes);
                 tracing::warn!(event = "durable.long_history", instance, bytes);

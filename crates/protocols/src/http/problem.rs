@@ -108,7 +108,7 @@ impl Problem {
             "STF-6024" => StatusCode::PAYLOAD_TOO_LARGE,
             "STF-6025" => StatusCode::REQUEST_TIMEOUT,
             "STF-2008" | "STF-4003" => StatusCode::TOO_MANY_REQUESTS,
-            "STF-4001" | "STF-4002" | "STF-4008" | "STF-2012" | "STF-2019" => {
+            "STF-4001" | "STF-4002" | "STF-4008" | "STF-2012" | "STF-2019" | "STF-2021" => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             _ => StatusCode::INTERNAL_SERVER_ERROR,

@@ -6,13 +6,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, Method, StatusCode, Url};
-use serde::Deserialize;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
 use steadfast_core::clock::Clock;
 use steadfast_jobs::{Deliver, Order, Outcome, Phase};
 
+use super::action::{Actions, Goal, Request};
 use super::caller::{Caller, Options};
 use super::http::{Call, Reply};
 use super::stamp::Stamp;
@@ -23,6 +23,7 @@ use super::{bus, queue};
 pub struct Outbound {
     options: Arc<Options>,
     caller: Caller,
+    actions: Actions,
     tokens: Tokens,
     clock: Arc<dyn Clock>,
 }
@@ -34,27 +35,27 @@ impl Outbound {
         let options = Arc::new(options);
         Ok(Self {
             caller: Caller::new(Arc::clone(&options))?,
+            actions: Actions::new(),
             tokens: Tokens::new(Arc::clone(&options), Arc::clone(&clock)),
             options,
             clock,
         })
     }
 
-    async fn attempt(&self, order: &Order) -> Result<Reply, String> {
-        let action = serde_json::from_str(&order.target);
-        let action: Value = action.map_err(|_| "the stored action cannot be read")?;
-        let stamp = Stamp::of(order);
-        match action["type"].as_str() {
-            Some("StorageQueue") => {
-                let call = queue::call(&self.options, &action, &stamp)?;
+    async fn attempt(&self, order: &Order, epoch: u64) -> Result<Reply, String> {
+        let action = self.actions.get(&order.target)?;
+        let stamp = Stamp::of(order, epoch);
+        match &action.goal {
+            Goal::Http(request) => self.request(order, request, &stamp).await,
+            Goal::StorageQueue(action) => {
+                let call = queue::call(&self.options, action, &stamp)?;
                 Ok(self.make(call, &self.caller.plain()).await)
             }
-            Some("ServiceBusQueue" | "ServiceBusTopic") => {
+            Goal::ServiceBus(action) => {
                 let now = self.clock.now();
-                let call = bus::call(&self.options, &action, &stamp, now)?;
+                let call = bus::call(&self.options, action, &stamp, now)?;
                 Ok(self.make(call, &self.caller.plain()).await)
             }
-            _ => self.request(order, &action["request"], &stamp).await,
         }
     }
 
@@ -66,20 +67,17 @@ impl Outbound {
     async fn request(
         &self,
         order: &Order,
-        request: &Value,
+        request: &Request,
         stamp: &Stamp,
     ) -> Result<Reply, String> {
-        let text = |name: &str| request[name].as_str().unwrap_or_default();
-        let url = Url::parse(text("uri")).map_err(|_| "the address cannot be read")?;
-        let method = Method::from_bytes(text("method").as_bytes());
-        let mut headers = own_headers(request);
+        let mut headers = request.headers.clone();
         stamp.put(order, &self.options.region, &mut headers);
         let mut call = Call {
             name: "Http",
-            method: method.map_err(|_| "the method cannot be read")?,
-            url,
+            method: request.method.clone(),
+            url: request.url.clone(),
             headers,
-            body: text("body").to_string(),
+            body: request.body.clone(),
             epoch: stamp.epoch,
         };
         if order.phase == Phase::DeadLetter {
@@ -87,7 +85,7 @@ impl Outbound {
             let kind = HeaderValue::from_static("application/json");
             call.headers.insert(CONTENT_TYPE, kind);
         }
-        self.authenticated(call, &request["authentication"]).await
+        self.authenticated(call, &request.authentication).await
     }
 
     async fn authenticated(&self, mut call: Call, authentication: &Value) -> Result<Reply, String> {
@@ -145,53 +143,6 @@ fn sensitive(value: &str) -> Result<HeaderValue, String> {
     Ok(value)
 }
 
-fn own_headers(request: &Value) -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    for (name, value) in request["headers"].as_object().into_iter().flatten() {
-        let name = HeaderName::from_bytes(name.as_bytes());
-        let value = HeaderValue::from_str(value.as_str().unwrap_or_default());
-        if let (Ok(name), Ok(value)) = (name, value) {
-            headers.insert(name, value);
-        }
-    }
-    headers
-}
-
-/// As much of an action as says where it goes.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Goal {
-    request: Option<Place>,
-    queue_message: Option<Place>,
-    service_bus_queue_message: Option<Place>,
-    service_bus_topic_message: Option<Place>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Place {
-    uri: Option<String>,
-    storage_account: Option<String>,
-    namespace: Option<String>,
-}
-
-impl Goal {
-    fn host(self) -> String {
-        let uri = self.request.and_then(|request| request.uri);
-        if let Some(uri) = uri.and_then(|uri| Url::parse(&uri).ok()) {
-            let port = uri.port_or_known_default().unwrap_or(0);
-            return format!("{}:{port}", uri.host_str().unwrap_or_default());
-        }
-        let bus = self
-            .service_bus_queue_message
-            .or(self.service_bus_topic_message);
-        let account = self.queue_message.and_then(|queue| queue.storage_account);
-        account
-            .or_else(|| bus.and_then(|bus| bus.namespace))
-            .unwrap_or_default()
-    }
-}
-
 /// What a dead letter says.
 fn letter(order: &Order, stamp: &Stamp) -> String {
     json!({
@@ -210,26 +161,26 @@ fn letter(order: &Order, stamp: &Stamp) -> String {
 #[async_trait]
 impl Deliver for Outbound {
     fn lane(&self, order: &Order) -> String {
-        serde_json::from_str(&order.target).map_or_else(|_| String::new(), |goal: Goal| goal.host())
+        let action = self.actions.get(&order.target);
+        action.map_or_else(|_| String::new(), |action| action.lane.clone())
     }
 
     fn may_send(&self) -> bool {
         self.options.epoch().is_ok()
     }
 
-    async fn deliver(&self, order: Order) -> Outcome {
+    async fn deliver(&self, order: &Order) -> Outcome {
         let own = order.timeout_ms.map(Duration::from_millis);
         let timeout = own.map_or(self.options.timeout, |own| own.min(self.options.timeout));
         let failed = |message: String| Outcome {
             is_success: false,
             message,
         };
-        let mut order = order;
-        match self.options.epoch() {
-            Ok(epoch) => order.epoch = epoch.unwrap_or(order.epoch),
+        let epoch = match self.options.epoch() {
+            Ok(epoch) => epoch.unwrap_or(order.epoch),
             Err(why) => return failed(why),
-        }
-        match tokio::time::timeout(timeout, Box::pin(self.attempt(&order))).await {
+        };
+        match tokio::time::timeout(timeout, Box::pin(self.attempt(order, epoch))).await {
             Ok(Ok(reply)) => reply.outcome,
             Ok(Err(why)) => failed(why),
             Err(_) => failed(format!(

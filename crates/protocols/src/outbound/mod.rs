@@ -1,5 +1,6 @@
 //! Calls to the outside, with a guard on the way.
 
+mod action;
 mod bus;
 mod caller;
 mod deliver;

@@ -25,22 +25,24 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
-    pub(crate) fn of(order: &Order) -> Self {
+    /// The names of an attempt that is made in an epoch.
+    pub(crate) fn of(order: &Order, epoch: u64) -> Self {
         let due = Timestamp(order.occurrence);
         let home = &order.job.collection;
         let names = [&home.subscription, &home.group, &home.name, &order.job.name];
         let names = names.map(|name| encode(name)).join("/");
         let key = format!("{names}/{}", iso::format_time(due));
         let hash = digest(&SHA256, key.as_bytes());
-        let tag = hash.as_ref()[..16].iter().map(|byte| format!("{byte:02x}"));
+        let tag = hash.as_ref().first_chunk().copied();
+        let tag = u128::from_be_bytes(tag.unwrap_or_default());
         Self {
-            tag: tag.collect(),
+            tag: format!("{tag:032x}"),
             key,
             request: Uuid::new_v4().to_string(),
             expected: iso::format_seconds(due),
             job: encode(&order.job.name),
             collection: encode(&home.name),
-            epoch: order.epoch,
+            epoch,
         }
     }
 
@@ -52,7 +54,7 @@ impl Stamp {
             Phase::DeadLetter => "dead-letter",
         };
         let attempt = order.attempt.to_string();
-        let epoch = order.epoch.to_string();
+        let epoch = self.epoch.to_string();
         let stamps = [
             ("x-ms-scheduler-jobid", self.job.as_str()),
             ("x-ms-scheduler-jobcollectionid", &self.collection),

@@ -116,11 +116,34 @@ pub enum SlotScheme {
     Range { low: i64, high: i64, count: u32 },
 }
 
+/// A service as it was made, and one of its slots.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Described {
+    pub scheme: SlotScheme,
+    /// In memory only.
+    pub volatile: bool,
+    /// Of a volatile service: grows whenever the state of the slot was lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<u64>,
+    /// Of a volatile service: how many nodes hold the slot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copies: Option<usize>,
+}
+
 /// Collections, as REST sees them.
 #[async_trait]
 pub trait Collections: Send + Sync + 'static {
     /// Makes a service, or finds it as it was made.
-    async fn create_service(&self, name: &str, scheme: SlotScheme) -> Result<(), Problem>;
+    async fn create_service(
+        &self,
+        name: &str,
+        scheme: SlotScheme,
+        is_volatile: bool,
+    ) -> Result<(), Problem>;
+
+    /// How a service was made, and which life its slot has, if one is named or there is
+    /// only one.
+    async fn describe(&self, place: Place) -> Result<Described, Problem>;
 
     /// Does all steps in one transaction. A condition that does not hold undoes all
     /// of them.

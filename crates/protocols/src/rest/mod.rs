@@ -18,7 +18,7 @@ mod state;
 pub use care::care_routes;
 pub use cluster::cluster_routes;
 pub use collections::{
-    Collections, Condition, Found, Page, PageEntry, Place, Range, SlotScheme, Step,
+    Collections, Condition, Described, Found, Page, PageEntry, Place, Range, SlotScheme, Step,
 };
 pub use event_routes::event_routes;
 pub use eventhubs::Hubs;

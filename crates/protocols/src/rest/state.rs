@@ -28,6 +28,8 @@ struct Slot {
 #[serde(deny_unknown_fields)]
 struct Create {
     scheme: SlotScheme,
+    #[serde(default)]
+    volatile: bool,
 }
 
 #[derive(Deserialize)]
@@ -56,12 +58,36 @@ fn services(interface: Interface, collections: &Arc<dyn Collections>) -> Interfa
                              Path(service): Path<String>,
                              body: Result<Json<Create>, JsonRejection>| {
         pass.allows(Right::Manage, Area::State, Some(&service))?;
-        own.create_service(&service, read(body)?.scheme).await?;
+        let Create { scheme, volatile } = read(body)?;
+        own.create_service(&service, scheme, volatile).await?;
         Ok::<_, Problem>(StatusCode::NO_CONTENT)
     };
-    let body = json!({"type": "object", "required": ["scheme"], "properties": {"scheme": {
-        "description": "\"singleton\", {\"named\": [..]} or {\"range\": {\"low\", \"high\", \"count\"}}",
-    }}});
+    let body = json!({"type": "object", "required": ["scheme"], "properties": {
+        "scheme": {
+            "description": "\"singleton\", {\"named\": [..]} or {\"range\": {\"low\", \"high\", \"count\"}}",
+        },
+        "volatile": {"type": "boolean", "description": "in memory only; for ever"},
+    }});
+    let own = Arc::clone(collections);
+    let describe = async move |Extension(pass): Extension<Pass>,
+                               Path(service): Path<String>,
+                               Query(Slot { slot }): Query<Slot>| {
+        pass.allows(Right::Listen, Area::State, Some(&service))?;
+        let described = own.describe(Place { service, slot }).await?;
+        Ok::<_, Problem>(Json(described))
+    };
+    let interface = interface.with(
+        Operation {
+            method: Method::GET,
+            path: SERVICE,
+            summary: "How a service was made; of a volatile one also which life a slot has, and how many copies",
+            right: Right::Listen,
+            area: Area::State,
+            body: None,
+            success: (200, "Scheme, whether it is volatile, incarnation and copies"),
+        },
+        on(&Method::GET, describe),
+    );
     interface.with(
         Operation {
             method: Method::PUT,

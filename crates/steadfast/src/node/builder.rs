@@ -37,7 +37,8 @@ use super::open::Opened;
 use super::performers::{Maker, Performers};
 use super::running::Node;
 use super::{
-    abroad, amqp, blob, durable, exposure, neighbours, open, own, processors, realtime, region, web,
+    abroad, amqp, blob, durable, exposure, memories, neighbours, open, own, processors, realtime,
+    region, web,
 };
 use crate::config::{Config, Engine, Error as ConfigError};
 
@@ -475,6 +476,10 @@ impl Builder {
         let runner = &prepared.runner;
         let (paired, entrance) =
             region::start(&config, &engine, nodes_port, region, &mut makers, runner).await?;
+        let beneath = (
+            Arc::clone(&engine),
+            joined.as_ref().map(|joined| joined.lease.clone()),
+        );
         let (store, runtime) =
             runtime(&config, engine, &clock, services, makers, joined.as_ref()).await?;
         let forwarded = joined.as_ref().map(|joined| Arc::clone(&joined.forward));
@@ -489,6 +494,7 @@ impl Builder {
                 None
             }
         };
+        let memories = memories::start(&config, &runtime, &clock, beneath, cluster.as_ref());
         let own_hubs = self.functions.keys().cloned().collect();
         let jobs_runtime = paired.as_ref().map_or(&runtime, |paired| &paired.runtime);
         let own = own::open(prepared, &config, &runtime, jobs_runtime, &clock, own_hubs);
@@ -523,6 +529,7 @@ impl Builder {
                 paired,
                 forwarded,
                 own,
+                memories,
                 hosts: Mutex::new(hosts),
                 hosted,
                 keys,

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use steadfast_collections::{Scheme, Service, SlotKey};
 use steadfast_protocols::http::Problem;
-use steadfast_protocols::rest::{Collections, Found, Page, Place, Range, SlotScheme, Step};
+use steadfast_protocols::rest::{
+    Collections, Described, Found, Page, Place, Range, SlotScheme, Step,
+};
 
 use super::inner::Inner;
 use super::lending::{Done, Errand, service, shown};
@@ -15,11 +17,46 @@ pub(super) struct Shelves(pub(super) Arc<Inner>);
 
 #[async_trait]
 impl Collections for Shelves {
-    async fn create_service(&self, name: &str, scheme: SlotScheme) -> Result<(), Problem> {
+    async fn create_service(
+        &self,
+        name: &str,
+        scheme: SlotScheme,
+        is_volatile: bool,
+    ) -> Result<(), Problem> {
         let name = name.to_owned();
         let home = self.0.home_of(&name);
-        let created = self.0.run(home, Errand::Create { name, scheme }).await;
-        created.map(drop)
+        let errand = Errand::Create { name, scheme }.of(is_volatile);
+        self.0.run(home, errand).await.map(drop)
+    }
+
+    async fn describe(&self, place: Place) -> Result<Described, Problem> {
+        let found = self.find(&place.service).await?;
+        let service = found.ok_or_else(|| missing(&place))?;
+        let mut described = Described {
+            scheme: shown(&service.scheme),
+            volatile: service.is_volatile,
+            incarnation: None,
+            copies: None,
+        };
+        let is_one = place.slot.is_some() || service.scheme == Scheme::Singleton;
+        if service.is_volatile && is_one {
+            let slot = slot_of(&service, place.slot.as_deref())?;
+            let errand = Errand::Life {
+                name: service.name.clone(),
+                scheme: described.scheme.clone(),
+                slot,
+            };
+            let Done::Life {
+                incarnation,
+                copies,
+            } = self.run(&service, slot, errand).await?
+            else {
+                return Err(surprised());
+            };
+            described.incarnation = Some(incarnation);
+            described.copies = Some(copies);
+        }
+        Ok(described)
     }
 
     async fn transact(&self, place: Place, steps: Vec<Step>) -> Result<Vec<Found>, Problem> {
@@ -28,7 +65,7 @@ impl Collections for Shelves {
             Some(service) => service,
             // The first write makes a service with one slot, if no slot is named.
             None if writes && place.slot.is_none() => {
-                self.create_service(&place.service, SlotScheme::Singleton)
+                self.create_service(&place.service, SlotScheme::Singleton, false)
                     .await?;
                 let found = self.find(&place.service).await?;
                 found.ok_or_else(|| missing(&place))?
@@ -76,13 +113,15 @@ impl Shelves {
             .run(home, Errand::Describe { name: name.clone() })
             .await?
         {
-            Done::Service(found) => Ok(found.map(|scheme| service(name, scheme))),
+            Done::Service(found) => Ok(found.map(|scheme| service(name, scheme, false))),
+            Done::Volatile(scheme) => Ok(Some(service(name, scheme, true))),
             _ => Err(surprised()),
         }
     }
 
     async fn run(&self, service: &Service, slot: u32, errand: Errand) -> Result<Done, Problem> {
         let partition = service.partition(slot, self.0.partitions());
+        let errand = errand.of(service.is_volatile);
         self.0.run(partition, errand).await
     }
 }

@@ -23,6 +23,7 @@ use super::address::Address;
 use super::error::Result;
 use super::hubs::Hosted;
 use super::keys::{KeyFile, development_ring};
+use super::memories::Memories;
 use super::own::Own;
 use super::region::Paired;
 use crate::config::Config;
@@ -46,6 +47,8 @@ pub(super) struct Inner {
     /// The way to partitions of other nodes.
     pub(super) forwarded: Option<Arc<Forward>>,
     pub(super) own: Own,
+    /// Volatile services.
+    pub(super) memories: Memories,
     /// Run people's functions as long as the node is there.
     pub(super) hosts: Mutex<Vec<Host>>,
     pub(super) hosted: Hosted,

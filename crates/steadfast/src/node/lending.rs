@@ -43,14 +43,49 @@ pub(super) enum Errand {
         collection: String,
         range: Range,
     },
+    /// Which life a slot of a volatile service has, that is here.
+    Life {
+        name: String,
+        scheme: SlotScheme,
+        slot: u32,
+    },
+    /// Do it for a volatile service. A node that knows none refuses it as a whole.
+    Volatile(Box<Errand>),
     /// Look into a partition that is here.
     Look { partition: u16, question: Question },
+}
+
+impl Errand {
+    /// For a service that is volatile, or not.
+    pub(super) fn of(self, is_volatile: bool) -> Self {
+        match is_volatile {
+            true => Self::Volatile(Box::new(self)),
+            false => self,
+        }
+    }
+
+    /// Whether it does no harm to do it twice.
+    fn is_repeatable(&self) -> bool {
+        match self {
+            Self::Volatile(errand) => errand.is_repeatable(),
+            Self::Describe { .. } | Self::Scan { .. } | Self::Life { .. } | Self::Look { .. } => {
+                true
+            }
+            Self::Create { .. } | Self::Transact { .. } => false,
+        }
+    }
 }
 
 /// What it answers.
 #[derive(Serialize, Deserialize)]
 pub(super) enum Done {
     Service(Option<SlotScheme>),
+    /// The service is volatile.
+    Volatile(SlotScheme),
+    Life {
+        incarnation: u64,
+        copies: usize,
+    },
     Steps(Vec<Found>),
     Page(Page),
     Sheet(Sheet),
@@ -74,12 +109,20 @@ pub(super) fn meant(scheme: SlotScheme) -> Scheme {
     }
 }
 
-/// A durable service.
-pub(super) fn service(name: String, scheme: SlotScheme) -> Service {
+/// The service of a form.
+pub(super) fn service(name: String, scheme: SlotScheme, is_volatile: bool) -> Service {
     Service {
         name,
         scheme: meant(scheme),
-        is_volatile: false,
+        is_volatile,
+    }
+}
+
+/// A service that was found, in the form in which it travels.
+fn described(service: Option<&Service>) -> Done {
+    match service {
+        Some(service) if service.is_volatile => Done::Volatile(shown(&service.scheme)),
+        found => Done::Service(found.map(|service| shown(&service.scheme))),
     }
 }
 
@@ -94,10 +137,7 @@ impl Inner {
         let inquiry = Inquiry {
             kind: CLERK,
             body: write(&errand),
-            is_repeatable: matches!(
-                errand,
-                Errand::Describe { .. } | Errand::Scan { .. } | Errand::Look { .. }
-            ),
+            is_repeatable: errand.is_repeatable(),
         };
         let answer = router.ask(partition, inquiry).await;
         let answer = answer.map_err(|error| match error.kind() {
@@ -114,14 +154,18 @@ impl Inner {
 
     /// Does an errand in partitions of this node.
     async fn perform(&self, errand: Errand) -> Result<Done, Problem> {
+        let (errand, is_volatile) = match errand {
+            Errand::Volatile(errand) => (*errand, true),
+            errand => (errand, false),
+        };
         match errand {
             Errand::Create { name, scheme } => {
-                let made = shelf::create(self, service(name, scheme)).await?;
-                Ok(Done::Service(Some(shown(&made.scheme))))
+                let made = shelf::create(self, service(name, scheme, is_volatile)).await?;
+                Ok(described(Some(&made)))
             }
             Errand::Describe { name } => {
                 let found = shelf::find(self, &name).await?;
-                Ok(Done::Service(found.map(|found| shown(&found.scheme))))
+                Ok(described(found.as_ref()))
             }
             Errand::Transact {
                 name,
@@ -129,7 +173,8 @@ impl Inner {
                 slot,
                 steps,
             } => {
-                let state = shelf::slot(self, &service(name, scheme), slot).await?;
+                let service = service(name, scheme, is_volatile);
+                let state = shelf::slot(self, &service, slot).await?;
                 shelf::transact(&state, steps).await.map(Done::Steps)
             }
             Errand::Scan {
@@ -139,11 +184,22 @@ impl Inner {
                 collection,
                 range,
             } => {
-                let state = shelf::slot(self, &service(name, scheme), slot).await?;
+                let service = service(name, scheme, is_volatile);
+                let state = shelf::slot(self, &service, slot).await?;
                 shelf::scan(&state, &collection, range)
                     .await
                     .map(Done::Page)
             }
+            Errand::Life { name, scheme, slot } => {
+                let service = service(name, scheme, is_volatile);
+                let index = service.partition(slot, self.partitions());
+                let slot = shelf::slot(self, &service, slot).await?;
+                Ok(Done::Life {
+                    incarnation: slot.incarnation(),
+                    copies: self.memories.copies(index),
+                })
+            }
+            Errand::Volatile(_) => Err(Problem::bad_request("an errand in an errand")),
             Errand::Look {
                 partition,
                 question,

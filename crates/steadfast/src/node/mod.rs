@@ -16,6 +16,7 @@ mod inner;
 mod inside;
 mod keys;
 mod lending;
+mod memories;
 mod neighbours;
 mod open;
 mod operate;

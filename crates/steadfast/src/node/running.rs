@@ -101,7 +101,14 @@ impl Node {
     /// # }
     /// ```
     pub async fn service(&self, name: &str, scheme: Scheme) -> Result<StatefulService> {
-        StatefulService::open(Arc::clone(&self.inner), name, scheme).await
+        StatefulService::open(Arc::clone(&self.inner), name, scheme, false).await
+    }
+
+    /// The same, in memory only, for ever: fast, and lost with the process. In a cluster
+    /// up to three nodes hold it, and it survives the loss of any minority of them. A
+    /// loss is told: see [`StatefulService::slot_with`].
+    pub async fn volatile_service(&self, name: &str, scheme: Scheme) -> Result<StatefulService> {
+        StatefulService::open(Arc::clone(&self.inner), name, scheme, true).await
     }
 
     /// The collections of one partition, below all services.
@@ -326,6 +333,7 @@ impl Inner {
         drop(self.cluster);
         drop(self.paired);
         drop(self.own);
+        drop(self.memories);
         drop(self.runtime);
         if let Ok(store) = Arc::try_unwrap(self.store) {
             store.close().await;

@@ -44,11 +44,7 @@ pub(super) async fn find(inner: &Inner, name: &str) -> Result<Option<Service>, P
 
 /// A slot that is here.
 pub(super) async fn slot(inner: &Inner, service: &Service, slot: u32) -> Result<Slot, Problem> {
-    let partition = service.partition(slot, inner.partitions());
-    let replica = inner.replica(partition).await.map_err(problem)?;
-    let state = service.state(&replica, slot);
-    let state = state.map_err(|error| problem(error.into()))?;
-    Ok(Slot::new(replica, state))
+    inner.slot(service, slot).await.map_err(problem)
 }
 
 /// Does all steps in one transaction.

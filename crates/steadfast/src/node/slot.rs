@@ -7,11 +7,21 @@ use steadfast_collections::{Replica, State, Work};
 pub struct Slot {
     replica: Replica,
     state: State,
+    incarnation: u64,
 }
 
 impl Slot {
-    pub(super) fn new(replica: Replica, state: State) -> Self {
-        Self { replica, state }
+    pub(super) fn new(replica: Replica, state: State, incarnation: u64) -> Self {
+        Self {
+            replica,
+            state,
+            incarnation,
+        }
+    }
+
+    /// Of a volatile service: grows whenever the slot's state was lost. Otherwise 0.
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation
     }
 
     /// Its collections.

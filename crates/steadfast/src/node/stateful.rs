@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use steadfast_collections::{Replica, Scheme, Service, SlotKey};
+use steadfast_collections::{Lifecycle, Replica, Scheme, Service, SlotKey};
 use steadfast_core::id::Partition;
 
 use super::error::{Error, Result};
@@ -37,28 +37,58 @@ pub struct StatefulService {
 }
 
 impl StatefulService {
-    pub(super) async fn open(inner: Arc<Inner>, name: &str, scheme: Scheme) -> Result<Self> {
+    pub(super) async fn open(
+        inner: Arc<Inner>,
+        name: &str,
+        scheme: Scheme,
+        is_volatile: bool,
+    ) -> Result<Self> {
         let (home, name) = (inner.home_of(name), name.to_owned());
         let scheme = shown(&scheme);
         let errand = Errand::Create {
             name: name.clone(),
             scheme: scheme.clone(),
         };
+        let errand = errand.of(is_volatile);
         inner.run(home, errand).await.map_err(Error::Answer)?;
-        let service = Arc::new(service(name, scheme));
+        let service = Arc::new(service(name, scheme, is_volatile));
         Ok(Self { inner, service })
     }
 
     /// The slot that holds a key.
     pub async fn slot(&self, key: SlotKey<'_>) -> Result<Slot> {
-        let partitions = self.inner.partitions();
         let slot = self.service.slot(key)?;
-        let replica = self
-            .inner
-            .replica(self.service.partition(slot, partitions))
-            .await?;
-        let state = self.service.state(&replica, slot)?;
-        Ok(Slot::new(replica, state))
+        self.inner.slot(&self.service, slot).await
+    }
+
+    /// The same, and tells its owner: that it is about to be used, and before that, of
+    /// a volatile service whose state was lost, that it was. Whoever is told has the
+    /// state in hand, and does not open the slot itself.
+    ///
+    /// ```
+    /// use steadfast::collections::{Lifecycle, Result, Scheme, SlotKey, State};
+    ///
+    /// struct Refill;
+    ///
+    /// impl Lifecycle for Refill {
+    ///     async fn on_data_loss(&self, state: &State, incarnation: u64) -> Result<bool> {
+    ///         println!("life {incarnation} begins with {:?}", state.list());
+    ///         Ok(false)
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+    /// let node = steadfast::Node::builder().memory().start().await?;
+    /// let cache = node.volatile_service("cache", Scheme::Singleton).await?;
+    /// let slot = cache.slot_with(SlotKey::Only, &Refill).await?;
+    /// assert_eq!(slot.incarnation(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn slot_with(&self, key: SlotKey<'_>, life: &impl Lifecycle) -> Result<Slot> {
+        let slot = self.service.slot(key)?;
+        self.inner.slot_with(&self.service, slot, life).await
     }
 }
 
@@ -67,5 +97,27 @@ impl Inner {
     pub(super) async fn replica(&self, index: u16) -> Result<Replica> {
         let partition = Partition::new(self.runtime.space().number, index);
         Ok(self.own.replicas.of(partition).await?)
+    }
+
+    /// A slot that is here.
+    pub(super) async fn slot(&self, service: &Service, slot: u32) -> Result<Slot> {
+        let index = service.partition(slot, self.partitions());
+        let home = self.replica(index).await?;
+        if service.is_volatile {
+            return self.memories.slot(&home, index, service, slot).await;
+        }
+        let state = service.state(&home, slot)?;
+        Ok(Slot::new(home, state, 0))
+    }
+
+    async fn slot_with(&self, service: &Service, slot: u32, life: &impl Lifecycle) -> Result<Slot> {
+        let index = service.partition(slot, self.partitions());
+        let home = self.replica(index).await?;
+        if service.is_volatile {
+            let opening = self.memories.slot_with(&home, index, service, slot, life);
+            return opening.await;
+        }
+        let opened = service.open(home.ledger()?, &home, slot, life).await?;
+        Ok(Slot::new(home, opened.state, 0))
     }
 }

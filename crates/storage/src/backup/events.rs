@@ -122,14 +122,7 @@ fn decode(block: &mut Reader) -> std::result::Result<EventBatch, Malformed> {
     let count = block.varint_u32()?;
     let time = Timestamp(i64::try_from(block.varint()?).map_err(|_| Malformed)?);
     let checksum = block.u32_le()?;
-    let batch = EventBatch {
-        stream,
-        first,
-        offset,
-        count,
-        time,
-        bytes: block.bytes()?,
-    };
+    let batch = EventBatch::new(stream, first, offset, count, time, block.bytes()?);
     match batch.checksum() == checksum {
         true => Ok(batch),
         false => Err(Malformed),

@@ -5,7 +5,7 @@
 //! by the only thread that writes. A failed write or sync stops the log for good:
 //! what the disk then holds is unknown until the folder is opened again.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,11 +13,12 @@ use std::sync::mpsc::Receiver;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition, Stream};
+use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition};
 use tokio::sync::oneshot;
 
 use super::control::Control;
-use super::events::{EventFiles, Touched, User};
+use super::events::EventFiles;
+use super::large::{self, Large};
 use super::record::{self, HEADER_BYTES, Header, Item, LoggedBatch, LoggedEntry};
 use super::segment::Segment;
 use super::spare::Spares;
@@ -165,7 +166,7 @@ impl Log {
     }
 
     fn write_entries(&mut self, entries: &[&Entry]) -> std::result::Result<(), Failure> {
-        let large = self.write_large_batches(entries)?;
+        let large = self.write_large(entries)?;
         let is_inline = |partition, batch: &EventBatch| {
             let key = (partition, batch.stream);
             !large.contains_key(&key)
@@ -192,49 +193,20 @@ impl Log {
         Ok(())
     }
 
-    /// Writes the bytes of large publications to their place in their streams'
-    /// own files, so that they are written once; answers where those streams end
-    /// without them.
-    fn write_large_batches(
-        &mut self,
-        entries: &[&Entry],
-    ) -> std::result::Result<BTreeMap<(Partition, Stream), u64>, Failure> {
-        let mut bytes: BTreeMap<(Partition, Stream), (usize, u64)> = BTreeMap::new();
-        let batches = || {
-            let pairs = entries
-                .iter()
-                .map(|entry| (entry.partition, &entry.batches));
-            pairs.flat_map(|(partition, batches)| batches.iter().map(move |b| (partition, b)))
-        };
-        for (partition, batch) in batches() {
-            let sum = bytes.entry((partition, batch.stream));
-            sum.or_insert((0, batch.offset.0)).0 += batch.weight();
+    /// Writes large publications to their streams' own files.
+    fn write_large(&mut self, entries: &[&Entry]) -> std::result::Result<Large, Failure> {
+        let large = large::find(entries, self.inline_bytes);
+        match large::write(&self.events, entries, &large) {
+            Ok(()) => Ok(large),
+            Err(large::Failure::Written(error)) => Err(self.take_back(large, error)),
+            // After a failed sync the file system may have dropped what it could not
+            // write, so nothing written so far can be trusted to be there.
+            Err(large::Failure::Synced(error)) => Err(Failure::Doubt(error)),
         }
-        bytes.retain(|_, (sum, _)| *sum >= self.inline_bytes);
-        let large: BTreeMap<_, _> = bytes
-            .into_iter()
-            .map(|(key, (_, end))| (key, end))
-            .collect();
-        if large.is_empty() {
-            return Ok(large);
-        }
-        let mut touched = Touched::default();
-        for (partition, batch) in batches() {
-            if !large.contains_key(&(partition, batch.stream)) {
-                continue;
-            }
-            if let Err(error) = self.events.write(partition, batch, User::Log, &mut touched) {
-                return Err(self.take_back(large, error));
-            }
-        }
-        // After a failed sync the file system may have dropped what it could not
-        // write, so nothing written so far can be trusted to be there.
-        self.events.sync(touched).map_err(Failure::Doubt)?;
-        Ok(large)
     }
 
     /// Removes event files that only refused batches have begun.
-    fn take_back(&self, large: BTreeMap<(Partition, Stream), u64>, error: Error) -> Failure {
+    fn take_back(&self, large: Large, error: Error) -> Failure {
         for ((partition, stream), end) in large {
             if let Err(error) = self.events.forget_from(partition, stream, end) {
                 return Failure::Doubt(error);

@@ -16,6 +16,7 @@ mod engine;
 mod events;
 mod fold;
 mod folder;
+mod large;
 mod log;
 mod place;
 mod read;

@@ -162,14 +162,14 @@ impl LoggedBatch {
 
     /// The batch with its bytes; `None` if they are not the ones that were logged.
     pub(super) fn with_bytes(&self, bytes: Bytes) -> Option<EventBatch> {
-        let batch = EventBatch {
-            stream: self.stream,
-            first: self.first,
-            offset: self.offset,
-            count: self.count,
-            time: self.time,
+        let batch = EventBatch::new(
+            self.stream,
+            self.first,
+            self.offset,
+            self.count,
+            self.time,
             bytes,
-        };
+        );
         (batch.checksum() == self.checksum).then_some(batch)
     }
 

@@ -148,14 +148,14 @@ mod tests {
             epoch: Epoch(2),
             number: EntryNumber(7),
             body: Bytes::from_static(b"body"),
-            batches: vec![EventBatch {
-                stream: Stream(1),
-                first: Sequence(10),
-                offset: Offset(900),
-                count: 3,
-                time: Timestamp(-5),
-                bytes: Bytes::from_static(b"events"),
-            }],
+            batches: vec![EventBatch::new(
+                Stream(1),
+                Sequence(10),
+                Offset(900),
+                3,
+                Timestamp(-5),
+                Bytes::from_static(b"events"),
+            )],
         }
     }
 

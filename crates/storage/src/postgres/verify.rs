@@ -248,14 +248,14 @@ pub(super) async fn batches(session: &Session, partition: Partition) -> Result<u
 
 /// A batch whose columns are stream, first, offset, count, time, checksum, bytes.
 pub(super) fn checked_batch(row: &Row) -> Result<EventBatch, Fault> {
-    let batch = EventBatch {
-        stream: Stream(row.try_get::<_, i32>(0)? as u32),
-        first: Sequence(row.try_get::<_, i64>(1)? as u64),
-        offset: Offset(row.try_get::<_, i64>(2)? as u64),
-        count: row.try_get::<_, i32>(3)? as u32,
-        time: Timestamp(row.try_get(4)?),
-        bytes: Bytes::copy_from_slice(row.try_get(6)?),
-    };
+    let batch = EventBatch::new(
+        Stream(row.try_get::<_, i32>(0)? as u32),
+        Sequence(row.try_get::<_, i64>(1)? as u64),
+        Offset(row.try_get::<_, i64>(2)? as u64),
+        row.try_get::<_, i32>(3)? as u32,
+        Timestamp(row.try_get(4)?),
+        Bytes::copy_from_slice(row.try_get(6)?),
+    );
     if batch.checksum() as i32 == row.try_get::<_, i32>(5)? {
         return Ok(batch);
     }

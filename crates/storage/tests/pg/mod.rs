@@ -88,14 +88,14 @@ pub(crate) fn entry(partition: Partition, epoch: u64, number: u64, body: &[u8]) 
 /// An entry with one event, in a stream of entries that all have one.
 pub(crate) fn event(partition: Partition, epoch: u64, number: u64, body: &[u8]) -> Entry {
     let mut entry = entry(partition, epoch, number, b"event");
-    entry.batches.push(EventBatch {
-        stream: S,
-        first: Sequence(number - 1),
-        offset: Offset((number - 1) * (40 + body.len() as u64)),
-        count: 1,
-        time: Timestamp(1_790_000_000_000),
-        bytes: Bytes::copy_from_slice(body),
-    });
+    entry.batches.push(EventBatch::new(
+        S,
+        Sequence(number - 1),
+        Offset((number - 1) * (40 + body.len() as u64)),
+        1,
+        Timestamp(1_790_000_000_000),
+        Bytes::copy_from_slice(body),
+    ));
     entry
 }
 

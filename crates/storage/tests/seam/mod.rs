@@ -142,14 +142,14 @@ async fn publish(
     let mut batches = Vec::new();
     for (index, count) in counts.iter().enumerate() {
         let size = if index % 3 == 1 { 3000 } else { 10 + index };
-        let batch = EventBatch {
-            stream: S,
-            first: Sequence(first),
-            offset: Offset(offset),
-            count: *count,
-            time: Timestamp(1000 + 10 * index as i64),
-            bytes: Bytes::from(vec![index as u8; size]),
-        };
+        let batch = EventBatch::new(
+            S,
+            Sequence(first),
+            Offset(offset),
+            *count,
+            Timestamp(1000 + 10 * index as i64),
+            Bytes::from(vec![index as u8; size]),
+        );
         first += u64::from(*count);
         offset = batch.end().0;
         let mut entry = entry(P, epoch, first_entry + index as u64, "events");
@@ -670,14 +670,14 @@ pub(crate) async fn seam_22_a_takeover_during_a_flush_replays_all(subject: Subje
             let number = tenure.last.next();
             let mut sent = entry(P, tenure.epoch.0, number.0, "b");
             let first = Sequence(number.0 - 1);
-            sent.batches.push(EventBatch {
-                stream: S,
+            sent.batches.push(EventBatch::new(
+                S,
                 first,
-                offset: Offset(first.0 * 2040),
-                count: 1,
-                time: Timestamp(1),
-                bytes: vec![round; 2000].into(),
-            });
+                Offset(first.0 * 2040),
+                1,
+                Timestamp(1),
+                vec![round; 2000].into(),
+            ));
             assert_eq!(append(&**engine, &[sent]).await, [Outcome::Committed]);
             tenure.last = number;
         }

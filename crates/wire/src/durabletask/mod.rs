@@ -51,5 +51,6 @@ pub use well_known::{Duration, ListValue, Struct, Timestamp, Value, value_kind};
 pub use work::{
     AbandonRequest, ActivityRequest, ActivityResponse, GetWorkItemsRequest, HistoryChunk,
     NameFilter, OrchestratorEntityParameters, OrchestratorRequest, OrchestratorResponse,
-    StreamInstanceHistoryRequest, VersionFilter, WorkItem, WorkItemFilters, work_item_request,
+    RememberedPast, StreamInstanceHistoryRequest, VersionFilter, WorkItem, WorkItemFilters,
+    work_item_request,
 };

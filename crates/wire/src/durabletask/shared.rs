@@ -89,4 +89,6 @@ pub enum WorkerCapability {
     HistoryStreaming = 1,
     ScheduledTasks = 2,
     LargePayloads = 3,
+    /// Ours: it remembers instances, and takes turns without their past.
+    RememberedHistory = 1001,
 }

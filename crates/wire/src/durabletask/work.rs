@@ -9,7 +9,7 @@ use super::shared::{
     Empty, OrchestrationInstance, OrchestrationTraceContext, TaskFailureDetails, TraceContext,
     WorkerCapability,
 };
-use super::well_known::{Duration, Value};
+use super::well_known::{Duration, Timestamp, Value};
 
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct GetWorkItemsRequest {
@@ -130,6 +130,19 @@ pub struct OrchestratorRequest {
     pub properties: BTreeMap<String, Value>,
     #[prost(message, optional, tag = "8")]
     pub orchestration_trace_context: Option<OrchestrationTraceContext>,
+    /// Ours: instead of the past, for workers that say that they remember.
+    #[prost(message, optional, tag = "1001")]
+    pub remembered: Option<RememberedPast>,
+}
+
+/// How far the history goes that a worker has to remember.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct RememberedPast {
+    #[prost(uint64, tag = "1")]
+    pub events: u64,
+    /// The time of the last turn.
+    #[prost(message, optional, tag = "2")]
+    pub turn: Option<Timestamp>,
 }
 
 #[derive(Clone, PartialEq, Eq, prost::Message)]

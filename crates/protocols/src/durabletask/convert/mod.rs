@@ -26,4 +26,4 @@ pub(super) use sent::{actions_sent, batch_result_sent};
 pub(super) use taken::task;
 pub(super) use time::{moment, span_of_time, timestamp};
 pub(super) use view::{overview_shown, status, statuses};
-pub(super) use work::{item_sent, span, terms, token_taken};
+pub(super) use work::{can, item_sent, span, terms, token_taken};

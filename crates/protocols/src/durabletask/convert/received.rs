@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use steadfast_durable::{
-    ActivityWork, BatchWork, EntityView, Overview, Parent, Requested, Span, TurnWork, What, Work,
+    ActivityWork, BatchWork, EntityView, Overview, Parent, Past, Requested, Span, TurnWork, What,
+    Work,
 };
 use steadfast_wire::durabletask as wire;
 use steadfast_wire::durabletask::work_item_request::Request;
@@ -35,6 +36,7 @@ fn turn_received(
 ) -> Result<TurnWork, Malformed> {
     let kept: Option<Result<Span, _>> = turn.orchestration_trace_context.map(span);
     let past = events_taken(fetched.unwrap_or(turn.past_events))?;
+    let remembered = turn.remembered.map(past_received).transpose()?;
     Ok(TurnWork {
         instance: turn.instance_id,
         execution: turn.execution_id.unwrap_or_default(),
@@ -43,7 +45,15 @@ fn turn_received(
         new: events_taken(turn.new_events)?,
         span: kept.transpose()?,
         is_whole: false,
-        remembered: None,
+        remembered,
+    })
+}
+
+/// How much of an instance the server believes us to remember.
+fn past_received(past: wire::RememberedPast) -> Result<Past, Malformed> {
+    Ok(Past {
+        events: past.events,
+        turn: moment(past.turn.unwrap_or_default())?,
     })
 }
 

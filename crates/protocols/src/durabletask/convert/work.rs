@@ -30,6 +30,7 @@ pub(crate) fn terms(name: String, request: wire::GetWorkItemsRequest) -> Terms {
         turns: window(request.max_concurrent_orchestration_work_items),
         activities: window(request.max_concurrent_activity_work_items),
         batches: window(request.max_concurrent_entity_work_items),
+        is_mindful: can(&request, wire::WorkerCapability::RememberedHistory),
         filters: request.work_item_filters.map(|filters| Filters {
             orchestrations: named(filters.orchestrations),
             activities: named(filters.activities),
@@ -40,6 +41,11 @@ pub(crate) fn terms(name: String, request: wire::GetWorkItemsRequest) -> Terms {
                 .collect(),
         }),
     }
+}
+
+/// Whether a worker says that it can do something.
+pub(crate) fn can(request: &wire::GetWorkItemsRequest, what: wire::WorkerCapability) -> bool {
+    request.capabilities.contains(&i32::from(what))
 }
 
 /// Work as the protocol writes it. With `is_past_left_out` the worker fetches the
@@ -87,6 +93,10 @@ fn turn_sent(turn: &TurnWork, is_past_left_out: bool) -> wire::OrchestratorReque
         requires_history_streaming: is_past_left_out,
         properties: std::collections::BTreeMap::new(),
         orchestration_trace_context: turn.span.as_ref().map(span_sent),
+        remembered: turn.remembered.map(|past| wire::RememberedPast {
+            events: past.events,
+            turn: Some(timestamp(past.turn)),
+        }),
     }
 }
 

@@ -200,7 +200,10 @@ impl Dialing {
             max_concurrent_orchestration_work_items: turns,
             max_concurrent_activity_work_items: activities,
             max_concurrent_entity_work_items: batches,
-            capabilities: vec![wire::WorkerCapability::HistoryStreaming.into()],
+            capabilities: vec![
+                wire::WorkerCapability::HistoryStreaming.into(),
+                wire::WorkerCapability::RememberedHistory.into(),
+            ],
             work_item_filters: Some(wire::WorkItemFilters {
                 orchestrations: named(filters.orchestrations),
                 activities: named(filters.activities),
@@ -288,6 +291,7 @@ impl Bench {
             actions: actions_sent(&result.actions),
             custom_status: result.custom_status,
             completion_token: place.token,
+            requires_history: result.needs_history,
             ..wire::OrchestratorResponse::default()
         };
         for part in chunks(whole) {

@@ -1,0 +1,183 @@
+//! Commits of one region, and copied to another one's disk.
+//!
+//! Both regions are folders of this machine, and talk over loopback. So this is what a
+//! mirror costs beside the way between the regions.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use async_trait::async_trait;
+use bytes::Bytes;
+use steadfast_core::clock::SystemClock;
+use steadfast_core::id::{Owner, Partition};
+use steadfast_storage::local::{self, Local};
+use steadfast_storage::mirror::{Copy, Follower, Mirror, Pair, Reply, Seat};
+use steadfast_storage::{Engine, Ledger, Options, Store};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Mutex;
+use tokio::task::AbortHandle;
+
+use super::settings::Settings;
+use super::writers::{commit_for, rate};
+use crate::disk;
+use crate::report::Report;
+
+const PARTITIONS: u16 = 4;
+
+/// How long the owner may work.
+const TENURE: Duration = Duration::from_secs(24 * 60 * 60);
+
+pub(super) async fn measure(settings: &Settings, report: &mut Report) -> Result<()> {
+    let single = Place::open().await?;
+    let store = Store::start(Arc::clone(&single.engine), Options::new(owner()));
+    let alone = acquire(&store).await?;
+    let pair = Regions::start().await?;
+    for clients in [3, 300] {
+        let mut without = commit_for(&alone, clients, settings.duration()).await?;
+        let mut with = commit_for(&pair.ledgers, clients, settings.duration()).await?;
+        let mut figure = |name: &str, value| {
+            let name = format!("{name}_{clients}_clients");
+            report.figures.record(name, value);
+        };
+        let (one, two) = (rate(&without), rate(&with));
+        figure("region_commits_per_s_no_mirror", one);
+        figure("region_commits_per_s_mirror", two);
+        figure("region_mirror_over_no_mirror", two / one);
+        figure(
+            "region_commit_no_mirror_p50_us",
+            without.0.percentile_us(50.0),
+        );
+        figure("region_commit_mirror_p50_us", with.0.percentile_us(50.0));
+        figure("region_commit_mirror_p99_us", with.0.percentile_us(99.0));
+    }
+    drop(alone);
+    store.close().await;
+    pair.end().await;
+    Ok(())
+}
+
+fn owner() -> Owner {
+    Owner {
+        node: 1,
+        incarnation: 1,
+    }
+}
+
+fn partitions() -> Vec<Partition> {
+    let all = 0..PARTITIONS;
+    all.map(|index| Partition::new(1, index)).collect()
+}
+
+async fn acquire(store: &Store) -> Result<Vec<Ledger>> {
+    let mut ledgers = Vec::new();
+    for partition in partitions() {
+        ledgers.push(store.acquire(partition).await?);
+    }
+    Ok(ledgers)
+}
+
+/// An engine in a folder that is gone with it.
+struct Place {
+    engine: Arc<dyn Engine>,
+    _folder: TempDir,
+}
+
+impl Place {
+    async fn open() -> Result<Self> {
+        let folder = disk::temporary(Path::new("."))?;
+        let path = folder.path().join("data");
+        let opening =
+            tokio::task::spawn_blocking(move || Local::open(&path, &local::Options::default()));
+        Ok(Self {
+            engine: Arc::new(opening.await??),
+            _folder: folder,
+        })
+    }
+}
+
+/// An owner, and the region that follows it.
+struct Regions {
+    ledgers: Vec<Ledger>,
+    store: Store,
+    following: AbortHandle,
+    _places: [Place; 2],
+}
+
+impl Regions {
+    async fn start() -> Result<Self> {
+        let (own, other) = (Place::open().await?, Place::open().await?);
+        let beyond = Store::start(Arc::clone(&other.engine), Options::new(owner()));
+        let follower = Follower::new(Arc::clone(&other.engine), beyond, partitions());
+        follower.found().await?;
+        follower.open(0).await?;
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let line = TcpStream::connect(listener.local_addr()?).await?;
+        line.set_nodelay(true)?;
+        let (stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        let following = tokio::spawn(follow(follower, stream)).abort_handle();
+        let seat = Arc::new(Seat::new(Arc::new(SystemClock::new())));
+        let pair = Arc::new(Line(Mutex::new(line)));
+        let mirror = Mirror::new(Arc::clone(&own.engine), Arc::clone(&seat), pair);
+        let mirror = Arc::new(mirror);
+        seat.take(1, seat.now() + TENURE);
+        let mut options = Options::new(owner());
+        options.lease = Some(seat.lease());
+        let store = Store::start(Arc::clone(&mirror) as _, options);
+        let ledgers = acquire(&store).await?;
+        let copied = mirror.copy_all(&store, ledgers.len()).await;
+        copied.map_err(anyhow::Error::msg).context("copy all")?;
+        Ok(Self {
+            ledgers,
+            store,
+            following,
+            _places: [own, other],
+        })
+    }
+
+    async fn end(self) {
+        drop(self.ledgers);
+        self.store.close().await;
+        self.following.abort();
+    }
+}
+
+/// The way to the other region; copies go one after the other anyway.
+struct Line(Mutex<TcpStream>);
+
+#[async_trait]
+impl Pair for Line {
+    async fn copy(&self, copy: &Copy) -> Option<Reply> {
+        let mut stream = self.0.lock().await;
+        send(&mut stream, &copy.encode()).await.ok()?;
+        let reply = receive(&mut stream).await.ok()?;
+        Reply::decode(reply).ok()
+    }
+}
+
+/// Does what comes, until nothing does.
+async fn follow(follower: Follower, mut stream: TcpStream) -> Result<()> {
+    loop {
+        let copy = receive(&mut stream).await?;
+        let copy = Copy::decode(copy).map_err(|_| anyhow::anyhow!("malformed"))?;
+        let reply = follower.apply(copy).await;
+        send(&mut stream, &reply.encode()).await?;
+    }
+}
+
+async fn send(stream: &mut TcpStream, bytes: &[u8]) -> Result<()> {
+    let mut message = (bytes.len() as u32).to_le_bytes().to_vec();
+    message.extend_from_slice(bytes);
+    Ok(stream.write_all(&message).await?)
+}
+
+async fn receive(stream: &mut TcpStream) -> Result<Bytes> {
+    let length = stream.read_u32_le().await?;
+    let mut bytes = vec![0; length as usize];
+    stream.read_exact(&mut bytes).await?;
+    Ok(bytes.into())
+}

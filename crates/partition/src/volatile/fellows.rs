@@ -1,0 +1,90 @@
+//! The nodes of the cluster that hold copies for one another.
+
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use steadfast_core::id::{Owner, Partition};
+use steadfast_storage::Lease;
+use steadfast_storage::copies::{Copies, Peers};
+
+use crate::address::Kind as ServiceKind;
+use crate::cluster::{Cluster, Listener};
+use crate::error::{Error, Kind, Result};
+use crate::router::Router;
+
+/// What owners and holders of copies tell one another; no service has this kind.
+const WORDS: ServiceKind = ServiceKind(97);
+
+/// This node among those that hold copies.
+pub struct Fellows {
+    router: Arc<Router>,
+    /// The number of the main space.
+    main: u16,
+    lease: Lease,
+    cluster: OnceLock<(Owner, Weak<Cluster>)>,
+}
+
+impl Fellows {
+    /// Knows nobody before the cluster is there.
+    pub fn new(router: Arc<Router>, main: u16, lease: Lease) -> Self {
+        Self {
+            router,
+            main,
+            lease,
+            cluster: OnceLock::new(),
+        }
+    }
+
+    /// Begins to hold copies for the others, and to have them hold this node's.
+    pub fn join(&self, cluster: &Arc<Cluster>, copies: &Arc<Copies>) {
+        cluster.listen(WORDS, Arc::new(Holder(Arc::clone(copies))));
+        let _ = self.cluster.set((cluster.owner(), Arc::downgrade(cluster)));
+    }
+
+    fn cluster(&self) -> Option<(Owner, Arc<Cluster>)> {
+        let (me, cluster) = self.cluster.get()?;
+        Some((*me, cluster.upgrade()?))
+    }
+}
+
+#[async_trait]
+impl Peers for Fellows {
+    fn may_own(&self, partition: Partition) -> bool {
+        let main = Partition::new(self.main, partition.index());
+        // A ledger that has failed may belong to somebody else by now.
+        let door = self.router.door(main);
+        let is_ours = door.is_some_and(|door| door.ledger().failure().is_none());
+        is_ours && self.lease.holds() && self.cluster.get().is_some()
+    }
+
+    fn staying(&self) -> Vec<Owner> {
+        let cluster = self.cluster();
+        cluster.map_or_else(Vec::new, |(me, cluster)| cluster.roster().staying(me))
+    }
+
+    fn is_living(&self, node: Owner) -> bool {
+        let cluster = self.cluster();
+        cluster.is_some_and(|(_, cluster)| cluster.roster().peer(node).is_some())
+    }
+
+    async fn send(&self, to: Owner, letter: Bytes, limit: Duration) -> Option<Bytes> {
+        let (_, cluster) = self.cluster()?;
+        let peer = cluster.roster().peer(to)?;
+        let told = cluster.tell_within(&peer, WORDS, letter, limit).await;
+        told.ok()
+    }
+}
+
+/// Holds copies for other nodes.
+struct Holder(Arc<Copies>);
+
+#[async_trait]
+impl Listener for Holder {
+    async fn hear(&self, message: Bytes) -> Result<Bytes> {
+        let what = "a letter about copies";
+        let malformed = || Error::new(Kind::Malformed { what });
+        self.0.hear(message).ok_or_else(malformed)
+    }
+}

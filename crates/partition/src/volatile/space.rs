@@ -1,0 +1,227 @@
+//! Opens volatile partitions where the main ones are.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use steadfast_core::id::Partition;
+use steadfast_core::limits;
+use steadfast_storage::copies::{Charter, Copies};
+use steadfast_storage::{Error as StorageError, Kind as StorageKind, Ledger, Store};
+use tokio::sync::Mutex;
+use tokio::task::{AbortHandle, JoinSet};
+
+use crate::error::{Error, Kind, Result};
+use crate::router::Router;
+use crate::runtime::Runtime;
+
+/// The number of the volatile space.
+pub const SPACE: u16 = 2;
+
+/// How soon a partition is tried again.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// How often it is looked whether what is open still is.
+const ROUND: Duration = Duration::from_secs(1);
+
+/// How long what is under way may take when a partition goes to its next owner.
+const PARTING: Duration = Duration::from_secs(2);
+
+/// The volatile partitions of a node.
+pub struct Volatile {
+    inner: Arc<Inner>,
+    task: Option<AbortHandle>,
+}
+
+struct Inner {
+    store: Arc<Store>,
+    /// In a cluster: the engine that copies to other nodes.
+    copies: Option<Arc<Copies>>,
+    router: Arc<Router>,
+    main: u16,
+    /// Held while a partition is opened or given up.
+    open: Vec<Mutex<Option<Ledger>>>,
+}
+
+impl Volatile {
+    /// On a store in memory; with copies on other nodes, if it is theirs.
+    pub fn start(runtime: &Arc<Runtime>, store: Arc<Store>, copies: Option<Arc<Copies>>) -> Self {
+        let space = runtime.space();
+        let inner = Arc::new(Inner {
+            store,
+            copies,
+            router: Arc::clone(runtime.router()),
+            main: space.number,
+            open: (0..space.partitions).map(|_| Mutex::default()).collect(),
+        });
+        let task = inner.copies.is_some().then(|| {
+            let parting = Arc::clone(&inner);
+            runtime.on_parting(Box::new(move |partition| {
+                let inner = Arc::clone(&parting);
+                Box::pin(async move { inner.part(partition.index()).await })
+            }));
+            let (inner, mut changes) = (Arc::clone(&inner), runtime.changes());
+            let following = tokio::spawn(async move {
+                let mut has_changed = true;
+                loop {
+                    has_changed = inner.round(has_changed).await;
+                    let pause = if has_changed { RETRY } else { ROUND };
+                    tokio::select! {
+                        () = tokio::time::sleep(pause) => {}
+                        changed = changes.changed() => match changed {
+                            Ok(()) => has_changed = true,
+                            Err(_) => return,
+                        },
+                    }
+                }
+            });
+            following.abort_handle()
+        });
+        Self { inner, task }
+    }
+
+    /// The store underneath.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.inner.store
+    }
+
+    /// A partition whose neighbour in the main space is here; opens it if it is not.
+    pub async fn ledger(&self, index: u16) -> Result<Ledger> {
+        let opening = self.inner.open(index);
+        let partition = at(index);
+        let silent = || StorageError::new(StorageKind::CopiesSilent { partition });
+        let opened = tokio::time::timeout(limits::FORWARD_TIME, opening).await;
+        opened.unwrap_or_else(|_| Err(silent().into()))
+    }
+
+    /// Who holds a partition that is open here, in a cluster.
+    pub fn charter(&self, index: u16) -> Option<Charter> {
+        self.inner.copies.as_ref()?.charter(at(index))
+    }
+}
+
+impl Drop for Volatile {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
+
+fn at(index: u16) -> Partition {
+    Partition::new(SPACE, index)
+}
+
+impl Inner {
+    /// Whether the partition of the main space is here.
+    fn is_ours(&self, index: u16) -> bool {
+        let door = self.router.door(Partition::new(self.main, index));
+        door.is_some_and(|door| door.ledger().failure().is_none())
+    }
+
+    async fn open(&self, index: u16) -> Result<Ledger> {
+        loop {
+            if let Some(ledger) = self.try_open(index).await? {
+                return Ok(ledger);
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+
+    /// Opens a partition, if that can be done just now.
+    async fn try_open(&self, index: u16) -> Result<Option<Ledger>> {
+        let partition = Partition::new(self.main, index);
+        let not_ours = || Error::new(Kind::NotOwner { partition });
+        let slot = self.open.get(usize::from(index)).ok_or_else(not_ours)?;
+        let mut slot = slot.lock().await;
+        if !self.is_ours(index) {
+            return Err(not_ours());
+        }
+        if let Some(ledger) = &*slot
+            && ledger.failure().is_none()
+        {
+            return Ok(Some(ledger.clone()));
+        }
+        match self.store.acquire(at(index)).await {
+            Ok(ledger) => Ok(Some(slot.insert(ledger).clone())),
+            // Others are asked again, or somebody was quicker.
+            Err(error) if may_pass(error.kind()) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Opens what somebody has used, as far as it is to be here, and lets go of what is
+    /// elsewhere; answers whether there is still something to do.
+    async fn round(self: &Arc<Self>, has_changed: bool) -> bool {
+        let mut missing = false;
+        for index in 0..self.open.len() as u16 {
+            let slot = self.open[usize::from(index)].try_lock();
+            let Ok(mut slot) = slot else {
+                continue;
+            };
+            match &*slot {
+                Some(_) if !self.is_ours(index) => {
+                    *slot = None;
+                    self.leave(index);
+                }
+                Some(ledger) => missing |= ledger.failure().is_some(),
+                None => {}
+            }
+        }
+        if !has_changed && !missing {
+            return false;
+        }
+        let Some(copies) = &self.copies else {
+            return false;
+        };
+        let Ok(known) = copies.known(SPACE).await else {
+            return true;
+        };
+        let mut opening = JoinSet::new();
+        for index in known.into_iter().filter(|index| self.is_ours(*index)) {
+            let me = Arc::clone(self);
+            opening.spawn(async move {
+                let is_open = matches!(me.try_open(index).await, Ok(Some(_)));
+                !is_open && me.is_ours(index)
+            });
+        }
+        opening.join_all().await.contains(&true)
+    }
+
+    /// The next owner takes over: what is under way is completed.
+    async fn part(&self, index: u16) {
+        let Some(slot) = self.open.get(usize::from(index)) else {
+            return;
+        };
+        let parting = async {
+            let Some(ledger) = slot.lock().await.take() else {
+                return true;
+            };
+            if let Some(copies) = &self.copies {
+                copies.until_shared(at(index)).await;
+            }
+            self.store.release(&ledger).await.is_ok()
+        };
+        if !matches!(tokio::time::timeout(PARTING, parting).await, Ok(true)) {
+            self.leave(index);
+        }
+    }
+
+    fn leave(&self, index: u16) {
+        self.store.forget(at(index));
+        if let Some(copies) = &self.copies {
+            copies.leave(at(index));
+        }
+    }
+}
+
+/// Whether it may be otherwise soon.
+fn may_pass(kind: &StorageKind) -> bool {
+    matches!(
+        kind,
+        StorageKind::CopiesSilent { .. }
+            | StorageKind::Fenced { .. }
+            | StorageKind::Held { .. }
+            | StorageKind::Unreachable { .. }
+            | StorageKind::Interrupted { .. }
+    )
+}

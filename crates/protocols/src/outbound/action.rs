@@ -1,0 +1,167 @@
+//! Actions of jobs, read once and made often.
+//!
+//! The stored action is a document. Most jobs run the same action again and again, so
+//! what was read is kept, as much as fits into a bounded memory.
+
+use std::sync::Arc;
+
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, Url};
+use serde_json::Value;
+
+/// Actions that are kept, and what their documents may take.
+const KEPT: usize = 1024;
+const KEPT_BYTES: u64 = 1024 * 1024;
+
+/// What a job does, ready to be made.
+pub(crate) struct Action {
+    /// The host that it goes to: its attempts share a lane.
+    pub(crate) lane: String,
+    pub(crate) goal: Goal,
+}
+
+/// Where an action goes. Documents are as they were stored.
+pub(crate) enum Goal {
+    Http(Box<Request>),
+    StorageQueue(Value),
+    ServiceBus(Value),
+}
+
+/// A request, but for what every attempt says about itself.
+pub(crate) struct Request {
+    pub(crate) method: Method,
+    pub(crate) url: Url,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: String,
+    pub(crate) authentication: Value,
+}
+
+/// The actions that were read last.
+pub(crate) struct Actions {
+    known: Cache<String, Arc<Action>, Bytes>,
+}
+
+#[derive(Clone)]
+struct Bytes;
+
+impl Weighter<String, Arc<Action>> for Bytes {
+    fn weight(&self, document: &String, _: &Arc<Action>) -> u64 {
+        document.len() as u64
+    }
+}
+
+impl Actions {
+    pub(crate) fn new() -> Self {
+        Self {
+            known: Cache::with_weighter(KEPT, KEPT_BYTES, Bytes),
+        }
+    }
+
+    /// The action of a document.
+    pub(crate) fn get(&self, document: &str) -> Result<Arc<Action>, &'static str> {
+        if let Some(action) = self.known.get(document) {
+            return Ok(action);
+        }
+        let action = Arc::new(Action::read(document)?);
+        self.known.insert(document.to_owned(), Arc::clone(&action));
+        Ok(action)
+    }
+}
+
+impl Action {
+    fn read(document: &str) -> Result<Self, &'static str> {
+        let action = serde_json::from_str(document);
+        let mut action: Value = action.map_err(|_| "the stored action cannot be read")?;
+        let name = |message: &str, name: &str| {
+            let name = action[message][name].as_str();
+            name.unwrap_or_default().to_owned()
+        };
+        let (lane, goal) = match action["type"].as_str() {
+            Some("StorageQueue") => {
+                let lane = name("queueMessage", "storageAccount");
+                (lane, Goal::StorageQueue(action))
+            }
+            Some("ServiceBusQueue") => {
+                let lane = name("serviceBusQueueMessage", "namespace");
+                (lane, Goal::ServiceBus(action))
+            }
+            Some("ServiceBusTopic") => {
+                let lane = name("serviceBusTopicMessage", "namespace");
+                (lane, Goal::ServiceBus(action))
+            }
+            _ => {
+                let request = action.get_mut("request").map(Value::take);
+                let request = Request::read(request.unwrap_or_default())?;
+                let host = request.url.host_str().unwrap_or_default();
+                let port = request.url.port_or_known_default().unwrap_or(0);
+                (format!("{host}:{port}"), Goal::Http(Box::new(request)))
+            }
+        };
+        Ok(Self { lane, goal })
+    }
+}
+
+impl Request {
+    fn read(mut request: Value) -> Result<Self, &'static str> {
+        let text = |name: &str| request[name].as_str().unwrap_or_default();
+        let method = Method::from_bytes(text("method").as_bytes());
+        Ok(Self {
+            url: Url::parse(text("uri")).map_err(|_| "the address cannot be read")?,
+            method: method.map_err(|_| "the method cannot be read")?,
+            headers: headers(&request),
+            body: text("body").to_owned(),
+            authentication: request
+                .get_mut("authentication")
+                .map(Value::take)
+                .unwrap_or_default(),
+        })
+    }
+}
+
+fn headers(request: &Value) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in request["headers"].as_object().into_iter().flatten() {
+        let name = HeaderName::from_bytes(name.as_bytes());
+        let value = HeaderValue::from_str(value.as_str().unwrap_or_default());
+        if let (Ok(name), Ok(value)) = (name, value) {
+            headers.insert(name, value);
+        }
+    }
+    headers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lane(document: &str) -> Option<String> {
+        let actions = Actions::new();
+        let action = actions.get(document).ok()?;
+        let again = actions.get(document).ok()?;
+        assert!(Arc::ptr_eq(&action, &again), "it was read twice");
+        Some(action.lane.clone())
+    }
+
+    #[test]
+    fn actions_to_one_host_share_a_lane_and_are_read_once() {
+        let http = r#"{"type":"Http","request":{"method":"GET","uri":"http://h.test/a?b"}}"#;
+        assert_eq!(lane(http).as_deref(), Some("h.test:80"));
+        let queue = r#"{"type":"StorageQueue","queueMessage":{"storageAccount":"a"}}"#;
+        assert_eq!(lane(queue).as_deref(), Some("a"));
+        let bus = r#"{"type":"ServiceBusTopic","serviceBusTopicMessage":{"namespace":"n"}}"#;
+        assert_eq!(lane(bus).as_deref(), Some("n"));
+    }
+
+    #[test]
+    fn what_cannot_be_read_says_why() {
+        let why = |document: &str| Actions::new().get(document).err();
+        assert_eq!(why("{"), Some("the stored action cannot be read"));
+        assert_eq!(why("[1]"), Some("the address cannot be read"));
+        let nowhere = r#"{"request":{"method":"GET","uri":"nowhere"}}"#;
+        assert_eq!(why(nowhere), Some("the address cannot be read"));
+        let odd = r#"{"request":{"method":"G T","uri":"http://h/"}}"#;
+        assert_eq!(why(odd), Some("the method cannot be read"));
+    }
+}

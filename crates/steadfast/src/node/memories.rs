@@ -1,0 +1,216 @@
+//! Volatile services: collections in memory.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use steadfast_collections::{Lifecycle, Options, Replica, Result as Done, Service, State};
+use steadfast_core::clock::Clock;
+use steadfast_core::id::Owner;
+use steadfast_partition::Runtime;
+use steadfast_partition::cluster::Cluster;
+use steadfast_partition::volatile::{Fellows, Volatile};
+use steadfast_storage::copies::{Copies, Setup};
+use steadfast_storage::memory::Memory;
+use steadfast_storage::{Engine, Lease, Options as StoreOptions, Store};
+use tokio::sync::Mutex;
+
+use super::error::Result;
+use super::slot::Slot;
+use crate::config::Config;
+
+/// The log of the volatile space is a part of the node's: it is folded into maps.
+const LOG_SHARE: u64 = 8;
+
+/// Memory for cached rows: the tables are in memory themselves.
+const ROW_CACHE: u64 = 1024 * 1024;
+
+/// The volatile services of a node.
+pub(super) struct Memories {
+    space: Volatile,
+    clock: Arc<dyn Clock>,
+    /// By partition; held while a slot is opened, so that nobody sees it before its
+    /// owner was told.
+    known: Vec<Mutex<Option<Known>>>,
+}
+
+/// A partition whose slots were opened.
+struct Known {
+    replica: Replica,
+    /// Which life each slot has.
+    slots: BTreeMap<(String, u32), u64>,
+    /// Slots that lost their state before their owner could be told.
+    untold: BTreeSet<(String, u32)>,
+}
+
+/// Starts the volatile space: copied to other nodes if this one is in a cluster, whose
+/// engine and lease these are.
+pub(super) fn start(
+    config: &Config,
+    runtime: &Arc<Runtime>,
+    clock: &Arc<dyn Clock>,
+    (durable, lease): (Arc<dyn Engine>, Option<Lease>),
+    cluster: Option<&Arc<Cluster>>,
+) -> Memories {
+    let alone = Owner {
+        node: 1,
+        incarnation: 1,
+    };
+    let options = StoreOptions {
+        clock: Arc::clone(clock),
+        lease: lease.clone(),
+        log_target: config.log_target / LOG_SHARE,
+        log_limit: config.log_limit() / LOG_SHARE,
+        row_cache: ROW_CACHE,
+        event_tail: 0,
+        ..StoreOptions::new(cluster.map_or(alone, |cluster| cluster.owner()))
+    };
+    let space = match cluster.zip(lease) {
+        Some((cluster, lease)) => {
+            let (router, main) = (Arc::clone(runtime.router()), runtime.space().number);
+            let fellows = Arc::new(Fellows::new(router, main, lease.clone()));
+            let copies = Arc::new(Copies::new(Setup {
+                me: cluster.owner(),
+                durable,
+                peers: Arc::clone(&fellows) as _,
+                clock: Arc::clone(clock),
+                lease: Some(lease),
+            }));
+            let store = Arc::new(Store::start(Arc::clone(&copies) as _, options));
+            cluster.lapse_with(Arc::clone(&store));
+            fellows.join(cluster, &copies);
+            Volatile::start(runtime, store, Some(copies))
+        }
+        None => {
+            let memory = Arc::new(Memory::with_clock(Arc::clone(clock)));
+            let store = Arc::new(Store::start(memory, options));
+            Volatile::start(runtime, store, None)
+        }
+    };
+    let partitions = runtime.space().partitions;
+    Memories {
+        space,
+        clock: Arc::clone(clock),
+        known: (0..partitions).map(|_| Mutex::default()).collect(),
+    }
+}
+
+impl Memories {
+    /// How many nodes hold a partition that is open here.
+    pub(super) fn copies(&self, index: u16) -> usize {
+        let charter = self.space.charter(index);
+        charter.map_or(1, |charter| charter.holders.len())
+    }
+
+    /// A slot whose partition is here. `home` is the main partition beside it.
+    pub(super) async fn slot(
+        &self,
+        home: &Replica,
+        index: u16,
+        service: &Service,
+        slot: u32,
+    ) -> Result<Slot> {
+        self.open(home, index, service, slot, None::<&Quiet>).await
+    }
+
+    /// The same, for an owner that wants to be told.
+    pub(super) async fn slot_with(
+        &self,
+        home: &Replica,
+        index: u16,
+        service: &Service,
+        slot: u32,
+        life: &impl Lifecycle,
+    ) -> Result<Slot> {
+        self.open(home, index, service, slot, Some(life)).await
+    }
+
+    async fn open<L: Lifecycle>(
+        &self,
+        home: &Replica,
+        index: u16,
+        service: &Service,
+        slot: u32,
+        life: Option<&L>,
+    ) -> Result<Slot> {
+        let ledger = self.space.ledger(index).await?;
+        let mut known = self.known[usize::from(index)].lock().await;
+        let is_lost = |known: &Known| {
+            let ledger = known.replica.ledger();
+            ledger.is_ok_and(|ledger| ledger.failure().is_some())
+        };
+        if let Some(former) = known.take_if(|known| is_lost(known)) {
+            // Whoever holds the old replica learns of it.
+            former.replica.close();
+        }
+        if known.is_none() {
+            let options = Options {
+                clock: Arc::clone(&self.clock),
+                is_volatile: true,
+                ..Options::default()
+            };
+            *known = Some(Known {
+                replica: Replica::primary(ledger, options).await?,
+                slots: BTreeMap::new(),
+                untold: BTreeSet::new(),
+            });
+        }
+        let known = known.as_mut().expect("it was set");
+        let (replica, key) = (known.replica.clone(), (service.name.clone(), slot));
+        if let (None, Some(incarnation)) = (life, known.slots.get(&key)) {
+            let state = service.state(&replica, slot)?;
+            return Ok(Slot::new(replica, state, *incarnation));
+        }
+        let opened = match life {
+            Some(life) => {
+                let opened = service.open(home.ledger()?, &replica, slot, life).await?;
+                if known.untold.remove(&key) {
+                    life.on_data_loss(&opened.state, opened.incarnation).await?;
+                }
+                opened
+            }
+            None => {
+                let quiet = Quiet::of(service, slot);
+                let opened = service.open(home.ledger()?, &replica, slot, &quiet).await?;
+                if quiet.has_heard.load(Ordering::Relaxed) {
+                    known.untold.insert(key.clone());
+                }
+                opened
+            }
+        };
+        known.slots.insert(key, opened.incarnation);
+        Ok(Slot::new(replica, opened.state, opened.incarnation))
+    }
+}
+
+/// Nobody who could be told: writes down what was lost.
+struct Quiet {
+    service: String,
+    slot: u32,
+    has_heard: AtomicBool,
+}
+
+impl Quiet {
+    fn of(service: &Service, slot: u32) -> Self {
+        Self {
+            service: service.name.clone(),
+            slot,
+            has_heard: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Lifecycle for Quiet {
+    async fn on_data_loss(&self, _: &State, incarnation: u64) -> Done<bool> {
+        let (service, slot) = (&self.service, self.slot);
+        self.has_heard.store(true, Ordering::Relaxed);
+        tracing::warn!(
+            event = "volatile.state_lost",
+            service,
+            slot,
+            incarnation,
+            "the state of a slot of a volatile service was lost; it begins anew"
+        );
+        Ok(false)
+    }
+}

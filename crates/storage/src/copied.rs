@@ -1,0 +1,178 @@
+//! What a copy of a partition consists of.
+//!
+//! Rows, and what is known about them, as the entries of an owner leave them. Two
+//! copies with the same [`Position`] are equal: an epoch has one owner, which begins
+//! from one content and numbers its entries.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use steadfast_core::clock::Timestamp;
+use steadfast_core::codec::Malformed;
+use steadfast_core::id::{EntryNumber, Epoch, Lsn, Table};
+
+use crate::body::{Body, Operation, operations, split_row_key};
+use crate::engine::Entry;
+use crate::meta;
+
+/// How far a copy is. The one with the higher position has everything that was
+/// acknowledged to anybody who has the lower one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Position {
+    /// The last epoch whose owner has confirmed the content.
+    pub epoch: Epoch,
+    /// The last entry.
+    pub number: EntryNumber,
+}
+
+/// All rows of a partition.
+pub(crate) type Rows = BTreeMap<(Table, Bytes), Bytes>;
+
+/// What is known of rows and is in none of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Folded {
+    lsn: Lsn,
+    time: Timestamp,
+    tables: BTreeSet<Table>,
+}
+
+impl Folded {
+    /// As a flush has left it.
+    pub(crate) fn of(meta: Bytes) -> Result<Self, Malformed> {
+        let meta = meta::decode(meta)?;
+        Ok(Self {
+            lsn: meta.lsn,
+            time: meta.time,
+            tables: meta.tables.unwrap_or_default(),
+        })
+    }
+
+    /// As a flush would leave it.
+    pub(crate) fn meta(&self) -> Bytes {
+        let heads = BTreeMap::new();
+        meta::encode(self.lsn, self.time, &heads, Some(&self.tables))
+    }
+
+    /// Does what an entry says. What is kept is copied, so that no row keeps the
+    /// message that has brought it.
+    pub(crate) fn fold(&mut self, rows: &mut Rows, body: Bytes) -> Result<(), Malformed> {
+        let body = Body::decode(body)?;
+        for transaction in &body.transactions {
+            for operation in operations(transaction.operations.clone()) {
+                self.redo(rows, operation?);
+            }
+        }
+        self.lsn = self.lsn.max(body.last_lsn());
+        self.time = self.time.max(body.time);
+        Ok(())
+    }
+
+    fn redo(&mut self, rows: &mut Rows, operation: Operation) {
+        let owned = |bytes: &Bytes| Bytes::copy_from_slice(bytes);
+        match operation {
+            Operation::Put(row, value) => {
+                let (table, key) = split_row_key(&row);
+                self.tables.insert(table);
+                rows.insert((table, owned(&key)), owned(&value));
+            }
+            Operation::Delete(row) => {
+                rows.remove(&split_row_key(&row));
+            }
+            Operation::Clear(table) => {
+                let mut later = rows.split_off(&(table, Bytes::new()));
+                let next = table.0.checked_add(1).map(Table);
+                if let Some(next) = next {
+                    rows.append(&mut later.split_off(&(next, Bytes::new())));
+                }
+            }
+            // There are no streams in what is copied.
+            Operation::Trim(..) => {}
+        }
+    }
+}
+
+/// A row as it travels.
+pub(crate) type CopiedRow = (Table, Bytes, Bytes);
+
+/// Where a whole copy begins: what is flushed, and the entries since.
+pub(crate) struct Base {
+    pub(crate) number: EntryNumber,
+    /// Of the last entry, if there is none after `number`.
+    pub(crate) hash: u64,
+    pub(crate) meta: Bytes,
+    pub(crate) log: Vec<Entry>,
+}
+
+/// Why something was not done to a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum No {
+    /// A later epoch is known here.
+    Deposed(Epoch),
+    /// It does not follow what is here.
+    Strange,
+}
+
+/// A copy that is being made, beside the one that is there.
+#[derive(Debug)]
+pub(crate) struct Staging {
+    pub(crate) epoch: Epoch,
+    pub(crate) session: u64,
+    /// The number of the next part.
+    pub(crate) next: u64,
+    pub(crate) rows: Rows,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::body::{Transaction, Writes};
+
+    fn body(lsn: u64, fill: impl FnOnce(&mut Writes)) -> Bytes {
+        let mut writes = Writes::new();
+        fill(&mut writes);
+        let operations = writes.operations.into();
+        Body {
+            first_lsn: Lsn(lsn),
+            time: Timestamp(7),
+            transactions: vec![Transaction { id: 0, operations }],
+        }
+        .encode()
+    }
+
+    #[test]
+    fn entries_leave_what_a_flush_would_leave() {
+        let (mut folded, mut rows) = (Folded::default(), Rows::new());
+        let first = body(1, |writes| {
+            writes.put(Table(1), b"a", b"1");
+            writes.put(Table(2), b"a", b"2");
+            writes.put(Table(u32::MAX), b"z", b"3");
+        });
+        folded.fold(&mut rows, first).unwrap();
+        let second = body(2, |writes| {
+            writes.clear(Table(1));
+            writes.put(Table(1), b"b", b"4");
+            writes.delete(Table(2), b"a");
+        });
+        folded.fold(&mut rows, second).unwrap();
+        let keys: Vec<_> = rows
+            .keys()
+            .map(|(table, key)| (table.0, &key[..]))
+            .collect();
+        assert_eq!(keys, [(1, &b"b"[..]), (u32::MAX, &b"z"[..])]);
+        let third = body(3, |writes| writes.clear(Table(u32::MAX)));
+        folded.fold(&mut rows, third).unwrap();
+        assert_eq!(rows.len(), 1);
+        assert_eq!(folded.lsn, Lsn(3));
+        assert_eq!(Folded::of(folded.meta()).unwrap(), folded);
+        assert!(folded.fold(&mut rows, Bytes::from_static(b"?")).is_err());
+    }
+
+    #[test]
+    fn the_later_epoch_is_ahead_whatever_its_number() {
+        let at = |epoch, number| Position {
+            epoch: Epoch(epoch),
+            number: EntryNumber(number),
+        };
+        assert!(at(2, 1) > at(1, 9) && at(2, 2) > at(2, 1));
+    }
+}

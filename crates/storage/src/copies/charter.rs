@@ -1,0 +1,123 @@
+//! Who holds a partition, as a durable record says.
+
+use bytes::Bytes;
+use steadfast_core::codec::{Malformed, Reader, put_varint};
+use steadfast_core::id::{Epoch, Owner, Partition};
+
+use crate::engine::Engine;
+use crate::error::{Error, Kind, Result};
+
+/// Where the records of all volatile partitions are.
+const PREFIX: &str = "volatile/";
+
+/// The version of the record.
+const FORMAT: u8 = 1;
+
+/// Who holds a partition. Only the owner of its epoch changes it, and whoever raises
+/// the epoch has taken it away from that owner.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Charter {
+    pub epoch: Epoch,
+    /// Grows whenever everything was lost.
+    pub life: u64,
+    /// Who has raised the epoch last.
+    pub owner: Option<Owner>,
+    /// Who has copies; an acknowledged entry is at a majority of them.
+    pub holders: Vec<Owner>,
+}
+
+impl Charter {
+    /// Where the record of a partition is.
+    pub(crate) fn key(partition: Partition) -> String {
+        format!("{PREFIX}{:05}/{:05}", partition.space(), partition.index())
+    }
+
+    /// The record of a partition and its version; none has version 0.
+    pub(crate) async fn find(engine: &dyn Engine, partition: Partition) -> Result<(u64, Self)> {
+        let key = Self::key(partition);
+        let records = engine.list(&key).await?;
+        let found = records.into_iter().find(|record| record.key == key);
+        let Some(record) = found else {
+            return Ok((0, Self::default()));
+        };
+        let what = format!("the record {key} cannot be read");
+        let damaged = |_| Error::new(Kind::Damaged { partition, what });
+        let charter = Self::decode(record.value).map_err(damaged)?;
+        Ok((record.version, charter))
+    }
+
+    /// The partitions of a space that have a record.
+    pub(crate) async fn all(engine: &dyn Engine, space: u16) -> Result<Vec<u16>> {
+        let prefix = format!("{PREFIX}{space:05}/");
+        let records = engine.list(&prefix).await?;
+        let index = |key: &str| key.strip_prefix(&prefix)?.parse().ok();
+        Ok(records.iter().filter_map(|one| index(&one.key)).collect())
+    }
+
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut out = vec![FORMAT];
+        put_varint(&mut out, self.epoch.0);
+        put_varint(&mut out, self.life);
+        for owners in [self.owner.as_slice(), &self.holders] {
+            put_varint(&mut out, owners.len() as u64);
+            for owner in owners {
+                put_varint(&mut out, u64::from(owner.node));
+                out.extend_from_slice(&owner.incarnation.to_le_bytes());
+            }
+        }
+        out.into()
+    }
+
+    pub(crate) fn decode(bytes: Bytes) -> std::result::Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes);
+        if reader.byte()? != FORMAT {
+            return Err(Malformed);
+        }
+        let epoch = Epoch(reader.varint()?);
+        let life = reader.varint()?;
+        let owner = owners(&mut reader)?.first().copied();
+        Ok(Self {
+            epoch,
+            life,
+            owner,
+            holders: owners(&mut reader)?,
+        })
+    }
+}
+
+fn owners(reader: &mut Reader) -> std::result::Result<Vec<Owner>, Malformed> {
+    let count = reader.varint()?;
+    let owner = |_| {
+        Ok(Owner {
+            node: reader.varint_u32()?,
+            incarnation: reader.u128_le()?,
+        })
+    };
+    (0..count).map(owner).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_charter_comes_back_as_written() {
+        let owner = |node| Owner {
+            node,
+            incarnation: u128::from(node) << 90,
+        };
+        let charter = Charter {
+            epoch: Epoch(300),
+            life: 2,
+            owner: Some(owner(1)),
+            holders: vec![owner(1), owner(2)],
+        };
+        let bytes = charter.encode();
+        assert_eq!(Charter::decode(bytes.clone()), Ok(charter));
+        for end in 0..bytes.len() {
+            assert!(Charter::decode(bytes.slice(..end)).is_err());
+        }
+        let key = Charter::key(Partition::new(2, 17));
+        assert_eq!(key, "volatile/00002/00017");
+    }
+}

@@ -1,0 +1,278 @@
+//! Takes a partition, from the copy that has everything.
+//!
+//! 1. The epoch on the record is raised. From now on nobody else changes the holders.
+//! 2. All holders are asked. Whoever answers refuses earlier epochs from then on, so
+//!    an entry of the old owner is in what is heard, or is never acknowledged.
+//! 3. `quorum` decides. If it is not this node's own copy that is furthest, it is
+//!    fetched.
+//! 4. Holders that live get the same content, and the new set is recorded, before
+//!    anything is acknowledged in the new epoch.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use steadfast_core::id::{Epoch, Owner, Partition, Table};
+
+use super::charter::Charter;
+use super::line;
+use super::peers::Common;
+use super::quorum::{Heard, Verdict, decide};
+use super::seat::Seat;
+use super::tend::wanted;
+use super::word::{Answer, Letter, Word};
+use crate::copied::No;
+use crate::engine::{Swap, Tenure};
+use crate::error::{Error, Kind, Result};
+
+/// How long holders may take to get the content before they are left out at first.
+const JOINING: Duration = Duration::from_secs(2);
+
+/// A partition that was taken.
+pub(super) struct Claimed {
+    pub(super) seat: Arc<Seat>,
+    pub(super) tenure: Tenure,
+}
+
+/// Raises the epoch on the record; answers its version and what it says now. `None` if
+/// somebody else was quicker.
+pub(super) async fn raise(
+    common: &Common,
+    partition: Partition,
+    (version, charter): (u64, Charter),
+) -> Result<Option<(u64, Charter)>> {
+    let charter = Charter {
+        epoch: charter.epoch.next(),
+        owner: Some(common.me),
+        ..charter
+    };
+    write(common, partition, version, &charter).await
+}
+
+async fn write(
+    common: &Common,
+    partition: Partition,
+    version: u64,
+    charter: &Charter,
+) -> Result<Option<(u64, Charter)>> {
+    let key = Charter::key(partition);
+    let swap = common.durable.cas(&key, version, charter.encode()).await?;
+    Ok(match swap {
+        Swap::Done(version) => Some((version, charter.clone())),
+        Swap::Conflict { .. } => None,
+    })
+}
+
+/// Takes a partition in the epoch that was raised for it.
+pub(super) async fn take(
+    common: &Arc<Common>,
+    partition: Partition,
+    (mut version, mut charter): (u64, Charter),
+) -> Result<Claimed> {
+    let epoch = charter.epoch;
+    let fenced = || Error::new(Kind::Fenced { partition, epoch });
+    let holders = charter.holders.iter();
+    let heard = holders
+        .map(|holder| async move { (*holder, ask(common, partition, epoch, *holder).await) });
+    let heard = join_all(heard).await;
+    let base = match decide(common.me, &heard) {
+        Verdict::Wait => return Err(Error::new(Kind::CopiesSilent { partition })),
+        Verdict::Begin(from, at) => {
+            if from != common.me {
+                fetch(common, partition, epoch, from).await?;
+            }
+            Some(at)
+        }
+        verdict => {
+            charter.life += 1;
+            charter.holders = vec![common.me];
+            // On the record first: an empty copy of this epoch counts as the furthest.
+            let written = write(common, partition, version, &charter).await?;
+            (version, charter) = written.ok_or_else(fenced)?;
+            common.local.empty(partition, epoch).map_err(|_| fenced())?;
+            if verdict == Verdict::Lost {
+                tracing::error!(
+                    event = "volatile.lost",
+                    %partition,
+                    life = charter.life,
+                    "all that is left of a volatile partition may miss what was acknowledged; \
+                     it begins anew"
+                );
+            }
+            None
+        }
+    };
+    let tenure = common.local.grant(partition, common.me, epoch);
+    let tenure = tenure.map_err(|_| fenced())?;
+    let seat = Arc::new(Seat::new(partition, charter.clone(), version));
+    let mut ending = Ending {
+        seat: Arc::clone(&seat),
+        is_kept: false,
+    };
+    for (holder, heard) in &heard {
+        if let (Heard::Has(_), Some(base)) = (heard, base)
+            && *holder != common.me
+        {
+            line::open(common, &seat, *holder, Some(base));
+        }
+    }
+    joined(&seat).await;
+    charter.holders = wanted(common.me, &seat.state.lock(), &common.peers.staying());
+    let written = write(common, partition, version, &charter).await?;
+    let (version, charter) = written.ok_or_else(fenced)?;
+    let mut state = seat.state.lock();
+    (state.version, state.charter) = (version, charter);
+    drop(state);
+    ending.is_kept = true;
+    tracing::debug!(event = "volatile.taken", %partition, epoch = epoch.0);
+    Ok(Claimed { seat, tenure })
+}
+
+/// A seat that ends unless it is kept.
+struct Ending {
+    seat: Arc<Seat>,
+    is_kept: bool,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            self.seat.end();
+        }
+    }
+}
+
+async fn ask(common: &Common, partition: Partition, epoch: Epoch, holder: Owner) -> Heard {
+    if holder == common.me {
+        let here = common.local.fence(partition, epoch);
+        return here.map_or(Heard::Silent, |here| {
+            here.map_or(Heard::Nothing, Heard::Has)
+        });
+    }
+    let letter = Letter {
+        partition,
+        epoch,
+        word: Word::Ask,
+    };
+    if !common.peers.is_living(holder) {
+        return Heard::Dead;
+    }
+    match common.tell(holder, &letter).await {
+        Some(Answer::Have(Some(position))) => Heard::Has(position),
+        Some(Answer::Have(None)) => Heard::Nothing,
+        _ if common.peers.is_living(holder) => Heard::Silent,
+        _ => Heard::Dead,
+    }
+}
+
+/// Brings another node's copy here. It changes no more: it obeys this epoch only.
+async fn fetch(common: &Common, partition: Partition, epoch: Epoch, from: Owner) -> Result<()> {
+    let silent = || Error::new(Kind::CopiesSilent { partition });
+    let refused = |_: No| Error::new(Kind::Fenced { partition, epoch });
+    let session = common.session();
+    let local = &common.local;
+    local.begin(partition, epoch, session).map_err(refused)?;
+    let (mut part, mut after) = (1, None);
+    loop {
+        let letter = Letter {
+            partition,
+            epoch,
+            word: Word::Read { after },
+        };
+        let answer = common.tell(from, &letter).await;
+        let Some(Answer::Page {
+            rows,
+            number,
+            hash,
+            meta,
+        }) = answer
+        else {
+            return Err(silent());
+        };
+        let place = (session, part);
+        let Some((table, key, _)) = rows.last() else {
+            let done = local.complete(partition, epoch, place, number, hash, meta);
+            return done.map_err(refused);
+        };
+        after = Some((*table, key.clone()));
+        let staged = local.stage(partition, epoch, place, &rows);
+        staged.map_err(refused)?;
+        part += 1;
+    }
+}
+
+/// Waits until every line has got the content or has failed, for a bounded time.
+async fn joined(seat: &Seat) {
+    let mut changes = seat.changes();
+    let all = async {
+        loop {
+            changes.mark_unchanged();
+            let is_done = {
+                let state = seat.state.lock();
+                let mut lines = state.lines.iter();
+                lines.all(|line| line.is_broken || line.is_ready())
+            };
+            if is_done || changes.changed().await.is_err() {
+                return;
+            }
+        }
+    };
+    // Whoever is late is recorded when it is ready.
+    let _ = tokio::time::timeout(JOINING, all).await;
+}
+
+/// What a holder answers to a letter.
+pub(super) fn answer(common: &Common, letter: Letter) -> Answer {
+    let Letter {
+        partition,
+        epoch,
+        word,
+    } = letter;
+    let local = &common.local;
+    let done = match word {
+        Word::Ask => match local.fence(partition, epoch) {
+            Ok(position) => return Answer::Have(position),
+            Err(no) => Err(no),
+        },
+        Word::Read { after } => match local.fence(partition, epoch) {
+            Ok(Some(_)) => return page(common, partition, after),
+            Ok(None) => Err(No::Strange),
+            Err(no) => Err(no),
+        },
+        Word::Adopt { base } => local.adopt(partition, epoch, base),
+        Word::Begin { session } => local.begin(partition, epoch, session),
+        Word::Rows {
+            session,
+            part,
+            rows,
+        } => local.stage(partition, epoch, (session, part), &rows),
+        Word::Whole {
+            session,
+            part,
+            number,
+            hash,
+            meta,
+        } => local.complete(partition, epoch, (session, part), number, hash, meta),
+        Word::Append { entries } => local.follow(partition, epoch, &entries),
+        Word::Forget { session } => local.forget(partition, epoch, session),
+    };
+    match done {
+        Ok(()) => Answer::Done,
+        Err(No::Deposed(epoch)) => Answer::Deposed(epoch),
+        Err(No::Strange) => Answer::Strange,
+    }
+}
+
+/// Bytes of one page of a copy.
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
+
+fn page(common: &Common, partition: Partition, after: Option<(Table, Bytes)>) -> Answer {
+    let base = common.local.base(partition);
+    Answer::Page {
+        rows: common.local.page(partition, after, PAGE_BYTES),
+        number: base.number,
+        hash: base.hash,
+        meta: base.meta,
+    }
+}

@@ -1,0 +1,302 @@
+//! An engine whose entries are in the memory of several nodes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use steadfast_core::clock::Clock;
+use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition, Stream, Table};
+use tokio::sync::watch;
+
+use super::charter::Charter;
+use super::claim::{self, Claimed};
+use super::peers::{Common, Peers};
+use super::seat::Seat;
+use super::tend;
+use super::word::{Answer, Letter};
+use crate::engine::{
+    Acquired, Engine, Entry, EventBatch, Flush, Outcome, Record, Row, Scan, Start, Swap,
+};
+use crate::error::{Error, Kind, Result};
+use crate::lease::Lease;
+use crate::memory::Memory;
+
+/// How often a commit that waits for holders looks at the lease.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What [`Copies`] needs.
+pub struct Setup {
+    /// Who this node is, in this life.
+    pub me: Owner,
+    /// Where it is recorded who holds what.
+    pub durable: Arc<dyn Engine>,
+    pub peers: Arc<dyn Peers>,
+    pub clock: Arc<dyn Clock>,
+    /// Nothing is acknowledged after its end.
+    pub lease: Option<Lease>,
+}
+
+/// An engine in memory that acknowledges what a majority of the holders has.
+pub struct Copies {
+    common: Arc<Common>,
+    seats: Mutex<BTreeMap<Partition, Arc<Seat>>>,
+    /// Records in an epoch that this node has raised, and nobody uses yet.
+    raised: Mutex<HashMap<Partition, u64>>,
+}
+
+impl Copies {
+    /// Holds nothing yet.
+    pub fn new(setup: Setup) -> Self {
+        let common = Common {
+            me: setup.me,
+            local: Memory::with_clock(Arc::clone(&setup.clock)),
+            durable: setup.durable,
+            peers: setup.peers,
+            clock: setup.clock,
+            lease: setup.lease,
+            sessions: AtomicU64::new(0),
+        };
+        Self {
+            common: Arc::new(common),
+            seats: Mutex::default(),
+            raised: Mutex::default(),
+        }
+    }
+
+    /// Does what the owner of a partition asks of this node, and answers it.
+    pub fn hear(&self, letter: Bytes) -> Option<Bytes> {
+        let letter = Letter::decode(letter).ok()?;
+        let (partition, epoch) = (letter.partition, letter.epoch);
+        let answer = claim::answer(&self.common, letter);
+        let seat = self.seats.lock().get(&partition).cloned();
+        if let Some(seat) = seat.filter(|seat| seat.epoch < epoch)
+            && !matches!(answer, Answer::Deposed(_))
+        {
+            seat.end();
+        }
+        Some(answer.encode())
+    }
+
+    /// The partitions of a space that anybody holds, or has held.
+    pub async fn known(&self, space: u16) -> Result<Vec<u16>> {
+        Charter::all(&*self.common.durable, space).await
+    }
+
+    /// Who holds a partition that this node owns.
+    pub fn charter(&self, partition: Partition) -> Option<Charter> {
+        let seat = self.seats.lock().get(&partition).cloned()?;
+        let state = seat.state.lock();
+        (!state.is_deposed).then(|| state.charter.clone())
+    }
+
+    /// Owns a partition no more; what is here of it stays as a copy.
+    pub fn leave(&self, partition: Partition) {
+        if let Some(seat) = self.seats.lock().remove(&partition) {
+            seat.end();
+        }
+    }
+
+    /// Waits until another node that stays holds a partition of this one, if there is
+    /// such a node.
+    pub async fn until_shared(&self, partition: Partition) {
+        let Some(seat) = self.seats.lock().get(&partition).cloned() else {
+            return;
+        };
+        let mut changes = seat.changes();
+        loop {
+            changes.mark_unchanged();
+            let mut others = self.common.peers.staying();
+            others.retain(|node| *node != self.common.me);
+            {
+                let state = seat.state.lock();
+                let is_shared = others.iter().any(|n| state.charter.holders.contains(n));
+                if others.is_empty() || is_shared || state.is_deposed {
+                    return;
+                }
+            }
+            let _ = tokio::time::timeout(LOOK, changes.changed()).await;
+        }
+    }
+
+    /// Waits until an entry is where it must be.
+    async fn held(&self, seat: &Seat, number: EntryNumber) -> Outcome {
+        let mut changes = seat.changes();
+        loop {
+            changes.mark_unchanged();
+            {
+                let state = seat.state.lock();
+                // Whoever has followed knows whether it is there.
+                if state.is_deposed || !self.common.has_lease() {
+                    return Outcome::Unknown;
+                }
+                if state.is_held(self.common.me, number) {
+                    return Outcome::Committed;
+                }
+            }
+            let _ = tokio::time::timeout(LOOK, changes.changed()).await;
+        }
+    }
+
+    /// Writes an entry here, and has it brought to all holders.
+    fn write(&self, entry: &Entry) -> (Outcome, Option<Arc<Seat>>) {
+        let seat = self.seats.lock().get(&entry.partition).cloned();
+        let Some(seat) = seat.filter(|seat| seat.epoch == entry.epoch) else {
+            return (Outcome::Fenced, None);
+        };
+        let mut state = seat.state.lock();
+        if state.is_deposed || !self.common.has_lease() {
+            return (Outcome::Fenced, None);
+        }
+        let outcome = self.common.local.write(entry);
+        if outcome == Outcome::Committed {
+            state.lines.iter_mut().for_each(|line| line.push(entry));
+        }
+        drop(state);
+        (outcome, Some(seat))
+    }
+
+    /// The record in the epoch that this node has raised, or why not.
+    async fn raise(
+        &self,
+        partition: Partition,
+        expect: Epoch,
+    ) -> Result<std::result::Result<(u64, Charter), Acquired>> {
+        let common = &self.common;
+        let refused = |epoch, owner| Ok(Err(Acquired::Refused { epoch, owner }));
+        let (version, charter) = Charter::find(&*common.durable, partition).await?;
+        if charter.epoch != expect {
+            return refused(charter.epoch, charter.owner);
+        }
+        if !common.peers.may_own(partition) {
+            // Whoever has the partition of the main space is to have this one.
+            let nobody = Owner {
+                node: u32::MAX,
+                incarnation: 0,
+            };
+            return refused(charter.epoch, Some(nobody));
+        }
+        if self.raised.lock().remove(&partition) == Some(version) {
+            return Ok(Ok((version, charter)));
+        }
+        let epoch = charter.epoch;
+        match claim::raise(common, partition, (version, charter)).await? {
+            Some(raised) => Ok(Ok(raised)),
+            None => refused(epoch, None),
+        }
+    }
+}
+
+impl Drop for Copies {
+    fn drop(&mut self) {
+        for seat in self.seats.lock().values() {
+            seat.end();
+        }
+    }
+}
+
+#[async_trait]
+impl Engine for Copies {
+    async fn acquire(&self, partition: Partition, _: Owner, expect: Epoch) -> Result<Acquired> {
+        let raised = match self.raise(partition, expect).await? {
+            Ok(raised) => raised,
+            Err(refused) => return Ok(refused),
+        };
+        self.leave(partition);
+        let version = raised.0;
+        let claimed = claim::take(&self.common, partition, raised).await;
+        let is_early = |error: &Error| matches!(error.kind(), Kind::CopiesSilent { .. });
+        if claimed.as_ref().is_err_and(is_early) {
+            // Nobody has begun with this epoch, so it can be tried again.
+            self.raised.lock().insert(partition, version);
+        }
+        let Claimed { seat, tenure } = claimed?;
+        let tending = tokio::spawn(tend::run(Arc::clone(&self.common), Arc::clone(&seat)));
+        seat.adopt_task(tending.abort_handle());
+        let before = self.seats.lock().insert(partition, seat);
+        if let Some(before) = before {
+            before.end();
+        }
+        Ok(Acquired::Granted(tenure))
+    }
+
+    /// The next owner needs no word: the partition of the main space is given up.
+    async fn release(&self, partition: Partition, _: Epoch) -> Result<()> {
+        self.leave(partition);
+        Ok(())
+    }
+
+    /// The lease is that of the node, and renewed where the main space is.
+    async fn renew(&self, _: Owner, _: Duration) -> Result<()> {
+        Ok(())
+    }
+
+    async fn append(&self, group: &[Entry]) -> Result<Vec<Outcome>> {
+        if let Some(entry) = group.iter().find(|entry| !entry.batches.is_empty()) {
+            return Err(Error::new(Kind::NotMirrored {
+                partition: entry.partition,
+            }));
+        }
+        let written: Vec<_> = group.iter().map(|entry| self.write(entry)).collect();
+        let mut outcomes = Vec::with_capacity(group.len());
+        for (entry, (outcome, seat)) in group.iter().zip(written) {
+            outcomes.push(match (outcome, seat) {
+                (Outcome::Committed, Some(seat)) => self.held(&seat, entry.number).await,
+                (outcome, _) => outcome,
+            });
+        }
+        Ok(outcomes)
+    }
+
+    async fn replay(
+        &self,
+        partition: Partition,
+        from: EntryNumber,
+        max_bytes: usize,
+    ) -> Result<Vec<Entry>> {
+        self.common.local.replay(partition, from, max_bytes).await
+    }
+
+    async fn flush(&self, flush: Flush) -> Result<()> {
+        self.common.local.flush(flush).await
+    }
+
+    async fn get(&self, partition: Partition, table: Table, key: &[u8]) -> Result<Option<Bytes>> {
+        self.common.local.get(partition, table, key).await
+    }
+
+    async fn scan(&self, partition: Partition, table: Table, range: Scan) -> Result<Vec<Row>> {
+        self.common.local.scan(partition, table, range).await
+    }
+
+    async fn read_events(
+        &self,
+        partition: Partition,
+        stream: Stream,
+        from: Start,
+        max_bytes: usize,
+    ) -> Result<Vec<EventBatch>> {
+        let local = &self.common.local;
+        local.read_events(partition, stream, from, max_bytes).await
+    }
+
+    async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<Swap> {
+        self.common.durable.cas(key, expect, value).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<Record>> {
+        self.common.durable.list(prefix).await
+    }
+
+    /// Each partition has its own holders, and waits for nobody else's.
+    fn shard(&self, partition: Partition) -> u16 {
+        partition.index()
+    }
+
+    fn watch(&self) -> watch::Receiver<u64> {
+        self.common.durable.watch()
+    }
+}

@@ -1,0 +1,170 @@
+//! Who may own a partition, and who shall hold it.
+//!
+//! Pure. An entry is acknowledged by a majority of the holders, so whoever has heard
+//! of so many that a majority cannot be among the others has heard of everything that
+//! was acknowledged: two of three, one of two, the only one.
+
+use steadfast_core::id::{Owner, Partition};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::copied::Position;
+
+/// How many nodes hold a partition, if there are as many.
+pub const COPIES: usize = 3;
+
+/// What is known of a holder of the last set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// It refuses earlier owners from now on, and its copy is this far.
+    Has(Position),
+    /// It has answered, and has no whole copy.
+    Nothing,
+    /// It has not answered, and may still.
+    Silent,
+    /// It is dead, or another life of it is there.
+    Dead,
+}
+
+/// What comes of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nobody has held it yet.
+    Fresh,
+    /// The next owner begins from the copy of this holder.
+    Begin(Owner, Position),
+    /// What was acknowledged may be gone for ever.
+    Lost,
+    /// Too few have answered.
+    Wait,
+}
+
+/// Of so many copies, how many acknowledge an entry.
+pub fn majority(copies: usize) -> usize {
+    copies / 2 + 1
+}
+
+/// Of so many copies, how many must be heard so that every acknowledged entry is in
+/// one of them.
+pub fn hearing(copies: usize) -> usize {
+    (copies + 1).saturating_sub(majority(copies))
+}
+
+/// From whose copy the next owner may begin: the one that is furthest, of enough; its
+/// own if that is as far.
+pub fn decide(me: Owner, holders: &[(Owner, Heard)]) -> Verdict {
+    if holders.is_empty() {
+        return Verdict::Fresh;
+    }
+    let copies = holders.iter().filter_map(|(owner, heard)| match heard {
+        Heard::Has(position) => Some((*position, *owner == me, *owner)),
+        _ => None,
+    });
+    let copies: Vec<_> = copies.collect();
+    let silent = holders.iter().filter(|(_, heard)| *heard == Heard::Silent);
+    let needed = hearing(holders.len());
+    if copies.len() + silent.count() < needed {
+        return Verdict::Lost;
+    }
+    match copies.iter().max() {
+        Some((position, _, owner)) if copies.len() >= needed => Verdict::Begin(*owner, *position),
+        _ => Verdict::Wait,
+    }
+}
+
+/// In which order nodes are asked to hold a partition: another one for each, so that
+/// copies are spread.
+pub(crate) fn rank(partition: Partition, node: Owner) -> u64 {
+    let mut bytes = [0; 8];
+    bytes[..4].copy_from_slice(&partition.0.to_le_bytes());
+    bytes[4..].copy_from_slice(&node.node.to_le_bytes());
+    xxh3_64(&bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use steadfast_core::id::{EntryNumber, Epoch};
+
+    use super::*;
+
+    fn node(node: u32) -> Owner {
+        Owner {
+            node,
+            incarnation: 1,
+        }
+    }
+
+    fn at(epoch: u64, number: u64) -> Position {
+        Position {
+            epoch: Epoch(epoch),
+            number: EntryNumber(number),
+        }
+    }
+
+    fn has(epoch: u64, number: u64) -> Heard {
+        Heard::Has(at(epoch, number))
+    }
+
+    fn decided(me: u32, heard: &[Heard]) -> Verdict {
+        let holders: Vec<_> = (1..).map(node).zip(heard.iter().copied()).collect();
+        decide(node(me), &holders)
+    }
+
+    #[test]
+    fn every_majority_meets_every_hearing() {
+        for copies in 1..=9 {
+            assert!(majority(copies) * 2 > copies);
+            assert_eq!(majority(copies) + hearing(copies), copies + 1);
+        }
+        assert_eq!([1, 2, 3].map(majority), [1, 2, 2]);
+        assert_eq!([1, 2, 3].map(hearing), [1, 1, 2]);
+    }
+
+    #[test]
+    fn the_furthest_of_enough_is_begun_from() {
+        let dead = Heard::Dead;
+        assert_eq!(decided(1, &[]), Verdict::Fresh);
+        let two = decided(2, &[dead, has(1, 4), has(1, 5)]);
+        assert_eq!(two, Verdict::Begin(node(3), at(1, 5)));
+        // A later epoch has confirmed less, and that was everything.
+        let epochs = decided(2, &[dead, has(2, 4), has(1, 5)]);
+        assert_eq!(epochs, Verdict::Begin(node(2), at(2, 4)));
+        // Its own copy, if that is as far.
+        let own = decided(2, &[dead, has(1, 5), has(1, 5)]);
+        assert_eq!(own, Verdict::Begin(node(2), at(1, 5)));
+        // A node that holds nothing begins from one that does.
+        let other = decided(9, &[dead, has(1, 5)]);
+        assert_eq!(other, Verdict::Begin(node(2), at(1, 5)));
+    }
+
+    #[test]
+    fn a_copy_that_may_miss_something_is_not_begun_from() {
+        let (dead, silent) = (Heard::Dead, Heard::Silent);
+        // The other two may have acknowledged what this one has not.
+        assert_eq!(decided(3, &[dead, silent, has(1, 5)]), Verdict::Wait);
+        assert_eq!(decided(3, &[dead, dead, has(1, 5)]), Verdict::Lost);
+        assert_eq!(
+            decided(3, &[dead, Heard::Nothing, has(1, 5)]),
+            Verdict::Lost
+        );
+        // Of two, each has everything.
+        let one = decided(2, &[dead, has(1, 5)]);
+        assert_eq!(one, Verdict::Begin(node(2), at(1, 5)));
+        assert_eq!(decided(2, &[dead, silent]), Verdict::Wait);
+        assert_eq!(decided(2, &[dead]), Verdict::Lost);
+        assert_eq!(decided(9, &[dead, dead, dead]), Verdict::Lost);
+    }
+
+    #[test]
+    fn copies_are_spread_over_the_nodes() {
+        let mut first = [0; 4];
+        for index in 0..400 {
+            let partition = Partition::new(2, index);
+            let nodes = (0..4).min_by_key(|own| rank(partition, node(*own)));
+            first[nodes.unwrap() as usize] += 1;
+        }
+        assert!(
+            first.iter().all(|count| (60..140).contains(count)),
+            "{first:?}"
+        );
+    }
+}

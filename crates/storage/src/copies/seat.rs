@@ -1,0 +1,187 @@
+//! A partition of this node, and how far its copies are.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition};
+use tokio::sync::{Notify, watch};
+use tokio::task::AbortHandle;
+
+use super::charter::Charter;
+use super::quorum::majority;
+use crate::engine::Entry;
+
+/// What may wait for one holder; one that is further behind gets a whole copy.
+const WAITING_BYTES: usize = 64 * 1024 * 1024;
+
+/// The owner's view of a partition in one epoch.
+pub(super) struct Seat {
+    pub(super) partition: Partition,
+    pub(super) epoch: Epoch,
+    pub(super) state: Mutex<State>,
+    /// Rings when copies got further, or the holders have changed.
+    progress: watch::Sender<u64>,
+    /// Rings when there may be something to do about the holders.
+    pub(super) bell: Notify,
+    tasks: Mutex<Vec<AbortHandle>>,
+}
+
+pub(super) struct State {
+    /// The record, and its version.
+    pub(super) charter: Charter,
+    pub(super) version: u64,
+    /// The holders that are about to be recorded: until it is known whether they are,
+    /// an entry needs a majority of both.
+    pub(super) next: Option<Vec<Owner>>,
+    pub(super) lines: Vec<Line>,
+    /// Before this time a holder is not tried again.
+    pub(super) pauses: Vec<(Owner, Duration)>,
+    pub(super) is_deposed: bool,
+}
+
+/// The way to one holder.
+pub(super) struct Line {
+    pub(super) to: Owner,
+    /// The last entry that is there.
+    pub(super) acked: EntryNumber,
+    /// From this entry on its copy is a whole one; not known before it was made.
+    pub(super) whole_from: Option<EntryNumber>,
+    pub(super) is_broken: bool,
+    waiting: VecDeque<(EntryNumber, Bytes)>,
+    bytes: usize,
+    pub(super) bell: Arc<Notify>,
+}
+
+impl Line {
+    pub(super) fn new(to: Owner, begins_after: EntryNumber, log: &[Entry]) -> Self {
+        let mut line = Self {
+            to,
+            acked: begins_after,
+            whole_from: None,
+            is_broken: false,
+            waiting: VecDeque::new(),
+            bytes: 0,
+            bell: Arc::default(),
+        };
+        log.iter().for_each(|entry| line.push(entry));
+        line
+    }
+
+    pub(super) fn push(&mut self, entry: &Entry) {
+        if self.is_broken {
+            return;
+        }
+        self.bytes += entry.body.len();
+        self.waiting.push_back((entry.number, entry.body.clone()));
+        if self.bytes > WAITING_BYTES {
+            self.break_off();
+        }
+        self.bell.notify_one();
+    }
+
+    /// What is sent next, until about `max_bytes`.
+    pub(super) fn take(&mut self, max_bytes: usize) -> Vec<(EntryNumber, Bytes)> {
+        let mut taken = Vec::new();
+        let mut bytes = 0;
+        while let Some((_, body)) = self.waiting.front() {
+            if bytes > 0 && bytes + body.len() > max_bytes {
+                break;
+            }
+            bytes += body.len();
+            taken.extend(self.waiting.pop_front());
+        }
+        self.bytes -= bytes;
+        taken
+    }
+
+    pub(super) fn break_off(&mut self) {
+        self.is_broken = true;
+        self.waiting = VecDeque::new();
+        self.bytes = 0;
+        self.bell.notify_one();
+    }
+
+    /// Whether its copy is whole.
+    pub(super) fn is_ready(&self) -> bool {
+        let is_whole = self.whole_from.is_some_and(|from| self.acked >= from);
+        is_whole && !self.is_broken
+    }
+}
+
+impl State {
+    pub(super) fn line(&mut self, to: Owner) -> Option<&mut Line> {
+        self.lines.iter_mut().find(|line| line.to == to)
+    }
+
+    /// Whether an entry is where it must be.
+    pub(super) fn is_held(&self, me: Owner, number: EntryNumber) -> bool {
+        let has = |holder: &&Owner| {
+            **holder == me
+                || self.lines.iter().any(|line| {
+                    line.to == **holder && line.whole_from.is_some() && line.acked >= number
+                })
+        };
+        let suffices = |set: &Vec<Owner>| set.iter().filter(has).count() >= majority(set.len());
+        suffices(&self.charter.holders) && self.next.as_ref().is_none_or(suffices)
+    }
+}
+
+impl Seat {
+    pub(super) fn new(partition: Partition, charter: Charter, version: u64) -> Self {
+        Self {
+            partition,
+            epoch: charter.epoch,
+            state: Mutex::new(State {
+                charter,
+                version,
+                next: None,
+                lines: Vec::new(),
+                pauses: Vec::new(),
+                is_deposed: false,
+            }),
+            progress: watch::channel(0).0,
+            bell: Notify::new(),
+            tasks: Mutex::default(),
+        }
+    }
+
+    /// Somebody else has the partition.
+    pub(super) fn depose(&self) {
+        self.state.lock().is_deposed = true;
+        self.moved();
+    }
+
+    pub(super) fn is_deposed(&self) -> bool {
+        self.state.lock().is_deposed
+    }
+
+    /// Something that others wait for has changed.
+    pub(super) fn moved(&self) {
+        self.progress.send_modify(|count| *count += 1);
+    }
+
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.progress.subscribe()
+    }
+
+    /// Ends a task with the seat.
+    pub(super) fn adopt_task(&self, task: AbortHandle) {
+        let mut tasks = self.tasks.lock();
+        tasks.retain(|task| !task.is_finished());
+        tasks.push(task);
+        drop(tasks);
+        if self.is_deposed() {
+            // It may have been ended while the task was being made.
+            self.end();
+        }
+    }
+
+    /// Sends nothing any more.
+    pub(super) fn end(&self) {
+        self.tasks.lock().drain(..).for_each(|task| task.abort());
+        self.depose();
+    }
+}

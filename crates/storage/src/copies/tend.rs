@@ -1,0 +1,217 @@
+//! Keeps as many copies of a partition as there shall be.
+//!
+//! Holders that do not answer are taken off the record, so that nobody waits for them;
+//! nodes that hold nothing get a copy, and are recorded when it is whole.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use steadfast_core::id::{EntryNumber, Owner};
+
+use super::charter::Charter;
+use super::line;
+use super::peers::Common;
+use super::quorum::{COPIES, rank};
+use super::seat::{Seat, State};
+use super::word::{Letter, Word};
+use crate::engine::Swap;
+
+/// How often it is looked, at least.
+const ROUND: Duration = Duration::from_millis(500);
+
+/// How soon a write to the database is tried again.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// How soon a holder that failed is tried again.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// Somebody else has the partition.
+struct Deposed;
+
+/// Looks after the holders until somebody else does.
+pub(super) async fn run(common: Arc<Common>, seat: Arc<Seat>) {
+    while !seat.is_deposed() {
+        if round(&common, &seat).await.is_err() {
+            seat.depose();
+            return;
+        }
+        // Either there is something to do, or it is time to look.
+        let _ = tokio::time::timeout(ROUND, seat.bell.notified()).await;
+    }
+}
+
+async fn round(common: &Arc<Common>, seat: &Arc<Seat>) -> Result<(), Deposed> {
+    if !may_judge(common, seat) {
+        return Ok(());
+    }
+    let staying = common.peers.staying();
+    let wanted = {
+        let mut state = seat.state.lock();
+        // Where nothing is written nobody would notice that a holder is gone.
+        for line in &mut state.lines {
+            if !line.is_broken && !common.peers.is_living(line.to) {
+                line.break_off();
+            }
+        }
+        let wanted = wanted(common.me, &state, &staying);
+        (wanted != state.charter.holders).then_some(wanted)
+    };
+    if let Some(wanted) = wanted {
+        record(common, seat, wanted).await?;
+    }
+    let now = common.clock.monotonic();
+    for node in candidates(common, seat, staying, now) {
+        line::open(common, seat, node, None);
+    }
+    Ok(())
+}
+
+/// Whether this node can tell who lives. One without a lease has heard of nobody for
+/// a while, and takes all others for dead.
+fn may_judge(common: &Common, seat: &Seat) -> bool {
+    common.has_lease() && common.peers.may_own(seat.partition)
+}
+
+/// Who shall hold the partition: this node, and those whose copies are whole. Whoever
+/// holds it stays, unless it leaves and there are enough others.
+pub(super) fn wanted(me: Owner, state: &State, staying: &[Owner]) -> Vec<Owner> {
+    let ready = state.lines.iter().filter(|line| line.is_ready());
+    let mut ready: Vec<_> = ready.map(|line| line.to).collect();
+    let holders = &state.charter.holders;
+    ready.sort_by_key(|node| (!staying.contains(node), !holders.contains(node), *node));
+    let mut wanted = vec![me];
+    wanted.extend(ready.into_iter().take(COPIES - 1));
+    wanted.sort_unstable();
+    wanted
+}
+
+/// Who else is asked to hold the partition now. Broken lines are forgotten.
+fn candidates(common: &Common, seat: &Seat, mut staying: Vec<Owner>, now: Duration) -> Vec<Owner> {
+    let mut state = seat.state.lock();
+    let State {
+        charter,
+        next,
+        lines,
+        pauses,
+        ..
+    } = &mut *state;
+    pauses.retain(|(_, until)| *until > now);
+    let is_bound = |node: &Owner| {
+        let next = next.as_ref().is_some_and(|next| next.contains(node));
+        next || charter.holders.contains(node)
+    };
+    lines.retain(|line| {
+        let is_over = line.is_broken && !is_bound(&line.to);
+        if is_over {
+            pauses.push((line.to, now + PAUSE));
+        }
+        !is_over
+    });
+    let kept = lines.iter().filter(|line| staying.contains(&line.to));
+    let missing = (COPIES - 1).saturating_sub(kept.count());
+    staying.sort_by_key(|node| rank(seat.partition, *node));
+    staying.retain(|node| {
+        let is_paused = pauses.iter().any(|(other, _)| other == node);
+        let is_held = lines.iter().any(|line| line.to == *node);
+        *node != common.me && !is_paused && !is_held
+    });
+    staying.truncate(missing);
+    staying
+}
+
+/// Records other holders. From the beginning of this an entry needs a majority of
+/// both sets, until it is known which one counts.
+async fn record(common: &Common, seat: &Seat, wanted: Vec<Owner>) -> Result<(), Deposed> {
+    let (version, charter, floor) = {
+        let mut state = seat.state.lock();
+        state.next = Some(wanted.clone());
+        let charter = Charter {
+            holders: wanted.clone(),
+            ..state.charter.clone()
+        };
+        // Nothing is written while the state is held.
+        (state.version, charter, common.local.last(seat.partition))
+    };
+    if !caught_up(common, seat, &wanted, floor).await {
+        // Nothing was recorded.
+        seat.state.lock().next = None;
+        seat.moved();
+        return Ok(());
+    }
+    let (key, value) = (Charter::key(seat.partition), charter.encode());
+    let version = loop {
+        match common.durable.cas(&key, version, value.clone()).await {
+            Ok(Swap::Done(version)) => break version,
+            // The answer to an earlier try was lost.
+            Ok(Swap::Conflict {
+                version,
+                value: Some(found),
+            }) if found == value => break version,
+            Ok(Swap::Conflict { .. }) => return Err(Deposed),
+            // It is not known; until it is, both sets count.
+            Err(_) => tokio::time::sleep(AGAIN).await,
+        }
+        if seat.is_deposed() || !may_judge(common, seat) {
+            return Err(Deposed);
+        }
+    };
+    let before = settle(seat, charter, version);
+    let gone = before.iter().filter(|node| !wanted.contains(node));
+    for node in gone.filter(|node| common.peers.is_living(**node)) {
+        let letter = Letter {
+            partition: seat.partition,
+            epoch: seat.epoch,
+            word: Word::Forget {
+                session: common.session(),
+            },
+        };
+        // Whoever does not hear it keeps a copy that nobody asks for.
+        let _ = common.tell(*node, &letter).await;
+    }
+    Ok(())
+}
+
+/// Goes on with what is on the record now; answers who was there before.
+fn settle(seat: &Seat, charter: Charter, version: u64) -> Vec<Owner> {
+    let holders = charter.holders.len();
+    tracing::info!(event = "volatile.holders", partition = %seat.partition, holders);
+    let mut state = seat.state.lock();
+    let before = std::mem::replace(&mut state.charter, charter);
+    (state.version, state.next) = (version, None);
+    let State { charter, lines, .. } = &mut *state;
+    for line in lines.iter_mut() {
+        if before.holders.contains(&line.to) && !charter.holders.contains(&line.to) {
+            line.break_off();
+        }
+    }
+    drop(state);
+    seat.moved();
+    before.holders
+}
+
+/// Waits until newcomers have everything that was acknowledged without them. False if
+/// one has failed.
+async fn caught_up(common: &Common, seat: &Seat, wanted: &[Owner], floor: EntryNumber) -> bool {
+    let mut changes = seat.changes();
+    loop {
+        changes.mark_unchanged();
+        {
+            let state = seat.state.lock();
+            let all = wanted.iter().filter(|node| **node != common.me);
+            let mut lines = all.map(|node| state.lines.iter().find(|line| line.to == *node));
+            let mut is_behind = false;
+            let is_well = lines.all(|line| {
+                is_behind |= line.is_some_and(|line| line.acked < floor);
+                line.is_some_and(|line| !line.is_broken)
+            });
+            if !is_well || state.is_deposed {
+                return false;
+            }
+            if !is_behind {
+                return true;
+            }
+        }
+        // A line that stands still breaks.
+        let _ = changes.changed().await;
+    }
+}

@@ -1,0 +1,365 @@
+//! What owners and holders of copies say to one another.
+
+use bytes::Bytes;
+use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
+use steadfast_core::id::{EntryNumber, Epoch, Partition, Table};
+
+use crate::copied::{CopiedRow, Position};
+
+/// What the owner of a partition, or whoever wants to be, tells a holder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Letter {
+    pub(crate) partition: Partition,
+    /// The epoch of the sender; whoever knows a later one refuses.
+    pub(crate) epoch: Epoch,
+    pub(crate) word: Word,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// Obey no earlier epoch any more, and say how far the copy is.
+    Ask,
+    /// Show rows after a place.
+    Read { after: Option<(Table, Bytes)> },
+    /// What is there is what the sender begins from, if it is this.
+    Adopt { base: Position },
+    /// A whole copy follows.
+    Begin { session: u64 },
+    /// Its rows, part by part, from 1 on.
+    Rows {
+        session: u64,
+        part: u64,
+        rows: Vec<CopiedRow>,
+    },
+    /// It ends with this part, and is at this entry.
+    Whole {
+        session: u64,
+        part: u64,
+        number: EntryNumber,
+        hash: u64,
+        meta: Bytes,
+    },
+    /// Entries, dense and in order.
+    Append { entries: Vec<(EntryNumber, Bytes)> },
+    /// The copy is not needed any more, unless a later one was begun.
+    Forget { session: u64 },
+}
+
+/// What a holder answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Done,
+    /// It knows of a later epoch.
+    Deposed(Epoch),
+    /// It does not follow what is there.
+    Strange,
+    /// How far its copy is, if it has a whole one.
+    Have(Option<Position>),
+    /// Rows, and to what they belong; no rows at the end.
+    Page {
+        rows: Vec<CopiedRow>,
+        number: EntryNumber,
+        hash: u64,
+        meta: Bytes,
+    },
+}
+
+/// The version of the encodings.
+const FORMAT: u8 = 1;
+
+impl Letter {
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut out = vec![FORMAT];
+        put_varint(&mut out, u64::from(self.partition.0));
+        put_varint(&mut out, self.epoch.0);
+        match &self.word {
+            Word::Ask => out.push(1),
+            Word::Read { after: None } => out.push(2),
+            Word::Read {
+                after: Some((table, key)),
+            } => {
+                out.push(3);
+                put_varint(&mut out, u64::from(table.0));
+                put_bytes(&mut out, key);
+            }
+            Word::Adopt { base } => {
+                out.push(4);
+                put_position(&mut out, *base);
+            }
+            Word::Begin { session } => {
+                out.push(5);
+                put_varint(&mut out, *session);
+            }
+            Word::Rows {
+                session,
+                part,
+                rows,
+            } => {
+                out.push(6);
+                put_varint(&mut out, *session);
+                put_varint(&mut out, *part);
+                put_rows(&mut out, rows);
+            }
+            Word::Whole {
+                session,
+                part,
+                number,
+                hash,
+                meta,
+            } => {
+                out.push(7);
+                put_varint(&mut out, *session);
+                put_varint(&mut out, *part);
+                put_varint(&mut out, number.0);
+                out.extend_from_slice(&hash.to_le_bytes());
+                put_bytes(&mut out, meta);
+            }
+            Word::Append { entries } => {
+                out.push(8);
+                put_varint(&mut out, entries.len() as u64);
+                for (number, body) in entries {
+                    put_varint(&mut out, number.0);
+                    put_bytes(&mut out, body);
+                }
+            }
+            Word::Forget { session } => {
+                out.push(9);
+                put_varint(&mut out, *session);
+            }
+        }
+        out.into()
+    }
+
+    /// Reads what [`Letter::encode`] wrote, without copying.
+    pub(crate) fn decode(bytes: Bytes) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes);
+        if reader.byte()? != FORMAT {
+            return Err(Malformed);
+        }
+        let partition = Partition(reader.varint_u32()?);
+        let epoch = Epoch(reader.varint()?);
+        let word = match reader.byte()? {
+            1 => Word::Ask,
+            2 => Word::Read { after: None },
+            3 => Word::Read {
+                after: Some((Table(reader.varint_u32()?), reader.bytes()?)),
+            },
+            4 => Word::Adopt {
+                base: position(&mut reader)?,
+            },
+            5 => Word::Begin {
+                session: reader.varint()?,
+            },
+            6 => Word::Rows {
+                session: reader.varint()?,
+                part: reader.varint()?,
+                rows: rows(&mut reader)?,
+            },
+            7 => Word::Whole {
+                session: reader.varint()?,
+                part: reader.varint()?,
+                number: EntryNumber(reader.varint()?),
+                hash: reader.u64_le()?,
+                meta: reader.bytes()?,
+            },
+            8 => {
+                let count = reader.varint()?;
+                let entries = (0..count).map(|_| {
+                    let number = EntryNumber(reader.varint()?);
+                    Ok((number, reader.bytes()?))
+                });
+                let entries = entries.collect::<Result<_, Malformed>>()?;
+                Word::Append { entries }
+            }
+            9 => Word::Forget {
+                session: reader.varint()?,
+            },
+            _ => return Err(Malformed),
+        };
+        match reader.is_empty() {
+            true => Ok(Self {
+                partition,
+                epoch,
+                word,
+            }),
+            false => Err(Malformed),
+        }
+    }
+}
+
+impl Answer {
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut out = vec![FORMAT];
+        match self {
+            Self::Done => out.push(1),
+            Self::Deposed(epoch) => {
+                out.push(2);
+                put_varint(&mut out, epoch.0);
+            }
+            Self::Strange => out.push(3),
+            Self::Have(None) => out.push(4),
+            Self::Have(Some(position)) => {
+                out.push(5);
+                put_position(&mut out, *position);
+            }
+            Self::Page {
+                rows,
+                number,
+                hash,
+                meta,
+            } => {
+                out.push(6);
+                put_varint(&mut out, number.0);
+                out.extend_from_slice(&hash.to_le_bytes());
+                put_bytes(&mut out, meta);
+                put_rows(&mut out, rows);
+            }
+        }
+        out.into()
+    }
+
+    /// Reads what [`Answer::encode`] wrote, without copying.
+    pub(crate) fn decode(bytes: Bytes) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes);
+        if reader.byte()? != FORMAT {
+            return Err(Malformed);
+        }
+        let answer = match reader.byte()? {
+            1 => Self::Done,
+            2 => Self::Deposed(Epoch(reader.varint()?)),
+            3 => Self::Strange,
+            4 => Self::Have(None),
+            5 => Self::Have(Some(position(&mut reader)?)),
+            6 => Self::Page {
+                number: EntryNumber(reader.varint()?),
+                hash: reader.u64_le()?,
+                meta: reader.bytes()?,
+                rows: rows(&mut reader)?,
+            },
+            _ => return Err(Malformed),
+        };
+        match reader.is_empty() {
+            true => Ok(answer),
+            false => Err(Malformed),
+        }
+    }
+}
+
+fn put_position(out: &mut Vec<u8>, position: Position) {
+    put_varint(out, position.epoch.0);
+    put_varint(out, position.number.0);
+}
+
+fn position(reader: &mut Reader) -> Result<Position, Malformed> {
+    Ok(Position {
+        epoch: Epoch(reader.varint()?),
+        number: EntryNumber(reader.varint()?),
+    })
+}
+
+fn put_rows(out: &mut Vec<u8>, rows: &[CopiedRow]) {
+    put_varint(out, rows.len() as u64);
+    for (table, key, value) in rows {
+        put_varint(out, u64::from(table.0));
+        put_bytes(out, key);
+        put_bytes(out, value);
+    }
+}
+
+fn rows(reader: &mut Reader) -> Result<Vec<CopiedRow>, Malformed> {
+    let count = reader.varint()?;
+    let rows = (0..count).map(|_| {
+        let table = Table(reader.varint_u32()?);
+        Ok((table, reader.bytes()?, reader.bytes()?))
+    });
+    rows.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words() -> Vec<Word> {
+        let bytes = Bytes::from_static;
+        let rows = vec![
+            (Table(4), bytes(b"k"), bytes(b"v")),
+            (Table(5), bytes(b""), bytes(b"")),
+        ];
+        let base = Position {
+            epoch: Epoch(3),
+            number: EntryNumber(300),
+        };
+        vec![
+            Word::Ask,
+            Word::Read { after: None },
+            Word::Read {
+                after: Some((Table(9), bytes(b"key"))),
+            },
+            Word::Adopt { base },
+            Word::Begin { session: 7 },
+            Word::Forget { session: 8 },
+            Word::Rows {
+                session: 7,
+                part: 1,
+                rows,
+            },
+            Word::Whole {
+                session: 7,
+                part: 2,
+                number: EntryNumber(12),
+                hash: u64::MAX,
+                meta: bytes(b"meta"),
+            },
+            Word::Append {
+                entries: vec![
+                    (EntryNumber(13), bytes(b"body")),
+                    (EntryNumber(14), bytes(b"")),
+                ],
+            },
+        ]
+    }
+
+    #[test]
+    fn letters_come_back_as_written_and_cut_off_ones_are_refused() {
+        for word in words() {
+            let letter = Letter {
+                partition: Partition::new(2, 7),
+                epoch: Epoch(9),
+                word,
+            };
+            let bytes = letter.encode();
+            assert_eq!(Letter::decode(bytes.clone()), Ok(letter));
+            for end in 0..bytes.len() {
+                assert!(Letter::decode(bytes.slice(..end)).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn answers_come_back_as_written_and_cut_off_ones_are_refused() {
+        let at = Position {
+            epoch: Epoch(3),
+            number: EntryNumber(300),
+        };
+        let answers = [
+            Answer::Done,
+            Answer::Deposed(Epoch(8)),
+            Answer::Strange,
+            Answer::Have(None),
+            Answer::Have(Some(at)),
+            Answer::Page {
+                rows: vec![(Table(4), Bytes::from_static(b"k"), Bytes::from_static(b"v"))],
+                number: EntryNumber(1),
+                hash: 5,
+                meta: Bytes::from_static(b"m"),
+            },
+        ];
+        for answer in answers {
+            let bytes = answer.encode();
+            assert_eq!(Answer::decode(bytes.clone()), Ok(answer));
+            for end in 0..bytes.len() {
+                assert!(Answer::decode(bytes.slice(..end)).is_err());
+            }
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! Copies of partitions that somebody else owns.
+//!
+//! An owner's entries are brought into the rows at once, so a copy has no log. A whole
+//! copy is made beside the one that is there, and takes its place when it is whole.
+
+use std::ops::Bound;
+
+use bytes::Bytes;
+use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition, Table};
+
+use super::{Held, Memory};
+use crate::copied::{Base, CopiedRow, Folded, No, Position, Staging};
+use crate::engine::{Entry, Outcome, Tenure};
+
+impl Memory {
+    /// Refuses earlier epochs from now on; answers what is here, if it is whole.
+    pub(crate) fn fence(&self, partition: Partition, epoch: Epoch) -> Result<Option<Position>, No> {
+        let mut state = self.state.lock();
+        let held = state.partitions.entry(partition).or_default();
+        held.reach(epoch)?;
+        held.rest();
+        Ok(held.position())
+    }
+
+    /// Takes what is here for the content from which the owner of `epoch` begins.
+    pub(crate) fn adopt(
+        &self,
+        partition: Partition,
+        epoch: Epoch,
+        base: Position,
+    ) -> Result<(), No> {
+        let mut state = self.state.lock();
+        let held = state.partitions.entry(partition).or_default();
+        held.reach(epoch)?;
+        held.rest();
+        let here = held.position().ok_or(No::Strange)?;
+        let has_adopted = here.epoch == epoch && here.number == base.number;
+        if here != base && !has_adopted {
+            return Err(No::Strange);
+        }
+        held.accepted = epoch;
+        Ok(())
+    }
+
+    /// Begins a whole copy; what is here stays until it is done.
+    pub(crate) fn begin(&self, partition: Partition, epoch: Epoch, session: u64) -> Result<(), No> {
+        let mut state = self.state.lock();
+        let held = state.partitions.entry(partition).or_default();
+        held.reach(epoch)?;
+        let asked = (epoch, session);
+        match &held.staging {
+            // It comes late, or its answer was lost.
+            Some(own) if (own.epoch, own.session) > asked => return Err(No::Strange),
+            Some(own) if (own.epoch, own.session) == asked => return Ok(()),
+            _ => {}
+        }
+        held.staging = Some(Staging {
+            epoch,
+            session,
+            next: 1,
+            rows: Default::default(),
+        });
+        Ok(())
+    }
+
+    /// Some rows of a whole copy.
+    pub(crate) fn stage(
+        &self,
+        partition: Partition,
+        epoch: Epoch,
+        (session, part): (u64, u64),
+        rows: &[CopiedRow],
+    ) -> Result<(), No> {
+        let mut state = self.state.lock();
+        let held = state.partitions.entry(partition).or_default();
+        held.reach(epoch)?;
+        let staging = held.staging(epoch, session)?;
+        if part < staging.next {
+            return Ok(());
+        }
+        if part > staging.next {
+            return Err(No::Strange);
+        }
+        staging.next += 1;
+        let owned = |bytes: &Bytes| Bytes::copy_from_slice(bytes);
+        let rows = rows.iter();
+        let rows = rows.map(|(table, key, value)| ((*table, owned(key)), owned(value)));
+        staging.rows.extend(rows);
+        Ok(())
+    }
+
+    /// A whole copy is done: it is what is here from now on.
+    pub(crate) fn complete(
+        &self,
+        partition: Partition,
+        epoch: Epoch,
+        (session, part): (u64, u64),
+        number: EntryNumber,
+        hash: u64,
+        meta: Bytes,
+    ) -> Result<(), No> {
+        let mut state = self.state.lock();
+        let held = state.partitions.entry(partition).or_default();
+        held.reach(epoch)?;
+        if held.done == (epoch, session) {
+            // Its answer was lost.
+            return Ok(());
+        }
+        let folded = Folded::of(meta).map_err(|_| No::Strange)?;
+        if held.staging(epoch, session)?.next != part {
+            return Err(No::Strange);
+        }
+        let staging = held.staging.take().ok_or(No::Strange)?;
+        held.tables = staging.rows;
+        held.log.clear();
+        held.streams.clear();
+        (held.last, held.flushed, held.last_hash) = (number, number, hash);
+        held.folded = Some(folded);
+        held.accepted = epoch;
+        held.done = (epoch, session);
+        Ok(())
+    }
+
+    /// Does what entries of the owner say. What is here already is left out.
+    pub(crate) fn follow(
+        &self,
+        partition: Partition,
+        epoch: Epoch,
+        entries: &[(EntryNumber, Bytes)],
+    ) -> Result<(), No> {
+        let mut state = self.state.lock();
+        let held = state.partitions.entry(partition).or_default();
+        held.reach(epoch)?;
+        if held.accepted != epoch || held.owner.is_some() {
+            return Err(No::Strange);
+        }
+        for (number, body) in entries {
+            if *number <= held.last {
+                continue;
+            }
+            if *number != held.last.next() {
+                return Err(No::Strange);
+            }
+            let entry = Entry {
+                partition,
+                epoch,
+                number: *number,
+                body: body.clone(),
+                batches: Vec::new(),
+            };
+            let folded = held.folded.get_or_insert_default();
+            let done = folded.fold(&mut held.tables, entry.body.clone());
+            if done.is_err() {
+                // It was done in part: only a whole copy helps.
+                held.accepted = Epoch(0);
+                return Err(No::Strange);
+            }
+            (held.last, held.flushed) = (*number, *number);
+            held.last_hash = entry.hash();
+        }
+        Ok(())
+    }
+
+    /// Rows after a place, for a copy elsewhere, until about `max_bytes`; empty at the
+    /// end.
+    pub(crate) fn page(
+        &self,
+        partition: Partition,
+        after: Option<(Table, Bytes)>,
+        max_bytes: usize,
+    ) -> Vec<CopiedRow> {
+        let state = self.state.lock();
+        let Some(held) = state.partitions.get(&partition) else {
+            return Vec::new();
+        };
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut bytes = 0;
+        let rows = held.tables.range((from, Bound::Unbounded));
+        let rows = rows.take_while(|((_, key), value)| {
+            let fits = bytes < max_bytes;
+            bytes += key.len() + value.len() + 16;
+            fits
+        });
+        rows.map(|((table, key), value)| (*table, key.clone(), value.clone()))
+            .collect()
+    }
+
+    /// Where a copy elsewhere begins.
+    pub(crate) fn base(&self, partition: Partition) -> Base {
+        let mut state = self.state.lock();
+        let held = state.partitions.entry(partition).or_default();
+        let hash = match held.flushed == held.last {
+            true => held.last_hash,
+            false => 0,
+        };
+        Base {
+            number: held.flushed,
+            hash,
+            meta: held.meta(),
+            log: held.log.values().cloned().collect(),
+        }
+    }
+
+    /// Forgets what is here: the partition begins anew in an epoch.
+    pub(crate) fn empty(&self, partition: Partition, epoch: Epoch) -> Result<(), No> {
+        let mut state = self.state.lock();
+        let held = state.partitions.entry(partition).or_default();
+        held.reach(epoch)?;
+        *held = Held {
+            epoch,
+            accepted: epoch,
+            ..Held::default()
+        };
+        Ok(())
+    }
+
+    /// Forgets a copy that the owner does not need, unless it has begun a later one.
+    pub(crate) fn forget(
+        &self,
+        partition: Partition,
+        epoch: Epoch,
+        session: u64,
+    ) -> Result<(), No> {
+        let mut state = self.state.lock();
+        let held = state.partitions.entry(partition).or_default();
+        held.reach(epoch)?;
+        let staging = held.staging.as_ref();
+        let begun = staging.map_or(held.done, |own| (own.epoch, own.session));
+        if (epoch, session) < begun.max(held.done) || held.owner.is_some() {
+            return Err(No::Strange);
+        }
+        *held = Held {
+            epoch,
+            done: (epoch, session),
+            ..Held::default()
+        };
+        Ok(())
+    }
+
+    /// Makes this node the owner of what is here, in an epoch that is its own.
+    pub(crate) fn grant(
+        &self,
+        partition: Partition,
+        owner: Owner,
+        epoch: Epoch,
+    ) -> Result<Tenure, No> {
+        let mut state = self.state.lock();
+        let held = state.partitions.entry(partition).or_default();
+        held.reach(epoch)?;
+        held.rest();
+        held.meta = held.meta();
+        held.folded = None;
+        held.staging = None;
+        held.accepted = epoch;
+        held.owner = Some(owner);
+        Ok(Tenure {
+            epoch,
+            last: held.last,
+            last_hash: held.last_hash,
+            flushed: held.flushed,
+            meta: held.meta.clone(),
+        })
+    }
+
+    /// Writes one entry of the owner.
+    pub(crate) fn write(&self, entry: &Entry) -> Outcome {
+        self.state.lock().append(entry)
+    }
+
+    /// The last entry that is here.
+    pub(crate) fn last(&self, partition: Partition) -> EntryNumber {
+        let state = self.state.lock();
+        let held = state.partitions.get(&partition);
+        held.map_or(EntryNumber(0), |held| held.last)
+    }
+}
+
+impl Held {
+    /// Whoever comes with an earlier epoch is refused.
+    fn reach(&mut self, epoch: Epoch) -> Result<(), No> {
+        if epoch < self.epoch {
+            return Err(No::Deposed(self.epoch));
+        }
+        if epoch > self.epoch {
+            self.epoch = epoch;
+            self.owner = None;
+            self.staging = None;
+        }
+        Ok(())
+    }
+
+    fn position(&self) -> Option<Position> {
+        (self.accepted != Epoch(0)).then_some(Position {
+            epoch: self.accepted,
+            number: self.last,
+        })
+    }
+
+    fn staging(&mut self, epoch: Epoch, session: u64) -> Result<&mut Staging, No> {
+        let staging = self.staging.as_mut().ok_or(No::Strange)?;
+        match (staging.epoch, staging.session) == (epoch, session) {
+            true => Ok(staging),
+            false => Err(No::Strange),
+        }
+    }
+
+    fn meta(&self) -> Bytes {
+        let folded = self.folded.as_ref();
+        folded.map_or_else(|| self.meta.clone(), Folded::meta)
+    }
+
+    /// Brings the log of an owner that is none any more into the rows.
+    fn rest(&mut self) {
+        if self.log.is_empty() {
+            return;
+        }
+        let folded = Folded::of(self.meta());
+        let mut folded = folded.expect("written by a flush or by us");
+        for entry in std::mem::take(&mut self.log).into_values() {
+            let done = folded.fold(&mut self.tables, entry.body);
+            done.expect("encoded by the overlay");
+        }
+        self.flushed = self.last;
+        self.folded = Some(folded);
+    }
+}
