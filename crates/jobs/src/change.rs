@@ -1,5 +1,6 @@
 //! What people do to a job.
 
+use steadfast_collections::schema::Record;
 use steadfast_core::clock::Timestamp;
 use steadfast_core::limits;
 use steadfast_partition::{Address, Halt, Turn};
@@ -203,15 +204,26 @@ pub(crate) fn run(turn: &mut Turn<'_>, to: &Address, request: Option<&str>) -> R
     Ok(Say::Done)
 }
 
+/// A request to run a job.
+#[derive(Record, Clone, Debug)]
+#[record(crate = "steadfast_collections", closed)]
+struct Heard {
+    #[n(0)]
+    request: String,
+    /// In milliseconds since 1970.
+    #[n(1)]
+    at: i64,
+}
+
 /// Remembers a request; answers whether it is new.
 fn is_first(turn: &mut Turn<'_>, to: &Address, request: &str) -> Result<bool, Halt> {
     let key = job_key(to);
     let now = turn.time().0;
-    let known: Option<Vec<(String, i64)>> = rows::read(turn, REQUESTS, &key)?;
+    let known: Option<Vec<Heard>> = rows::read(turn, REQUESTS, &key)?;
     let mut known = known.unwrap_or_default();
     let age = limits::RUN_REQUEST_AGE.as_millis() as i64;
-    known.retain(|(_, heard)| now - heard < age);
-    if known.iter().any(|(known, _)| known == request) {
+    known.retain(|heard| now - heard.at < age);
+    if known.iter().any(|heard| heard.request == request) {
         return Ok(false);
     }
     if known.len() >= limits::RUN_REQUESTS {
@@ -219,7 +231,7 @@ fn is_first(turn: &mut Turn<'_>, to: &Address, request: &str) -> Result<bool, Ha
     }
     let mut request = request.to_string();
     history::truncate(&mut request, 128);
-    known.push((request, now));
+    known.push(Heard { request, at: now });
     turn.put(REQUESTS, &key, rows::encode(&known));
     Ok(true)
 }

@@ -8,7 +8,7 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde::de::DeserializeOwned;
+use steadfast_collections::schema::Record;
 use steadfast_core::id::Table;
 use steadfast_core::limits;
 use steadfast_partition::{
@@ -96,7 +96,7 @@ impl Jobs {
     }
 
     /// A row of a copy.
-    async fn copied<T: DeserializeOwned>(
+    async fn copied<T: Record>(
         &self,
         home: &CollectionId,
         table: Table,
@@ -104,7 +104,7 @@ impl Jobs {
     ) -> Result<Option<T>> {
         let window = self.router.window(self.space.partition(&home.address()));
         let row = window.row(table, key).await?;
-        Ok(row.as_ref().and_then(rows::decode))
+        Ok(row.and_then(|row| rows::decode(&row)))
     }
 
     async fn copied_collection(&self, id: &CollectionId) -> Result<Collection> {
@@ -148,7 +148,10 @@ impl Jobs {
         expect: Expect,
     ) -> Result<Collection> {
         let id = draft.id.clone();
-        let ask = Ask::PutCollection(Box::new(draft), expect);
+        let ask = Ask::PutCollection {
+            draft: Box::new(draft),
+            expect,
+        };
         collection_of(self.ask_collection(&id, ask).await?)
     }
 
@@ -196,7 +199,8 @@ impl Jobs {
     /// Makes or replaces a job.
     pub async fn put(&self, draft: Draft, expect: Expect) -> Result<Job> {
         let id = draft.id.clone();
-        job_of(self.ask_job(&id, Ask::Put(Box::new(draft), expect)).await?)
+        let draft = Box::new(draft);
+        job_of(self.ask_job(&id, Ask::Put { draft, expect }).await?)
     }
 
     /// Deletes a job.
@@ -211,7 +215,9 @@ impl Jobs {
 
     /// Runs what was due between two times, in milliseconds since 1970.
     pub async fn backfill(&self, id: &JobId, from: i64, until: i64) -> Result<()> {
-        self.ask_job(id, Ask::Backfill(from, until)).await.map(drop)
+        self.ask_job(id, Ask::Backfill { from, until })
+            .await
+            .map(drop)
     }
 
     /// Stops a job for a while.

@@ -1,123 +1,187 @@
 //! What jobs and collections are told, and what they answer.
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use steadfast_collections::schema::Record;
 use steadfast_core::codec::Malformed;
 use steadfast_partition::Message;
 
 use crate::collection::{Collection, SweepKind};
 use crate::definition::{Action, Definition, Policy, Target};
 use crate::id::{CollectionId, JobId};
-use crate::json::json;
 use crate::recurrence::Timing;
+use crate::rows;
 use crate::status::{Phase, State, Status};
 
 /// A job as somebody wants it.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Record, Clone, PartialEq, Debug)]
+#[record(crate = "steadfast_collections", closed)]
 pub struct Draft {
+    #[n(0)]
     pub id: JobId,
+    #[n(1)]
     pub document: String,
     /// When it was anchored is the service's own affair.
+    #[n(2)]
     pub timing: Timing,
+    #[n(3)]
     pub main: Action,
+    #[n(4)]
     pub error: Option<Action>,
+    #[n(5)]
     pub dead_letter: Option<Target>,
+    #[n(6)]
     pub policy: Policy,
     /// `None` keeps the state; a new job is enabled.
+    #[n(7)]
     pub state: Option<State>,
 }
 
 /// A collection as somebody wants it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Record, Clone, PartialEq, Eq, Debug)]
+#[record(crate = "steadfast_collections", closed)]
 pub struct CollectionDraft {
+    #[n(0)]
     pub id: CollectionId,
+    #[n(1)]
     pub document: String,
+    #[n(2)]
     pub most_jobs: Option<u64>,
     /// What to do with its jobs, if the state is to change.
+    #[n(3)]
     pub is_enabled: Option<bool>,
 }
 
 /// What must be there for a change to happen.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Record, Clone, Copy, PartialEq, Eq, Debug)]
+#[record(crate = "steadfast_collections", closed)]
 pub enum Expect {
+    #[n(0)]
     Nothing,
+    #[n(1)]
     Version(u64),
 }
 
 /// A job with everything that is known of it.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Record, Clone, PartialEq, Debug)]
+#[record(crate = "steadfast_collections", closed)]
 pub struct Job {
+    #[n(0)]
     pub definition: Definition,
+    #[n(1)]
     pub status: Status,
 }
 
 /// What the service is told.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Record, Clone, PartialEq, Debug)]
+#[record(crate = "steadfast_collections", closed)]
 pub enum Ask {
+    #[n(0)]
     GetCollection,
-    PutCollection(Box<CollectionDraft>, Expect),
+    #[n(1)]
+    PutCollection {
+        #[n(0)]
+        draft: Box<CollectionDraft>,
+        #[n(1)]
+        expect: Expect,
+    },
     /// Begin to do something to all jobs of a collection.
+    #[n(2)]
     Sweep(SweepKind),
     /// It was done to all of them.
+    #[n(3)]
     Swept(u64),
+    #[n(4)]
     Get,
-    Put(Box<Draft>, Expect),
+    #[n(5)]
+    Put {
+        #[n(0)]
+        draft: Box<Draft>,
+        #[n(1)]
+        expect: Expect,
+    },
+    #[n(6)]
     Delete,
     /// Run it now; the same request again does nothing.
+    #[n(7)]
     Run(Option<String>),
     /// Run what was due between two times.
-    Backfill(i64, i64),
+    #[n(8)]
+    Backfill {
+        #[n(0)]
+        from: i64,
+        #[n(1)]
+        until: i64,
+    },
+    #[n(9)]
     Pause(String),
+    #[n(10)]
     Resume,
     /// The collection is swept by this.
+    #[n(11)]
     SweptBy(SweepKind),
     /// An occurrence is due.
+    #[n(12)]
     Due(i64),
     /// A failed attempt of a run is due again.
+    #[n(13)]
     Again(u64),
     /// A finished job has been kept long enough.
+    #[n(14)]
     Expire,
+    #[n(15)]
     Ended(Ended),
 }
 
 /// What came of an attempt.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Record, Clone, PartialEq, Eq, Debug)]
+#[record(crate = "steadfast_collections", closed)]
 pub struct Ended {
     /// Which run, phase and attempt it was.
+    #[n(0)]
     pub ordinal: u64,
+    #[n(1)]
     pub phase: Phase,
+    #[n(2)]
     pub attempt: u32,
+    #[n(3)]
     pub is_success: bool,
+    #[n(4)]
     pub message: String,
     /// Milliseconds since 1970.
+    #[n(5)]
     pub started: i64,
+    #[n(6)]
     pub ended: i64,
 }
 
 /// What the service answers.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Record, Clone, PartialEq, Debug)]
+#[record(crate = "steadfast_collections", closed)]
 pub enum Say {
+    #[n(0)]
     Done,
+    #[n(1)]
     Collection(Box<Collection>),
+    #[n(2)]
     Job(Box<Job>),
 }
 
 impl Message for Ask {
     fn encode(&self) -> Bytes {
-        json(&[], self)
+        rows::encode(self)
     }
 
     fn decode(bytes: &Bytes) -> Result<Self, Malformed> {
-        serde_json::from_slice(bytes).map_err(|_| Malformed)
+        rows::decode(bytes).ok_or(Malformed)
     }
 }
 
 impl Message for Say {
     fn encode(&self) -> Bytes {
-        json(&[], self)
+        rows::encode(self)
     }
 
     fn decode(bytes: &Bytes) -> Result<Self, Malformed> {
-        serde_json::from_slice(bytes).map_err(|_| Malformed)
+        rows::decode(bytes).ok_or(Malformed)
     }
 }

@@ -4,71 +4,92 @@
 //! reads; here stands what the service itself must know. Stored, so fields never
 //! change their meaning.
 
-use serde::{Deserialize, Serialize};
+use steadfast_collections::schema::Record;
 
 use crate::id::JobId;
 use crate::recurrence::Timing;
 
 /// A job without its state.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Record, Clone, PartialEq, Debug)]
+#[record(crate = "steadfast_collections", closed)]
 pub struct Definition {
     /// In the spelling in which it was made.
+    #[n(0)]
     pub id: JobId,
     /// What its author wrote, for the face of the service.
+    #[n(1)]
     pub document: String,
+    #[n(2)]
     pub timing: Timing,
+    #[n(3)]
     pub main: Action,
     /// What is done when all attempts at `main` have failed.
+    #[n(4)]
     pub error: Option<Action>,
     /// Where an occurrence goes for which nothing has helped.
+    #[n(5)]
     pub dead_letter: Option<Target>,
-    #[serde(default)]
+    #[record(default)]
+    #[n(6)]
     pub policy: Policy,
     /// Counts changes.
+    #[n(7)]
     pub version: u64,
 }
 
 /// What is done, and how often it is tried.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Record, Clone, PartialEq, Debug)]
+#[record(crate = "steadfast_collections", closed)]
 pub struct Action {
+    #[n(0)]
     pub target: Target,
+    #[n(1)]
     pub retry: Retry,
 }
 
 /// Where an action goes.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Record, Clone, PartialEq, Eq, Debug)]
+#[record(crate = "steadfast_collections", closed)]
 pub enum Target {
     /// Outside: a document that the deliverer reads. Done at least once.
+    #[n(0)]
     Outside(String),
     /// To an instance of another service, in the commit that claims the
     /// occurrence. Done exactly once.
+    #[n(1)]
     Inside {
+        #[n(0)]
         kind: u16,
+        #[n(1)]
         name: String,
+        #[n(2)]
         key: String,
+        #[n(3)]
         body: Vec<u8>,
         /// Where in the body the time of the occurrence goes, as
         /// `2030-01-01T05:00:00Z`: whoever made the body has left room for it.
-        #[serde(default)]
-        times: Vec<usize>,
+        #[record(default)]
+        #[n(4)]
+        times: Vec<u32>,
     },
 }
 
 /// How often and when a failed attempt is repeated.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Record, Clone, Copy, PartialEq, Debug)]
+#[record(crate = "steadfast_collections", closed)]
 pub struct Retry {
+    #[n(0)]
     pub count: u32,
+    #[n(1)]
     pub interval_ms: u64,
     /// Each wait is so many times the one before.
-    #[serde(default = "one")]
+    #[record(default = 1.0)]
+    #[n(2)]
     pub factor: f64,
     /// No wait is longer.
-    #[serde(default)]
+    #[record(default)]
+    #[n(3)]
     pub longest_ms: Option<u64>,
-}
-
-fn one() -> f64 {
-    1.0
 }
 
 impl Default for Retry {
@@ -101,41 +122,56 @@ impl Retry {
 }
 
 /// What happens when an occurrence is due while another is under way.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Record, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[record(crate = "steadfast_collections", closed)]
 pub enum Overlap {
     /// One waits, and further ones merge into it.
     #[default]
+    #[n(0)]
     BufferOne,
     /// It is left out.
+    #[n(1)]
     Skip,
     /// They run side by side.
+    #[n(2)]
     AllowAll,
     /// The one under way is given up.
+    #[n(3)]
     CancelOther,
 }
 
 /// What happens to occurrences that were missed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Record, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[record(crate = "steadfast_collections", closed)]
 pub enum Misfire {
     /// Recent ones run late, one after the other; older ones become one.
     #[default]
+    #[n(0)]
     CatchUp,
     /// All become one.
+    #[n(1)]
     RunOnce,
     /// They are left out.
+    #[n(2)]
     Skip,
 }
 
 /// How occurrences follow one another.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Record, Clone, PartialEq, Eq, Debug)]
+#[record(crate = "steadfast_collections", closed)]
 pub struct Policy {
+    #[n(0)]
     pub overlap: Overlap,
+    #[n(1)]
     pub misfire: Misfire,
     /// How old a missed occurrence may be to run by itself.
+    #[n(2)]
     pub catch_up_ms: u64,
     /// After so many faulted occurrences in a row the job is faulted.
+    #[n(3)]
     pub faults: Option<u32>,
     /// How long an attempt may take; `None` is what the deliverer allows.
+    #[n(4)]
     pub timeout_ms: Option<u64>,
 }
 

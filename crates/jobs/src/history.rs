@@ -4,7 +4,7 @@
 //! a scan meets the newest first. A job keeps so many items and none older than
 //! sixty days; with very many jobs in a partition each keeps fewer.
 
-use serde::{Deserialize, Serialize};
+use steadfast_collections::schema::Record;
 use steadfast_core::limits;
 use steadfast_partition::{Halt, Turn};
 
@@ -12,29 +12,43 @@ use crate::rows::{self, HISTORY};
 use crate::status::{Phase, Status};
 
 /// How an attempt ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Record, Clone, Copy, PartialEq, Eq, Debug)]
+#[record(crate = "steadfast_collections", closed)]
 pub enum Verdict {
+    #[n(0)]
     Completed,
+    #[n(1)]
     Failed,
     /// The occurrence waits for the one before it.
+    #[n(2)]
     Postponed,
 }
 
 /// One attempt, or one postponement. Times are milliseconds since 1970.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Record, Clone, PartialEq, Eq, Debug)]
+#[record(crate = "steadfast_collections", closed)]
 pub struct Item {
     /// Counts the items of a job.
+    #[n(0)]
     pub number: u64,
+    #[n(1)]
     pub started: i64,
+    #[n(2)]
     pub ended: i64,
     /// When the occurrence was due.
+    #[n(3)]
     pub expected: i64,
+    #[n(4)]
     pub phase: Phase,
+    #[n(5)]
     pub verdict: Verdict,
+    #[n(6)]
     pub message: String,
     /// The attempt, from 0.
+    #[n(7)]
     pub retry: u32,
     /// Which occurrence of the job it was, from 1.
+    #[n(8)]
     pub repeat: u64,
 }
 

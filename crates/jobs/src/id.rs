@@ -3,24 +3,31 @@
 //! Names are compared without regard to case; the spelling in which something was
 //! made is kept. Parts are separated by a zero byte, which no name has.
 
-use serde::{Deserialize, Serialize};
+use steadfast_collections::schema::Record;
 use steadfast_partition::{Address, Kind};
 
 /// Which addresses belong to jobs.
 pub const KIND: Kind = Kind(48);
 
 /// A collection of jobs, as somebody spelt it.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Record, Clone, PartialEq, Eq, Hash, Debug)]
+#[record(crate = "steadfast_collections", closed)]
 pub struct CollectionId {
+    #[n(0)]
     pub subscription: String,
+    #[n(1)]
     pub group: String,
+    #[n(2)]
     pub name: String,
 }
 
 /// A job, as somebody spelt it.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Record, Clone, PartialEq, Eq, Hash, Debug)]
+#[record(crate = "steadfast_collections", closed)]
 pub struct JobId {
+    #[n(0)]
     pub collection: CollectionId,
+    #[n(1)]
     pub name: String,
 }
 

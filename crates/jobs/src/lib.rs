@@ -15,7 +15,6 @@ mod error;
 mod history;
 mod id;
 pub mod iso;
-mod json;
 mod kept;
 mod order;
 pub mod recurrence;

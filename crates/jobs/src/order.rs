@@ -5,53 +5,73 @@
 //! meaning.
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use steadfast_collections::schema::Record;
 
 use crate::collection::Sweep;
 use crate::id::{CollectionId, JobId};
-use crate::json::json;
+use crate::rows;
 use crate::status::{Phase, Source};
 
 /// One attempt.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Record, Clone, PartialEq, Eq, Debug)]
+#[record(crate = "steadfast_collections", closed)]
 pub struct Order {
     /// In the spelling in which the job was made.
+    #[n(0)]
     pub job: JobId,
     /// When it was due, in milliseconds since 1970.
+    #[n(1)]
     pub occurrence: i64,
+    #[n(2)]
     pub source: Source,
     /// Which occurrence of the job it is, from 1.
+    #[n(3)]
     pub ordinal: u64,
+    #[n(4)]
     pub phase: Phase,
     /// From 0.
+    #[n(5)]
     pub attempt: u32,
     /// What the deliverer reads.
+    #[n(6)]
     pub target: String,
+    #[n(7)]
     pub timeout_ms: Option<u64>,
     /// For a dead letter: what the last attempt said.
+    #[n(8)]
     pub last: Option<String>,
     /// In which tenure of the partition it is sent; filled in when it is.
-    #[serde(default)]
+    #[record(default)]
+    #[n(9)]
     pub epoch: u64,
 }
 
 /// What the service wants done outside.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Record, Clone, PartialEq, Eq, Debug)]
+#[record(crate = "steadfast_collections", closed)]
 pub(crate) enum Wish {
+    #[n(0)]
     Attempt(Box<Order>),
     /// Do something to all jobs of a collection.
-    Sweep(CollectionId, Sweep),
+    #[n(1)]
+    Sweep {
+        #[n(0)]
+        collection: CollectionId,
+        #[n(1)]
+        sweep: Sweep,
+    },
     /// Give up work that is under way.
+    #[n(2)]
     Cancel(Vec<u8>),
 }
 
 impl Wish {
     pub(crate) fn encode(&self) -> Bytes {
-        json(&[], self)
+        rows::encode(self)
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        serde_json::from_slice(bytes).ok()
+        rows::decode(bytes)
     }
 }
 

@@ -1,16 +1,14 @@
 //! The rows of jobs, and how they are found.
 //!
 //! A job's key is its collection's, a zero byte, and its name, all in lower case.
-//! Rows are a format byte and JSON, since documents inside them are JSON as well.
+//! Rows are records; the documents inside them are JSON.
 
 use bytes::Bytes;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use steadfast_collections::schema::{Record, WriteVersion, decode_value, encode_value};
 use steadfast_core::id::Table;
 use steadfast_partition::{Address, Halt, Turn, service_table};
 
 use crate::id::KIND;
-use crate::json::json;
 
 /// Key of a collection to the collection.
 pub(crate) const COLLECTIONS: Table = service_table(KIND, 0);
@@ -26,9 +24,6 @@ pub(crate) const REQUESTS: Table = service_table(KIND, 4);
 pub(crate) const COUNTS: Table = service_table(KIND, 5);
 
 const JOB_COUNT: &[u8] = b"jobs";
-
-/// The version of the encoding.
-const FORMAT: u8 = 1;
 
 /// The key of a job's rows.
 pub(crate) fn job_key(address: &Address) -> Vec<u8> {
@@ -46,27 +41,26 @@ pub(crate) fn history_key(job: &[u8], number: u64) -> Vec<u8> {
     key
 }
 
-/// Bytes for a row.
-pub(crate) fn encode<T: Serialize>(value: &T) -> Bytes {
-    json(&[FORMAT], value)
+/// Bytes of a row or message, in no more memory than they need: rows stay.
+pub(crate) fn encode<T: Record>(value: &T) -> Bytes {
+    let bytes = encode_value(value, WriteVersion::LATEST);
+    // Documents are bounded far below the limits of a value.
+    Bytes::copy_from_slice(&bytes.expect("within the limits of a value"))
 }
 
-/// The value in a row, unless the row is not one of ours.
-pub(crate) fn decode<T: DeserializeOwned>(row: &Bytes) -> Option<T> {
-    match row.split_first() {
-        Some((&FORMAT, rest)) => serde_json::from_slice(rest).ok(),
-        _ => None,
-    }
+/// The value in a row or message, unless it is not one of ours.
+pub(crate) fn decode<T: Record>(bytes: &[u8]) -> Option<T> {
+    decode_value(bytes).ok()
 }
 
 /// Reads a row as a value.
-pub(crate) fn read<T: DeserializeOwned>(
+pub(crate) fn read<T: Record>(
     turn: &mut Turn<'_>,
     table: Table,
     key: &[u8],
 ) -> Result<Option<T>, Halt> {
     let row = turn.get(table, key)?;
-    Ok(row.as_ref().and_then(decode))
+    Ok(row.and_then(|row| decode(&row)))
 }
 
 /// How many jobs the partition has.

@@ -25,11 +25,11 @@ pub(crate) struct Live<'a> {
 }
 
 /// Puts the time of an occurrence into the places that were left for it.
-fn write_times(body: &mut [u8], places: &[usize], time: Timestamp) {
+fn write_times(body: &mut [u8], places: &[u32], time: Timestamp) {
     let text = iso::format_seconds(time) + "Z";
     for place in places {
-        let end = place.saturating_add(text.len());
-        if let Some(room) = body.get_mut(*place..end) {
+        let start = *place as usize;
+        if let Some(room) = body.get_mut(start..start + text.len()) {
             room.copy_from_slice(text.as_bytes());
         }
     }

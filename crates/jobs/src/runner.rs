@@ -204,12 +204,12 @@ impl Performer for Runner {
                     order: *order,
                 });
             }
-            (Wish::Sweep(id, sweep), _) => {
+            (Wish::Sweep { collection, sweep }, _) => {
                 let inner = Arc::clone(&self.inner);
                 tokio::spawn(async move {
                     let door = inner.router.door(effect.partition);
                     if let Some(door) = door
-                        && let Err(error) = sweeper::sweep(&door, &id, sweep).await
+                        && let Err(error) = sweeper::sweep(&door, &collection, sweep).await
                     {
                         // The next owner begins it again.
                         tracing::warn!(

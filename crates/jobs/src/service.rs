@@ -27,14 +27,16 @@ impl Service for Scheduler {
     fn handle(&self, turn: &mut Turn<'_>, to: &Address, ask: &Ask) -> Result<Answer<Say>, Halt> {
         let reply = match ask {
             Ask::GetCollection => Say::Collection(Box::new(collection(turn, to)?)),
-            Ask::PutCollection(draft, expect) => sweep::put_collection(turn, to, draft, *expect)?,
+            Ask::PutCollection { draft, expect } => {
+                sweep::put_collection(turn, to, draft, *expect)?
+            }
             Ask::Sweep(kind) => sweep::begin(turn, to, *kind)?,
             Ask::Swept(number) => sweep::end(turn, to, *number)?,
             Ask::Get => Say::Job(Box::new(job(turn, to)?)),
-            Ask::Put(draft, expect) => change::put(turn, to, draft, *expect)?,
+            Ask::Put { draft, expect } => change::put(turn, to, draft, *expect)?,
             Ask::Delete => change::delete(turn, to)?,
             Ask::Run(request) => change::run(turn, to, request.as_deref())?,
-            Ask::Backfill(from, until) => change::backfill(turn, to, *from, *until)?,
+            Ask::Backfill { from, until } => change::backfill(turn, to, *from, *until)?,
             Ask::Pause(reason) => change::pause(turn, to, reason)?,
             Ask::Resume => change::resume(turn, to)?,
             Ask::SweptBy(kind) => change::swept(turn, to, *kind)?,

@@ -81,7 +81,8 @@ fn start(turn: &mut Turn<'_>, kept: &mut Collection, kind: SweepKind) {
         SweepKind::Disable => kept.is_enabled = false,
         SweepKind::Delete => {}
     }
-    let wish = Wish::Sweep(kept.id.clone(), sweep);
+    let collection = kept.id.clone();
+    let wish = Wish::Sweep { collection, sweep };
     turn.open_work(sweep_id(key.as_bytes(), number), wish.encode());
 }
 

@@ -3,29 +3,44 @@
 //! These types are stored in the definition of a job, so their fields never change
 //! their meaning.
 
-use serde::{Deserialize, Serialize};
+use steadfast_collections::schema::Record;
 
 /// The unit that an interval counts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Record, Clone, Copy, PartialEq, Eq, Debug)]
+#[record(crate = "steadfast_collections", closed)]
 pub enum Frequency {
     /// Beyond the original: allowed by a setting only.
+    #[n(0)]
     Second,
+    #[n(1)]
     Minute,
+    #[n(2)]
     Hour,
+    #[n(3)]
     Day,
+    #[n(4)]
     Week,
+    #[n(5)]
     Month,
 }
 
 /// A day of the week.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[derive(Record, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[record(crate = "steadfast_collections", closed)]
 pub enum Weekday {
+    #[n(0)]
     Monday,
+    #[n(1)]
     Tuesday,
+    #[n(2)]
     Wednesday,
+    #[n(3)]
     Thursday,
+    #[n(4)]
     Friday,
+    #[n(5)]
     Saturday,
+    #[n(6)]
     Sunday,
 }
 
@@ -56,60 +71,86 @@ impl Weekday {
 }
 
 /// The n-th such weekday of a month; without a number, every one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Record, Clone, Copy, PartialEq, Eq, Debug)]
+#[record(crate = "steadfast_collections", closed)]
 pub struct MonthlyOccurrence {
+    #[n(0)]
     pub day: Weekday,
     /// 1 to 5 from the front, -1 to -5 from the end.
+    #[n(1)]
     pub occurrence: Option<i32>,
 }
 
 /// Which moments of the chosen periods are meant.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Record, Clone, PartialEq, Eq, Debug, Default)]
+#[record(crate = "steadfast_collections", closed)]
 pub struct Schedule {
+    #[n(0)]
     pub week_days: Option<Vec<Weekday>>,
+    #[n(1)]
     pub hours: Option<Vec<i32>>,
+    #[n(2)]
     pub minutes: Option<Vec<i32>>,
+    #[n(3)]
     pub month_days: Option<Vec<i32>>,
+    #[n(4)]
     pub monthly_occurrences: Option<Vec<MonthlyOccurrence>>,
 }
 
 /// How a job repeats.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Record, Clone, PartialEq, Eq, Debug)]
+#[record(crate = "steadfast_collections", closed)]
 pub struct Recurrence {
+    #[n(0)]
     pub frequency: Frequency,
+    #[n(1)]
     pub interval: u32,
     /// How many occurrences are dispatched at most.
+    #[n(2)]
     pub count: Option<u32>,
     /// The last moment at which one may be due, in milliseconds since 1970.
+    #[n(3)]
     pub end: Option<i64>,
+    #[n(4)]
     pub schedule: Option<Schedule>,
 }
 
 /// What happens to a local time that a change of clocks leaves out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Record, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[record(crate = "steadfast_collections", closed)]
 pub enum Gap {
     /// It runs at the first instant after the gap.
     #[default]
+    #[n(0)]
     Next,
     /// It does not run.
+    #[n(1)]
     Skip,
 }
 
 /// Everything that decides when a job runs.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Record, Clone, PartialEq, Eq, Debug, Default)]
+#[record(crate = "steadfast_collections", closed)]
 pub struct Timing {
     /// When it starts, if its author said so; in milliseconds since 1970.
+    #[n(0)]
     pub start: Option<i64>,
     /// When the job was made, or its timing last changed; likewise.
+    #[n(1)]
     pub anchored: i64,
+    #[n(2)]
     pub recurrence: Option<Recurrence>,
     /// A cron expression, in place of a recurrence's schedule.
+    #[n(3)]
     pub cron: Option<String>,
     /// An IANA time zone; UTC if there is none.
+    #[n(4)]
     pub zone: Option<String>,
-    #[serde(default)]
+    #[record(default)]
+    #[n(5)]
     pub gap: Gap,
     /// Each occurrence is put off by some part of it.
-    #[serde(default)]
+    #[record(default)]
+    #[n(6)]
     pub jitter_ms: u64,
 }

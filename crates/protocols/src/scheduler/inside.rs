@@ -82,7 +82,7 @@ pub fn publication(job: &JobId, target: &Value) -> Result<(String, Target), Stri
         name: words(&letter.to.name),
         key: words(&letter.to.key),
         body,
-        times: place.into_iter().collect(),
+        times: place.map(|place| place as u32).into_iter().collect(),
     };
     Ok((hub.to_owned(), target))
 }
@@ -140,7 +140,7 @@ mod tests {
             panic!("it is inside");
         };
         assert_eq!((hub.as_str(), times.len()), ("houses", 1));
-        let before = &body[..times[0]];
+        let before = &body[..times[0] as usize];
         assert!(
             before
                 .windows(OCCURRENCE.len())

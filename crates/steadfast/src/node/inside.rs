@@ -125,7 +125,7 @@ fn sent(letter: &Envelope, mark: Option<&str>) -> Target {
         kind: letter.to.kind.0,
         name: words(&letter.to.name),
         key: words(&letter.to.key),
-        times: place.into_iter().collect(),
+        times: place.map(|place| place as u32).into_iter().collect(),
         body,
     }
 }
