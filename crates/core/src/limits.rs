@@ -177,6 +177,9 @@ pub const HTTP_STREAMS: u32 = 1000;
 /// Largest message of a gRPC client.
 pub const GRPC_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
 
+/// Results of work items that one call brings.
+pub const RESULTS_AT_ONCE: usize = 256;
+
 /// The work item streams of the Durable Task protocol are never silent for longer:
 /// workers that hear nothing reconnect.
 pub const WORK_PING: Duration = Duration::from_secs(30);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use steadfast_wire::durabletask as wire;
 use steadfast_wire::durabletask::action_type::ActionType;
+use steadfast_wire::durabletask::completed_task::Result as Completed;
 use steadfast_wire::durabletask::event_type::EventType;
 use steadfast_wire::durabletask::work_item_request::Request as Work;
 use task_hub::{Caller, PATIENCE, action, done, end, node};
@@ -580,6 +581,7 @@ async fn no_method_takes_what_is_malformed_or_too_long() {
         "CompleteOrchestratorTask",
         "CompleteActivityTask",
         "CompleteEntityTask",
+        "CompleteTasks",
         "AbandonTaskOrchestratorWorkItem",
         "AbandonTaskActivityWorkItem",
         "AbandonTaskEntityWorkItem",
@@ -644,6 +646,51 @@ async fn no_method_takes_what_is_malformed_or_too_long() {
     let task_hub = node.task_hubs().hub("default").unwrap();
     let page = task_hub.entities(&Default::default()).await.unwrap();
     assert_eq!(page.items, []);
+}
+
+#[tokio::test]
+async fn results_that_come_together_are_taken_or_refused_one_by_one() {
+    let node = node().await;
+    let hub = Caller::new(&node, "durable");
+    let mut worker = hub.worker().await;
+    let mut tasks = Vec::new();
+    for instance in ["a", "b"] {
+        hub.start("f", instance).await.unwrap();
+        let (_, token) = worker.turn().await;
+        let result = done(instance, &token, vec![end("7")]);
+        let result = Some(Completed::Orchestrator(result));
+        tasks.push(wire::CompletedTask { result });
+    }
+    let call = |tasks: Vec<wire::CompletedTask>| {
+        let hub = hub.clone();
+        async move {
+            let request = wire::CompleteTasksRequest { tasks };
+            let answer = hub.call::<_, wire::CompleteTasksResponse>("CompleteTasks", request);
+            let answers = answer.await?.answers.into_iter();
+            Ok::<_, tonic::Status>(
+                answers
+                    .map(|answer| answer.code.into())
+                    .collect::<Vec<Code>>(),
+            )
+        }
+    };
+    let nothing = wire::CompletedTask { result: None };
+    let too_many = vec![tasks[0].clone(); 257];
+    let refused = call(too_many).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    let state = hub.get("a").await.unwrap();
+    assert_eq!(
+        state.orchestration_status(),
+        wire::OrchestrationStatus::Running
+    );
+    tasks.insert(1, nothing);
+    let answers = call(tasks).await.unwrap();
+    assert_eq!(answers, [Code::Ok, Code::InvalidArgument, Code::Ok]);
+    for instance in ["a", "b"] {
+        let state = hub.get(instance).await.unwrap();
+        let ended = wire::OrchestrationStatus::Completed;
+        assert_eq!(state.orchestration_status(), ended);
+    }
 }
 
 #[tokio::test]

@@ -59,6 +59,7 @@ fn right(method: &str) -> Option<Right> {
         | "CompleteOrchestratorTask"
         | "CompleteActivityTask"
         | "CompleteEntityTask"
+        | "CompleteTasks"
         | "AbandonTaskOrchestratorWorkItem"
         | "AbandonTaskActivityWorkItem"
         | "AbandonTaskEntityWorkItem" => Right::Listen,
@@ -94,6 +95,7 @@ fn answer(method: &str, caller: Arc<Caller>, request: Request) -> Answered {
         "CompleteOrchestratorTask" => by!(one, caller, request, workers::complete_turn),
         "CompleteActivityTask" => by!(one, caller, request, workers::complete_activity),
         "CompleteEntityTask" => by!(one, caller, request, workers::complete_batch),
+        "CompleteTasks" => by!(one, caller, request, workers::complete_many),
         "AbandonTaskOrchestratorWorkItem"
         | "AbandonTaskActivityWorkItem"
         | "AbandonTaskEntityWorkItem" => by!(one, caller, request, workers::abandon),

@@ -3,8 +3,11 @@
 //! A result for work that nobody waits for any more is fine and changes nothing:
 //! workers report twice when they did not hear the first answer.
 
+use futures_util::future::join_all;
+use steadfast_core::limits;
 use steadfast_durable::{Action, Deed, Error, Failure, Status as State, TurnResult};
 use steadfast_wire::durabletask as wire;
+use steadfast_wire::durabletask::completed_task::Result as Completed;
 use tonic::Status;
 
 use super::context::Caller;
@@ -104,6 +107,33 @@ pub(super) async fn complete_batch(
         .hub
         .complete_batch(token, entity, batch_result(result));
     taken(caller, done.await)
+}
+
+/// Ours: results of several items. Each is taken or refused by itself.
+pub(super) async fn complete_many(
+    caller: &Caller,
+    request: wire::CompleteTasksRequest,
+) -> Answer<wire::CompleteTasksResponse> {
+    if request.tasks.len() > limits::RESULTS_AT_ONCE {
+        let most = limits::RESULTS_AT_ONCE;
+        return Err(malformed(format_args!("more than {most} results at once")));
+    }
+    let answers = request.tasks.into_iter().map(|task| async move {
+        let answer = match task.result {
+            Some(Completed::Orchestrator(turn)) => complete_turn(caller, turn).await,
+            Some(Completed::Activity(activity)) => complete_activity(caller, activity).await,
+            Some(Completed::Entity(batch)) => complete_batch(caller, batch).await,
+            None => Err(malformed("a result is missing")),
+        };
+        let status = answer.err().unwrap_or_else(|| Status::ok(""));
+        wire::TaskAnswer {
+            code: status.code().into(),
+            message: status.message().to_owned(),
+        }
+    });
+    Ok(wire::CompleteTasksResponse {
+        answers: join_all(answers).await,
+    })
 }
 
 pub(super) async fn abandon(caller: &Caller, request: wire::AbandonRequest) -> Answer<wire::Empty> {

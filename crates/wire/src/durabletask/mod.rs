@@ -49,8 +49,8 @@ pub use shared::{
 };
 pub use well_known::{Duration, ListValue, Struct, Timestamp, Value, value_kind};
 pub use work::{
-    AbandonRequest, ActivityRequest, ActivityResponse, GetWorkItemsRequest, HistoryChunk,
-    NameFilter, OrchestratorEntityParameters, OrchestratorRequest, OrchestratorResponse,
-    RememberedPast, StreamInstanceHistoryRequest, VersionFilter, WorkItem, WorkItemFilters,
-    work_item_request,
+    AbandonRequest, ActivityRequest, ActivityResponse, CompleteTasksRequest, CompleteTasksResponse,
+    CompletedTask, GetWorkItemsRequest, HistoryChunk, NameFilter, OrchestratorEntityParameters,
+    OrchestratorRequest, OrchestratorResponse, RememberedPast, StreamInstanceHistoryRequest,
+    TaskAnswer, VersionFilter, WorkItem, WorkItemFilters, completed_task, work_item_request,
 };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::action::OrchestratorAction;
-use super::entity::EntityRequest;
+use super::entity::{EntityBatchResult, EntityRequest};
 use super::event::HistoryEvent;
 use super::shared::{
     Empty, OrchestrationInstance, OrchestrationTraceContext, TaskFailureDetails, TraceContext,
@@ -171,6 +171,52 @@ pub struct OrchestratorResponse {
     pub is_partial: bool,
     #[prost(message, optional, tag = "9")]
     pub chunk_index: Option<i32>,
+}
+
+/// Ours: results of several items at once, for workers that have many.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct CompleteTasksRequest {
+    #[prost(message, repeated, tag = "1")]
+    pub tasks: Vec<CompletedTask>,
+}
+
+/// What came of one item.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct CompletedTask {
+    #[prost(oneof = "completed_task::Result", tags = "1, 2, 3")]
+    pub result: Option<completed_task::Result>,
+}
+
+/// The kinds of [`CompletedTask`].
+pub mod completed_task {
+    use super::*;
+
+    /// As it would be sent alone.
+    #[derive(Clone, PartialEq, prost::Oneof)]
+    pub enum Result {
+        #[prost(message, tag = "1")]
+        Orchestrator(OrchestratorResponse),
+        #[prost(message, tag = "2")]
+        Activity(ActivityResponse),
+        #[prost(message, tag = "3")]
+        Entity(EntityBatchResult),
+    }
+}
+
+/// What is answered to each result, in their order.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct CompleteTasksResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub answers: Vec<TaskAnswer>,
+}
+
+/// A status of gRPC.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct TaskAnswer {
+    #[prost(int32, tag = "1")]
+    pub code: i32,
+    #[prost(string, tag = "2")]
+    pub message: String,
 }
 
 /// Of a turn, of an activity and of a batch alike.

@@ -7,6 +7,7 @@ mod channel;
 mod chunks;
 mod client;
 mod outcome;
+mod results;
 mod target;
 mod worker;
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use steadfast_durable::native::{Functions, Ran, Runner};
 use steadfast_durable::{ActivityResult, Result, TurnResult};
 use steadfast_wire::durabletask as wire;
+use steadfast_wire::durabletask::completed_task::Result as Completed;
 use steadfast_wire::durabletask::work_item_request::Request;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -15,6 +16,7 @@ use uuid::Uuid;
 use super::channel::Channel;
 use super::chunks::chunks;
 use super::outcome::{Pauses, is_passing, no};
+use super::results::Results;
 use super::target::Target;
 use crate::durabletask::convert::{actions_sent, batch_result_sent, failure_sent, work_received};
 
@@ -102,8 +104,10 @@ impl WorkerBuilder {
     pub fn start(self) -> Result<Worker> {
         let leaving = CancellationToken::new();
         let (told, is_up) = watch::channel(false);
+        let channel = Channel::new(self.target, Some(&self.name)).map_err(no)?;
         let bench = Bench {
-            channel: Channel::new(self.target, Some(&self.name)).map_err(no)?,
+            results: Results::new(channel.clone()),
+            channel,
             runner: Runner::new(self.functions),
         };
         let dialing = Dialing {
@@ -222,6 +226,7 @@ impl Dialing {
 #[derive(Clone)]
 struct Bench {
     channel: Channel,
+    results: Results,
     runner: Runner,
 }
 
@@ -260,7 +265,7 @@ impl Bench {
             Ran::Activity(result) => self.activity_done(place, result).await,
             Ran::Batch(result) => {
                 let result = batch_result_sent(place.token, result);
-                self.surely("CompleteEntityTask", result).await
+                self.bring(Completed::Entity(result)).await
             }
             Ran::CodeChanged(mismatch) => self.suspend(place, mismatch).await,
         }
@@ -294,8 +299,14 @@ impl Bench {
             requires_history: result.needs_history,
             ..wire::OrchestratorResponse::default()
         };
-        for part in chunks(whole) {
-            self.surely("CompleteOrchestratorTask", part).await?;
+        let mut parts = chunks(whole);
+        if parts.len() == 1
+            && let Some(whole) = parts.pop()
+        {
+            return self.bring(Completed::Orchestrator(whole)).await;
+        }
+        for part in parts {
+            self.tell("CompleteOrchestratorTask", part).await?;
         }
         Ok(())
     }
@@ -316,7 +327,7 @@ impl Bench {
             failure_details: failure,
             completion_token: place.token,
         };
-        self.surely("CompleteActivityTask", done).await
+        self.bring(Completed::Activity(done)).await
     }
 
     /// Code that does not fit the history is no failure of the instance: it waits
@@ -333,31 +344,47 @@ impl Bench {
             instance_id: place.instance,
             reason: Some(mismatch),
         };
-        let suspended = self.surely("SuspendInstance", suspend).await;
+        let suspended = self.tell("SuspendInstance", suspend).await;
         let abandon = wire::AbandonRequest {
             completion_token: place.token,
         };
-        self.surely("AbandonTaskOrchestratorWorkItem", abandon)
+        self.tell("AbandonTaskOrchestratorWorkItem", abandon)
             .await?;
         suspended
     }
 
-    /// Sends something that counts once, until somebody takes it.
-    async fn surely<Q>(&self, method: &'static str, message: Q) -> std::result::Result<(), Status>
+    /// Brings a result in.
+    async fn bring(&self, result: Completed) -> std::result::Result<(), Status> {
+        surely(|| self.results.bring(result.clone())).await
+    }
+
+    /// Tells the server something.
+    async fn tell<Q>(&self, method: &'static str, message: Q) -> std::result::Result<(), Status>
     where
         Q: prost::Message + Clone + Send + Sync + 'static,
     {
-        let mut pauses = Pauses::new();
-        let mut attempt = 0;
-        loop {
-            attempt += 1;
-            let sent = self.channel.one(method, message.clone()).await;
-            match sent {
-                Ok(wire::Empty {}) => return Ok(()),
-                Err(status) if status.code() == Code::NotFound => return Ok(()),
-                Err(status) if is_passing(&status) && attempt < ATTEMPTS => pauses.rest().await,
-                Err(status) => return Err(status),
-            }
+        surely(|| async {
+            let answer = self.channel.one(method, message.clone()).await;
+            answer.map(|wire::Empty {}| ())
+        })
+        .await
+    }
+}
+
+/// Sends something that counts once, until somebody takes it.
+async fn surely<F>(send: impl Fn() -> F) -> std::result::Result<(), Status>
+where
+    F: Future<Output = std::result::Result<(), Status>>,
+{
+    let mut pauses = Pauses::new();
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        match send().await {
+            Ok(()) => return Ok(()),
+            Err(status) if status.code() == Code::NotFound => return Ok(()),
+            Err(status) if is_passing(&status) && attempt < ATTEMPTS => pauses.rest().await,
+            Err(status) => return Err(status),
         }
     }
 }

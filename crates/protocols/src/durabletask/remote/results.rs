@@ -1,0 +1,272 @@
+//! The results of a worker on their way to the server.
+//!
+//! A result that is alone goes as every worker sends it. What waits while others are
+//! under way goes together, in one call that only our servers know; another server says
+//! so once, and is sent one after the other from then on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::future::join_all;
+use steadfast_core::limits;
+use steadfast_wire::durabletask as wire;
+use steadfast_wire::durabletask::completed_task::Result as Completed;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tonic::{Code, Status};
+
+use super::channel::Channel;
+
+/// Calls under way; what comes meanwhile waits and goes together.
+const CALLS: usize = 4;
+/// Results that wait, and the longest call with several of them.
+const WAITING: usize = 1024;
+const CALL_BYTES: usize = 1024 * 1024;
+
+type Answer = Result<(), Status>;
+
+/// Takes results. Clones lead to the same calls.
+#[derive(Clone)]
+pub(super) struct Results {
+    queue: mpsc::Sender<Waiting>,
+}
+
+struct Waiting {
+    result: Completed,
+    answer: oneshot::Sender<Answer>,
+}
+
+impl Results {
+    /// Sends what it is given until nobody gives it anything any more.
+    pub(super) fn new(channel: Channel) -> Self {
+        let (queue, waiting) = mpsc::channel(WAITING);
+        let post = Post {
+            channel,
+            takes_one: AtomicBool::new(false),
+        };
+        tokio::spawn(send(waiting, Arc::new(post)));
+        Self { queue }
+    }
+
+    /// What the server answers to a result.
+    pub(super) async fn bring(&self, result: Completed) -> Answer {
+        let (answer, answered) = oneshot::channel();
+        let gone = || Status::unavailable("the worker ends");
+        let waiting = Waiting { result, answer };
+        self.queue.send(waiting).await.map_err(|_| gone())?;
+        answered.await.map_err(|_| gone())?
+    }
+}
+
+async fn send(mut waiting: mpsc::Receiver<Waiting>, post: Arc<Post>) {
+    let calls = Arc::new(Semaphore::new(CALLS));
+    let mut next = None;
+    loop {
+        let Ok(call) = Arc::clone(&calls).acquire_owned().await else {
+            return;
+        };
+        let first = match next.take() {
+            Some(first) => Some(first),
+            None => waiting.recv().await,
+        };
+        let Some(first) = first else {
+            return;
+        };
+        let mut bytes = first.result.encoded_len();
+        let mut together = vec![first];
+        while together.len() < limits::RESULTS_AT_ONCE {
+            let Ok(more) = waiting.try_recv() else {
+                break;
+            };
+            bytes += more.result.encoded_len();
+            if bytes > CALL_BYTES {
+                next = Some(more);
+                break;
+            }
+            together.push(more);
+        }
+        let post = Arc::clone(&post);
+        tokio::spawn(async move {
+            let (results, answers): (Vec<_>, Vec<_>) = together
+                .into_iter()
+                .map(|waiting| (waiting.result, waiting.answer))
+                .unzip();
+            for (answer, heard) in answers.into_iter().zip(post.send(results).await) {
+                // Whoever does not wait any more needs no answer.
+                let _ = answer.send(heard);
+            }
+            drop(call);
+        });
+    }
+}
+
+/// The way to the server.
+struct Post {
+    channel: Channel,
+    /// Whether the server has said that it knows no calls with several.
+    takes_one: AtomicBool,
+}
+
+impl Post {
+    /// Sends results and tells what is answered to each.
+    async fn send(&self, results: Vec<Completed>) -> Vec<Answer> {
+        if results.len() > 1 && !self.takes_one.load(Ordering::Relaxed) {
+            match self.together(&results).await {
+                Err(status) if status.code() == Code::Unimplemented => {
+                    self.takes_one.store(true, Ordering::Relaxed);
+                }
+                Err(status) => return vec![Err(status); results.len()],
+                Ok(answers) => return answers,
+            }
+        }
+        join_all(results.into_iter().map(|result| self.alone(result))).await
+    }
+
+    async fn together(&self, results: &[Completed]) -> Result<Vec<Answer>, Status> {
+        let task = |result: &Completed| wire::CompletedTask {
+            result: Some(result.clone()),
+        };
+        let request = wire::CompleteTasksRequest {
+            tasks: results.iter().map(task).collect(),
+        };
+        let answer = self.channel.one("CompleteTasks", request).await?;
+        let wire::CompleteTasksResponse { answers } = answer;
+        if answers.len() != results.len() {
+            return Err(Status::internal("another number of answers than results"));
+        }
+        let answer = |answer: wire::TaskAnswer| match Code::from(answer.code) {
+            Code::Ok => Ok(()),
+            code => Err(Status::new(code, answer.message)),
+        };
+        Ok(answers.into_iter().map(answer).collect())
+    }
+
+    async fn alone(&self, result: Completed) -> Answer {
+        let channel = &self.channel;
+        let answer = match result {
+            Completed::Orchestrator(turn) => channel.one("CompleteOrchestratorTask", turn).await,
+            Completed::Activity(activity) => channel.one("CompleteActivityTask", activity).await,
+            Completed::Entity(batch) => channel.one("CompleteEntityTask", batch).await,
+        };
+        answer.map(|wire::Empty {}| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::extract::{Path, Request, State};
+    use axum::response::Response;
+    use axum::routing::any;
+    use parking_lot::Mutex;
+
+    use super::super::target::Target;
+    use super::*;
+    use crate::durabletask::refused;
+    use crate::grpc::{one, refuse};
+
+    /// A server that takes activities, and nothing before it is opened.
+    struct Server {
+        takes_many: bool,
+        /// How many results came with each call.
+        calls: Mutex<Vec<usize>>,
+        gate: Semaphore,
+    }
+
+    async fn handle(
+        State(server): State<Arc<Server>>,
+        Path(method): Path<String>,
+        request: Request,
+    ) -> Response {
+        // It was opened for good.
+        drop(server.gate.acquire().await);
+        let own = Arc::clone(&server);
+        match method.as_str() {
+            "CompleteActivityTask" => {
+                one(request, move |_: wire::ActivityResponse| {
+                    own.calls.lock().push(1);
+                    Box::pin(async { Ok(wire::Empty {}) })
+                })
+                .await
+            }
+            "CompleteTasks" if server.takes_many => {
+                one(request, move |request: wire::CompleteTasksRequest| {
+                    own.calls.lock().push(request.tasks.len());
+                    let answers = request.tasks.iter().map(answered).collect();
+                    Box::pin(async { Ok(wire::CompleteTasksResponse { answers }) })
+                })
+                .await
+            }
+            other => refuse(refused::unknown(other)),
+        }
+    }
+
+    /// Refuses a result that says "no".
+    fn answered(task: &wire::CompletedTask) -> wire::TaskAnswer {
+        let is_no = matches!(&task.result, Some(Completed::Activity(activity))
+            if activity.result.as_deref() == Some("no"));
+        let code = if is_no { Code::NotFound } else { Code::Ok };
+        wire::TaskAnswer {
+            code: code.into(),
+            message: String::new(),
+        }
+    }
+
+    /// Brings results to a server; what each was answered, and how the calls went.
+    async fn brought(takes_many: bool, results: &[&str]) -> (Vec<Code>, Vec<usize>) {
+        let server = Arc::new(Server {
+            takes_many,
+            calls: Mutex::default(),
+            gate: Semaphore::new(0),
+        });
+        let routes = Router::new()
+            .route("/TaskHubSidecarService/{method}", any(handle))
+            .with_state(Arc::clone(&server));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move { axum::serve(listener, routes).await });
+        let target = Target::parse(&format!("http://{address}")).unwrap();
+        let own = Results::new(Channel::new(target, None).unwrap());
+        let results = results.iter().map(|result| {
+            own.bring(Completed::Activity(wire::ActivityResponse {
+                result: Some((*result).to_owned()),
+                ..wire::ActivityResponse::default()
+            }))
+        });
+        let open = async {
+            // All of them wait, or are under way, when the first is answered.
+            tokio::task::yield_now().await;
+            server.gate.add_permits(Semaphore::MAX_PERMITS);
+        };
+        let (answers, ()) = tokio::join!(join_all(results), open);
+        let codes = answers.into_iter().map(|answer| match answer {
+            Ok(()) => Code::Ok,
+            Err(status) => status.code(),
+        });
+        let calls = server.calls.lock().clone();
+        (codes.collect(), calls)
+    }
+
+    #[tokio::test]
+    async fn what_waits_goes_together_and_is_answered_by_itself() {
+        let mut results = vec!["yes"; 39];
+        results.push("no");
+        let (codes, calls) = brought(true, &results).await;
+        assert_eq!(calls.iter().sum::<usize>(), 40);
+        assert!(calls.len() < 10, "{calls:?}");
+        assert_eq!(codes[..39], [Code::Ok; 39]);
+        assert_eq!(codes[39], Code::NotFound);
+    }
+
+    #[tokio::test]
+    async fn another_server_gets_one_after_the_other() {
+        let (codes, calls) = brought(false, &["yes"; 40]).await;
+        assert_eq!(calls, [1; 40]);
+        assert_eq!(codes, [Code::Ok; 40]);
+    }
+
+    #[tokio::test]
+    async fn a_result_that_is_alone_goes_as_every_worker_sends_it() {
+        let (codes, calls) = brought(false, &["yes"]).await;
+        assert_eq!((codes, calls), (vec![Code::Ok], vec![1]));
+    }
+}
