@@ -1,13 +1,14 @@
 //! Which nodes are known, and what they serve.
 //!
 //! Time is this node's own: a node is alive for the time of a lease after its record
-//! was last seen to change.
+//! was last seen to change. Whoever could not look for that long knows nothing of the
+//! others, and begins to count anew.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use steadfast_core::clock::Clock;
 use steadfast_core::id::{Epoch, Owner, Partition};
 use steadfast_storage::engine::Record;
@@ -22,6 +23,8 @@ pub struct Roster {
     lease: Duration,
     space: u16,
     seen: RwLock<BTreeMap<String, Seen>>,
+    /// When the last list was asked for that was answered.
+    looked: Mutex<Option<Duration>>,
     changes: watch::Sender<u64>,
 }
 
@@ -41,6 +44,7 @@ impl Roster {
             lease,
             space,
             seen: RwLock::default(),
+            looked: Mutex::default(),
             changes: watch::channel(0).0,
         }
     }
@@ -54,6 +58,13 @@ impl Roster {
     pub(super) fn learn(&self, records: &[Record], asked: Duration) {
         let mut has_changed = false;
         let mut seen = self.seen.write();
+        let now = self.clock.monotonic();
+        let before = self.looked.lock().replace(asked);
+        let was_blind = before.is_some_and(|before| now.saturating_sub(before) >= self.lease);
+        let at = if was_blind { now } else { asked };
+        if was_blind {
+            seen.values_mut().for_each(|seen| seen.at = now);
+        }
         for record in records {
             let Ok(member) = Member::decode(record.value.clone()) else {
                 continue;
@@ -69,7 +80,7 @@ impl Roster {
                 Seen {
                     member,
                     version: record.version,
-                    at: asked,
+                    at,
                 },
             );
         }
@@ -151,5 +162,64 @@ impl Member {
             owner: self.owner,
             address: self.identity.address.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use steadfast_core::clock::VirtualClock;
+
+    use super::super::member::Identity;
+    use super::*;
+
+    const LEASE: Duration = Duration::from_secs(5);
+
+    fn record(version: u64) -> Record {
+        let member = Member {
+            identity: Identity {
+                name: "n".into(),
+                address: String::new(),
+                cluster: String::new(),
+                fingerprint: [0; 16],
+                protocol: 1,
+                schema: 1,
+            },
+            owner: Owner {
+                node: 1,
+                incarnation: 1,
+            },
+            state: State::Up,
+            serves: Vec::new(),
+        };
+        Record {
+            key: Member::key("n"),
+            version,
+            value: member.encode(),
+        }
+    }
+
+    #[test]
+    fn silence_counts_only_while_somebody_listens() {
+        let clock = Arc::new(VirtualClock::default());
+        let roster = Roster::new(Arc::clone(&clock) as _, LEASE, 0);
+        let look = |version: u64| roster.learn(&[record(version)], clock.monotonic());
+        let is_dead = || roster.is_dead(&roster.get("n").unwrap());
+        look(1);
+        for _ in 0..4 {
+            clock.advance(LEASE / 4);
+            look(1);
+        }
+        assert!(is_dead(), "it was silent all the time");
+        look(2);
+        assert!(!is_dead());
+        clock.advance(LEASE);
+        assert!(is_dead());
+        look(2);
+        assert!(!is_dead(), "nobody could see whether it has said something");
+        clock.advance(LEASE / 2);
+        look(2);
+        clock.advance(LEASE / 2);
+        look(2);
+        assert!(is_dead());
     }
 }
