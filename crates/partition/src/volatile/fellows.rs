@@ -9,6 +9,7 @@ use steadfast_core::id::{Owner, Partition};
 use steadfast_storage::Lease;
 use steadfast_storage::copies::{Copies, Peers};
 
+use super::bundle::{self, Bundles};
 use crate::address::Kind as ServiceKind;
 use crate::cluster::{Cluster, Listener};
 use crate::error::{Error, Kind, Result};
@@ -24,6 +25,7 @@ pub struct Fellows {
     main: u16,
     lease: Lease,
     cluster: OnceLock<(Owner, Weak<Cluster>)>,
+    bundles: Arc<Bundles>,
 }
 
 impl Fellows {
@@ -34,6 +36,7 @@ impl Fellows {
             main,
             lease,
             cluster: OnceLock::new(),
+            bundles: Arc::default(),
         }
     }
 
@@ -72,8 +75,14 @@ impl Peers for Fellows {
     async fn send(&self, to: Owner, letter: Bytes, limit: Duration) -> Option<Bytes> {
         let (_, cluster) = self.cluster()?;
         let peer = cluster.roster().peer(to)?;
-        let told = cluster.tell_within(&peer, WORDS, letter, limit).await;
-        told.ok()
+        let carry = move |letters, limit| {
+            let (cluster, peer) = (Arc::clone(&cluster), peer.clone());
+            async move {
+                let told = cluster.tell_within(&peer, WORDS, letters, limit).await;
+                told.ok()
+            }
+        };
+        self.bundles.send(to, letter, limit, carry).await
     }
 }
 
@@ -83,8 +92,9 @@ struct Holder(Arc<Copies>);
 #[async_trait]
 impl Listener for Holder {
     async fn hear(&self, message: Bytes) -> Result<Bytes> {
-        let what = "a letter about copies";
+        let what = "letters about copies";
         let malformed = || Error::new(Kind::Malformed { what });
-        self.0.hear(message).ok_or_else(malformed)
+        let answers = bundle::each(message, |letter| self.0.hear(letter));
+        answers.map_err(|_| malformed())
     }
 }

@@ -4,6 +4,7 @@
 //! space, so requests find it in the same way, and leases and the plan are those of the
 //! cluster. In a cluster its entries are copied to other nodes ([`Fellows`]).
 
+mod bundle;
 mod fellows;
 mod space;
 

@@ -1,0 +1,236 @@
+//! Letters to one node, in few calls.
+//!
+//! Every volatile partition has letters of its own for the nodes that hold it, and most
+//! are small. What waits while others are under way to the same node goes together.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
+use steadfast_core::id::Owner;
+use steadfast_core::limits;
+use tokio::sync::oneshot;
+
+/// Calls to one node that are under way.
+const CALLS: usize = 2;
+/// Letters of one call.
+const LETTERS: usize = 1024;
+
+/// Letters that wait, by the node that they are for.
+#[derive(Default)]
+pub(super) struct Bundles {
+    to: Mutex<HashMap<Owner, Pile>>,
+}
+
+#[derive(Default)]
+struct Pile {
+    waiting: VecDeque<Waiting>,
+    calls: usize,
+}
+
+struct Waiting {
+    letter: Bytes,
+    limit: Duration,
+    answer: oneshot::Sender<Bytes>,
+}
+
+impl Bundles {
+    /// The answer to a letter, which `carry` brings with others, if there is one in
+    /// time.
+    pub(super) async fn send<F>(
+        self: &Arc<Self>,
+        to: Owner,
+        letter: Bytes,
+        limit: Duration,
+        carry: impl Fn(Bytes, Duration) -> F + Send + 'static,
+    ) -> Option<Bytes>
+    where
+        F: Future<Output = Option<Bytes>> + Send,
+    {
+        let (answer, answered) = oneshot::channel();
+        let waiting = Waiting {
+            letter,
+            limit,
+            answer,
+        };
+        if self.add(to, waiting) {
+            let own = Arc::clone(self);
+            tokio::spawn(async move {
+                while let Some(bundle) = own.next(to) {
+                    let limit = bundle.iter().map(|waiting| waiting.limit).max();
+                    let letters = bundle.iter().map(|waiting| &waiting.letter);
+                    let answers = carry(join(letters), limit.unwrap_or_default()).await;
+                    let answers = answers.and_then(|answers| answers_in(answers).ok());
+                    for (waiting, answer) in bundle.into_iter().zip(answers.unwrap_or_default()) {
+                        if let Some(answer) = answer {
+                            // Whoever does not wait any more needs none.
+                            let _ = waiting.answer.send(answer);
+                        }
+                    }
+                }
+            });
+        }
+        tokio::time::timeout(limit, answered).await.ok()?.ok()
+    }
+
+    /// Adds a letter; answers whether somebody has to begin with a call.
+    fn add(&self, to: Owner, waiting: Waiting) -> bool {
+        let mut piles = self.to.lock();
+        let pile = piles.entry(to).or_default();
+        pile.waiting.push_back(waiting);
+        let is_wanted = pile.calls < CALLS;
+        pile.calls += usize::from(is_wanted);
+        is_wanted
+    }
+
+    /// What the next call brings; `None` if nothing waits, and then the call ends.
+    fn next(&self, to: Owner) -> Option<Vec<Waiting>> {
+        let mut piles = self.to.lock();
+        let pile = piles.get_mut(&to)?;
+        let (mut bundle, mut bytes) = (Vec::new(), 0);
+        while let Some(first) = pile.waiting.front() {
+            bytes += first.letter.len();
+            let is_full = bytes > limits::GROUP_BYTES || bundle.len() == LETTERS;
+            if is_full && !bundle.is_empty() {
+                break;
+            }
+            // Some were given up meanwhile.
+            bundle.extend(pile.waiting.pop_front().filter(|w| !w.answer.is_closed()));
+        }
+        if !bundle.is_empty() {
+            return Some(bundle);
+        }
+        pile.calls -= 1;
+        if pile.calls == 0 {
+            piles.remove(&to);
+        }
+        None
+    }
+}
+
+fn join<'a>(letters: impl ExactSizeIterator<Item = &'a Bytes>) -> Bytes {
+    let mut out = Vec::new();
+    put_varint(&mut out, letters.len() as u64);
+    for letter in letters {
+        put_bytes(&mut out, letter);
+    }
+    out.into()
+}
+
+fn answers_in(bytes: Bytes) -> Result<Vec<Option<Bytes>>, Malformed> {
+    let mut reader = Reader::new(bytes);
+    let count = count(&mut reader)?;
+    let answers = (0..count).map(|_| match reader.byte()? {
+        0 => Ok(None),
+        _ => reader.bytes().map(Some),
+    });
+    answers.collect()
+}
+
+fn count(reader: &mut Reader) -> Result<u64, Malformed> {
+    let count = reader.varint()?;
+    if count > LETTERS as u64 {
+        return Err(Malformed);
+    }
+    Ok(count)
+}
+
+/// Reads the letters of a call, has each answered, and joins the answers.
+pub(super) fn each(
+    letters: Bytes,
+    answer: impl Fn(Bytes) -> Option<Bytes>,
+) -> Result<Bytes, Malformed> {
+    let mut reader = Reader::new(letters);
+    let count = count(&mut reader)?;
+    let letters = (0..count).map(|_| reader.bytes());
+    let letters: Vec<Bytes> = letters.collect::<Result<_, _>>()?;
+    let mut out = Vec::new();
+    put_varint(&mut out, count);
+    for letter in letters {
+        match answer(letter) {
+            Some(answer) => {
+                out.push(1);
+                put_bytes(&mut out, &answer);
+            }
+            None => out.push(0),
+        }
+    }
+    Ok(out.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::future::join_all;
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    const NODE: Owner = Owner {
+        node: 2,
+        incarnation: 7,
+    };
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    /// Answers a letter with itself, unless it is empty.
+    fn echo(letter: Bytes) -> Option<Bytes> {
+        (!letter.is_empty()).then_some(letter)
+    }
+
+    #[tokio::test]
+    async fn what_waits_goes_together_and_each_letter_gets_its_answer() {
+        let bundles = Arc::new(Bundles::default());
+        let (gate, calls) = (Arc::new(Semaphore::new(0)), Arc::new(Mutex::new(0)));
+        let empty = Bytes::new();
+        let texts: Vec<_> = (0..100)
+            .map(|number| Bytes::from(number.to_string()))
+            .collect();
+        let sent = texts.iter().chain([&empty]).map(|letter| {
+            let (gate, calls) = (Arc::clone(&gate), Arc::clone(&calls));
+            bundles.send(NODE, letter.clone(), LIMIT, move |letters, _| {
+                let (gate, calls) = (Arc::clone(&gate), Arc::clone(&calls));
+                async move {
+                    drop(gate.acquire().await);
+                    *calls.lock() += 1;
+                    each(letters, echo).ok()
+                }
+            })
+        });
+        let open = async {
+            tokio::task::yield_now().await;
+            gate.add_permits(Semaphore::MAX_PERMITS);
+        };
+        let (answers, ()) = tokio::join!(join_all(sent), open);
+        assert_eq!(answers[100], None, "it was not answered");
+        let answers: Vec<_> = answers.into_iter().flatten().collect();
+        assert_eq!(answers, texts);
+        assert!(*calls.lock() <= 2 * CALLS, "{} calls", calls.lock());
+        assert!(bundles.to.lock().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_does_not_answer_holds_nobody_longer_than_allowed() {
+        let bundles = Arc::new(Bundles::default());
+        let silent = |_, limit| async move {
+            tokio::time::sleep(limit).await;
+            None
+        };
+        let sent = (0..10).map(|_| bundles.send(NODE, Bytes::from_static(b"x"), LIMIT, silent));
+        let began = tokio::time::Instant::now();
+        assert_eq!(join_all(sent).await, vec![None; 10]);
+        assert!(began.elapsed() <= LIMIT + Duration::from_millis(10));
+    }
+
+    #[test]
+    fn what_is_cut_off_or_too_long_is_refused() {
+        let letters = join([Bytes::from_static(b"one"), Bytes::from_static(b"two")].iter());
+        for end in 0..letters.len() {
+            assert!(each(letters.slice(..end), echo).is_err(), "{end}");
+        }
+        let mut many = Vec::new();
+        put_varint(&mut many, LETTERS as u64 + 1);
+        assert!(each(many.into(), echo).is_err());
+    }
+}
