@@ -83,16 +83,23 @@ impl Call {
         let mut headers = self.headers.clone();
         // Whoever is called can tell that it was this attempt.
         span.in_scope(|| propagate(&mut headers));
-        let mut request = client.request(self.method.clone(), self.url.clone());
-        request = request.headers(headers);
+        let request = client.request(self.method.clone(), self.url.clone());
+        let mut request = request
+            .build()
+            .map_err(|error| cause(&error.without_url()))?;
+        // Credentials of the address, if it has any.
+        if let Some(credentials) = request.headers_mut().remove(AUTHORIZATION) {
+            headers.entry(AUTHORIZATION).or_insert(credentials);
+        }
+        *request.headers_mut() = headers;
         if !self.body.is_empty()
             || [Method::POST, Method::PUT, Method::PATCH].contains(&self.method)
         {
-            request = request.body(self.body.clone());
+            *request.body_mut() = Some(self.body.clone().into());
         }
         // Addresses may hold secrets; errors must not.
-        request
-            .send()
+        client
+            .execute(request)
             .instrument(span)
             .await
             .map_err(|error| cause(&error.without_url()))

@@ -1,5 +1,6 @@
 //! What every attempt says about itself.
 
+use bytes::Bytes;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use ring::digest::{SHA256, digest};
 use steadfast_core::clock::Timestamp;
@@ -67,8 +68,14 @@ impl Stamp {
             ("x-steadfast-action", action),
             ("x-steadfast-epoch", &epoch),
         ];
+        headers.reserve(stamps.len());
+        // All values share their memory, which headers are copied with on their way.
+        let all = Bytes::from(stamps.map(|(_, value)| value).concat());
+        let mut start = 0;
         for (name, value) in stamps {
-            let value = HeaderValue::from_str(value);
+            let end = start + value.len();
+            let value = HeaderValue::from_maybe_shared(all.slice(start..end));
+            start = end;
             // Names were encoded, so only a region could be no header.
             let value = value.unwrap_or(HeaderValue::from_static("unknown"));
             headers.insert(HeaderName::from_static(name), value);
