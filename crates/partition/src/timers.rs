@@ -114,7 +114,7 @@ impl Timers {
 
     /// Where the next page must start, if one is needed. It is then on its way.
     pub(crate) fn begin_page(&mut self) -> Option<Bytes> {
-        if self.meanwhile.is_some() || self.near.len() > limits::NEAR_TIMERS / 2 {
+        if self.meanwhile.is_some() || self.near.len() > limits::NEAR_TIMERS / 4 {
             return None;
         }
         let from = self.horizon.clone()?;
