@@ -177,6 +177,9 @@ pub const HTTP_STREAMS: u32 = 1000;
 /// Largest message of a gRPC client.
 pub const GRPC_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
 
+/// The texts of one job.
+pub const JOB_BYTES: usize = 16 * 1024 * 1024;
+
 /// Results of work items that one call brings.
 pub const RESULTS_AT_ONCE: usize = 256;
 

@@ -17,7 +17,7 @@ use steadfast_partition::{
 
 use crate::collection::{Collection, SweepKind};
 use crate::command::{Ask, CollectionDraft, Draft, Expect, Job, Say};
-use crate::error::{Error, Kind, Result, refuse};
+use crate::error::{Error, Kind, Result, check_size, refuse};
 use crate::history::{Item, Verdict};
 use crate::id::{CollectionId, JobId};
 use crate::rows::{self, COLLECTIONS, HISTORY, JOBS, STATUS, job_key};
@@ -147,6 +147,7 @@ impl Jobs {
         draft: CollectionDraft,
         expect: Expect,
     ) -> Result<Collection> {
+        check_size([draft.document.as_bytes()])?;
         let id = draft.id.clone();
         let ask = Ask::PutCollection {
             draft: Box::new(draft),
@@ -198,6 +199,7 @@ impl Jobs {
 
     /// Makes or replaces a job.
     pub async fn put(&self, draft: Draft, expect: Expect) -> Result<Job> {
+        check_size(draft.texts())?;
         let id = draft.id.clone();
         let draft = Box::new(draft);
         job_of(self.ask_job(&id, Ask::Put { draft, expect }).await?)

@@ -36,6 +36,19 @@ pub struct Draft {
     pub state: Option<State>,
 }
 
+impl Draft {
+    /// Everything in it that can be long.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &[u8]> {
+        let actions = [Some(&self.main), self.error.as_ref()];
+        let targets = actions.into_iter().flatten().map(|action| &action.target);
+        let targets = targets.chain(&self.dead_letter).map(|target| match target {
+            Target::Outside(document) => document.as_bytes(),
+            Target::Inside { body, .. } => body,
+        });
+        std::iter::once(self.document.as_bytes()).chain(targets)
+    }
+}
+
 /// A collection as somebody wants it.
 #[derive(Record, Clone, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]

@@ -8,6 +8,7 @@ use std::error::Error as StdError;
 use std::fmt;
 
 use steadfast_core::error::Code;
+use steadfast_core::limits;
 use steadfast_partition::{Error as PartitionError, ErrorKind, Halt, Refusal};
 
 /// The result of everything in this crate that can fail.
@@ -41,11 +42,13 @@ pub enum Kind {
     Crowded,
     /// The job would never run.
     NeverRuns,
+    /// A job or collection is too large to be kept.
+    TooLarge,
     /// The way to the job failed.
     Partition,
 }
 
-const CODES: [(Kind, &str); 8] = [
+const CODES: [(Kind, &str); 9] = [
     (Kind::NoCollection, "STF-5201"),
     (Kind::NoJob, "STF-5202"),
     (Kind::Full, "STF-5203"),
@@ -54,6 +57,7 @@ const CODES: [(Kind, &str); 8] = [
     (Kind::Leaving, "STF-5206"),
     (Kind::Crowded, "STF-5207"),
     (Kind::NeverRuns, "STF-5208"),
+    (Kind::TooLarge, "STF-5209"),
 ];
 
 impl Error {
@@ -75,6 +79,20 @@ impl Error {
     pub fn message(&self) -> &str {
         &self.message
     }
+}
+
+/// Refuses texts that cannot be kept together.
+pub(crate) fn check_size<'a>(texts: impl IntoIterator<Item = &'a [u8]>) -> Result<()> {
+    let bytes: usize = texts.into_iter().map(<[u8]>::len).sum();
+    if bytes > limits::JOB_BYTES {
+        let most = limits::JOB_BYTES;
+        return Err(Error {
+            kind: Kind::TooLarge,
+            message: format!("{bytes} bytes are more than the {most} that are kept; say less"),
+            source: None,
+        });
+    }
+    Ok(())
 }
 
 /// A service's no, with the code of its kind.

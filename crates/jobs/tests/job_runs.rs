@@ -180,6 +180,20 @@ async fn the_error_action_is_retried_and_then_a_dead_letter_is_left() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_job_that_is_too_large_is_refused() {
+    let lab = Lab::at(NOON);
+    let node = lab.start().await;
+    let id = node.collection().await.job("large").unwrap();
+    let mut large = draft(id.clone(), Some(time(NOON)), None);
+    large.main.target = Target::Outside("x".repeat(16 << 20));
+    let refused = node.jobs.put(large, Expect::Nothing).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::TooLarge);
+    assert_eq!(refused.code().0, "STF-5209");
+    let found = node.jobs.job(&id).await.unwrap_err();
+    assert_eq!(found.kind(), ErrorKind::NoJob);
+}
+
+#[tokio::test(start_paused = true)]
 async fn jobs_35_a_job_that_failed_for_good_refuses_changes() {
     let lab = Lab::at(NOON);
     let node = lab.start().await;

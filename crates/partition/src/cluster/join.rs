@@ -105,7 +105,9 @@ impl Setup {
         let end = self.clock.monotonic() + self.lease;
         while self.clock.monotonic() < end {
             tokio::time::sleep(self.lease / 10).await;
-            let now = self.engine.list(&key).await?;
+            let asked = self.clock.monotonic();
+            let now = self.engine.list(PREFIX).await?;
+            self.roster.learn(&now, asked);
             let is_it = |record: &&Record| record.key == key;
             let Some(now) = now.iter().find(is_it) else {
                 return Ok(false);

@@ -1,8 +1,7 @@
 //! Which nodes are known, and what they serve.
 //!
 //! Time is this node's own: a node is alive for the time of a lease after its record
-//! was last seen to change. Whoever could not look for that long knows nothing of the
-//! others, and begins to count anew.
+//! was last seen to change. Time in which nobody could look does not count.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,8 +22,8 @@ pub struct Roster {
     lease: Duration,
     space: u16,
     seen: RwLock<BTreeMap<String, Seen>>,
-    /// When the last list was asked for that was answered.
-    looked: Mutex<Option<Duration>>,
+    /// When the last list came.
+    looked: Mutex<Duration>,
     changes: watch::Sender<u64>,
 }
 
@@ -59,12 +58,14 @@ impl Roster {
         let mut has_changed = false;
         let mut seen = self.seen.write();
         let now = self.clock.monotonic();
-        let before = self.looked.lock().replace(asked);
-        let was_blind = before.is_some_and(|before| now.saturating_sub(before) >= self.lease);
-        let at = if was_blind { now } else { asked };
+        let before = std::mem::replace(&mut *self.looked.lock(), now);
+        let gap = now.saturating_sub(before);
+        let was_blind = gap >= self.lease / 2;
         if was_blind {
-            seen.values_mut().for_each(|seen| seen.at = now);
+            let later = |seen: &mut Seen| seen.at = now.min(seen.at + gap);
+            seen.values_mut().for_each(later);
         }
+        let at = if was_blind { now } else { asked };
         for record in records {
             let Ok(member) = Member::decode(record.value.clone()) else {
                 continue;
@@ -107,7 +108,7 @@ impl Roster {
 
     /// Whether a node has gone, or was not heard of for the time of a lease.
     pub(super) fn is_dead(&self, seen: &Seen) -> bool {
-        let silent = self.clock.monotonic().saturating_sub(seen.at);
+        let silent = self.looked.lock().saturating_sub(seen.at);
         seen.member.state == State::Gone || silent >= self.lease
     }
 
@@ -202,24 +203,26 @@ mod tests {
     fn silence_counts_only_while_somebody_listens() {
         let clock = Arc::new(VirtualClock::default());
         let roster = Roster::new(Arc::clone(&clock) as _, LEASE, 0);
-        let look = |version: u64| roster.learn(&[record(version)], clock.monotonic());
-        let is_dead = || roster.is_dead(&roster.get("n").unwrap());
-        look(1);
-        for _ in 0..4 {
-            clock.advance(LEASE / 4);
-            look(1);
+        let look = |after: Duration, version: u64| {
+            clock.advance(after);
+            roster.learn(&[record(version)], clock.monotonic());
+            roster.is_dead(&roster.get("n").unwrap())
+        };
+        assert!(!look(LEASE, 1));
+        for _ in 0..3 {
+            assert!(!look(LEASE / 4, 1));
         }
-        assert!(is_dead(), "it was silent all the time");
-        look(2);
-        assert!(!is_dead());
-        clock.advance(LEASE);
-        assert!(is_dead());
-        look(2);
-        assert!(!is_dead(), "nobody could see whether it has said something");
-        clock.advance(LEASE / 2);
-        look(2);
-        clock.advance(LEASE / 2);
-        look(2);
-        assert!(is_dead());
+        assert!(look(LEASE / 4, 1), "it was silent all the time");
+        assert!(!look(LEASE / 4, 2));
+        // It was silent for a quarter, and then nobody could hear it.
+        for blind in [LEASE / 10 * 9, LEASE * 3] {
+            assert!(!look(LEASE / 4, 2));
+            assert!(!look(blind, 2));
+            assert!(!look(LEASE / 4, 3));
+        }
+        for _ in 0..3 {
+            assert!(!look(LEASE / 4, 3));
+        }
+        assert!(look(LEASE / 4, 3));
     }
 }

@@ -1,7 +1,8 @@
 //! Letters to one node, in few calls.
 //!
 //! Every volatile partition has letters of its own for the nodes that hold it, and most
-//! are small. What waits while others are under way to the same node goes together.
+//! are small. What waits while others are under way to the same node goes together. Long
+//! letters, and those with long answers, go alone: nobody waits behind them.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -11,13 +12,17 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
 use steadfast_core::id::Owner;
-use steadfast_core::limits;
 use tokio::sync::oneshot;
 
 /// Calls to one node that are under way.
 const CALLS: usize = 2;
-/// Letters of one call.
+/// Letters of one call, and their bytes.
 const LETTERS: usize = 1024;
+const CALL_BYTES: usize = 1024 * 1024;
+/// The longest letter that goes with others.
+const LETTER_BYTES: usize = 64 * 1024;
+/// How many bytes a slow line carries in a millisecond.
+const BYTES_PER_MS: usize = 1000;
 
 /// Letters that wait, by the node that they are for.
 #[derive(Default)]
@@ -45,11 +50,16 @@ impl Bundles {
         to: Owner,
         letter: Bytes,
         limit: Duration,
+        is_bulk: bool,
         carry: impl Fn(Bytes, Duration) -> F + Send + 'static,
     ) -> Option<Bytes>
     where
         F: Future<Output = Option<Bytes>> + Send,
     {
+        if is_bulk || letter.len() > LETTER_BYTES {
+            let answers = carry(join([&letter].into_iter()), limit).await?;
+            return answers_in(answers).ok()?.pop()?;
+        }
         let (answer, answered) = oneshot::channel();
         let waiting = Waiting {
             letter,
@@ -61,8 +71,9 @@ impl Bundles {
             tokio::spawn(async move {
                 while let Some(bundle) = own.next(to) {
                     let limit = bundle.iter().map(|waiting| waiting.limit).max();
-                    let letters = bundle.iter().map(|waiting| &waiting.letter);
-                    let answers = carry(join(letters), limit.unwrap_or_default()).await;
+                    let letters = join(bundle.iter().map(|waiting| &waiting.letter));
+                    let time = Duration::from_millis((letters.len() / BYTES_PER_MS) as u64);
+                    let answers = carry(letters, limit.unwrap_or_default() + time).await;
                     let answers = answers.and_then(|answers| answers_in(answers).ok());
                     for (waiting, answer) in bundle.into_iter().zip(answers.unwrap_or_default()) {
                         if let Some(answer) = answer {
@@ -93,7 +104,7 @@ impl Bundles {
         let (mut bundle, mut bytes) = (Vec::new(), 0);
         while let Some(first) = pile.waiting.front() {
             bytes += first.letter.len();
-            let is_full = bytes > limits::GROUP_BYTES || bundle.len() == LETTERS;
+            let is_full = bytes > CALL_BYTES || bundle.len() == LETTERS;
             if is_full && !bundle.is_empty() {
                 break;
             }
@@ -189,7 +200,7 @@ mod tests {
             .collect();
         let sent = texts.iter().chain([&empty]).map(|letter| {
             let (gate, calls) = (Arc::clone(&gate), Arc::clone(&calls));
-            bundles.send(NODE, letter.clone(), LIMIT, move |letters, _| {
+            bundles.send(NODE, letter.clone(), LIMIT, false, move |letters, _| {
                 let (gate, calls) = (Arc::clone(&gate), Arc::clone(&calls));
                 async move {
                     drop(gate.acquire().await);
@@ -217,10 +228,34 @@ mod tests {
             tokio::time::sleep(limit).await;
             None
         };
-        let sent = (0..10).map(|_| bundles.send(NODE, Bytes::from_static(b"x"), LIMIT, silent));
+        let sent =
+            (0..10).map(|_| bundles.send(NODE, Bytes::from_static(b"x"), LIMIT, false, silent));
         let began = tokio::time::Instant::now();
         assert_eq!(join_all(sent).await, vec![None; 10]);
         assert!(began.elapsed() <= LIMIT + Duration::from_millis(10));
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_behind_a_long_letter() {
+        let bundles = Arc::new(Bundles::default());
+        let long = Bytes::from(vec![b'x'; LETTER_BYTES + 1]);
+        let short = Bytes::from_static(b"page, please");
+        let never = |_, _| std::future::pending();
+        let long = (0..10).map(|_| bundles.send(NODE, long.clone(), LIMIT, false, never));
+        let pages = (0..10).map(|_| bundles.send(NODE, short.clone(), LIMIT, true, never));
+        let own = bundles.send(NODE, short.clone(), LIMIT, false, |letters, _| async {
+            each(letters, echo).ok()
+        });
+        tokio::select! {
+            biased;
+            _ = join_all(long) => panic!("nobody answers them"),
+            _ = join_all(pages) => panic!("nobody answers them"),
+            answer = own => assert_eq!(answer, Some(short.clone())),
+        }
+        let alone = bundles.send(NODE, short.clone(), LIMIT, true, |letters, _| async {
+            each(letters, echo).ok()
+        });
+        assert_eq!(alone.await, Some(short.clone()));
     }
 
     #[test]

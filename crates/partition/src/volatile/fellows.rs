@@ -72,17 +72,25 @@ impl Peers for Fellows {
         cluster.is_some_and(|(_, cluster)| cluster.roster().peer(node).is_some())
     }
 
-    async fn send(&self, to: Owner, letter: Bytes, limit: Duration) -> Option<Bytes> {
+    async fn send(
+        &self,
+        to: Owner,
+        letter: Bytes,
+        limit: Duration,
+        is_bulk: bool,
+    ) -> Option<Bytes> {
         let (_, cluster) = self.cluster()?;
         let peer = cluster.roster().peer(to)?;
+        let cluster = Arc::downgrade(&cluster);
         let carry = move |letters, limit| {
-            let (cluster, peer) = (Arc::clone(&cluster), peer.clone());
+            let (cluster, peer) = (cluster.upgrade(), peer.clone());
             async move {
-                let told = cluster.tell_within(&peer, WORDS, letters, limit).await;
+                let told = cluster?.tell_within(&peer, WORDS, letters, limit).await;
                 told.ok()
             }
         };
-        self.bundles.send(to, letter, limit, carry).await
+        let bundles = &self.bundles;
+        bundles.send(to, letter, limit, is_bulk, carry).await
     }
 }
 

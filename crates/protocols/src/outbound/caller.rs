@@ -120,8 +120,6 @@ impl Caller {
 fn build(options: &Options, identity: Option<Identity>) -> Result<Client, String> {
     let mut builder = Client::builder()
         .redirect(reqwest::redirect::Policy::none())
-        // Jobs have retries of their own, and every attempt counts.
-        .retry(reqwest::retry::never().max_retries_per_request(0))
         .no_proxy()
         .dns_resolver(Arc::new(Guarded(options.guard.clone())))
         .pool_max_idle_per_host(limits::HOST_CALLS)

@@ -74,9 +74,10 @@ impl Stamp {
         let mut start = 0;
         for (name, value) in stamps {
             let end = start + value.len();
-            let value = HeaderValue::from_maybe_shared(all.slice(start..end));
-            start = end;
             // Names were encoded, so only a region could be no header.
+            let text = Some(all.slice(start..end)).filter(|_| value.is_ascii());
+            start = end;
+            let value = text.and_then(|text| HeaderValue::from_maybe_shared(text).ok());
             let value = value.unwrap_or(HeaderValue::from_static("unknown"));
             headers.insert(HeaderName::from_static(name), value);
         }

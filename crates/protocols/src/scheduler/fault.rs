@@ -107,6 +107,11 @@ impl From<Error> for Fault {
                 Self::conflict(message)
             }
             ErrorKind::NeverRuns => Self::member("properties.recurrence", message),
+            ErrorKind::TooLarge => Self::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "RequestEntityTooLarge",
+                message,
+            ),
             ErrorKind::Crowded => {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
             }

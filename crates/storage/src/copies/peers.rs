@@ -28,7 +28,9 @@ pub trait Peers: Send + Sync + 'static {
     fn is_living(&self, node: Owner) -> bool;
 
     /// Brings a letter to a node and its answer back; `None` if that is not certain.
-    async fn send(&self, to: Owner, letter: Bytes, limit: Duration) -> Option<Bytes>;
+    /// `is_bulk`: the answer may be long.
+    async fn send(&self, to: Owner, letter: Bytes, limit: Duration, is_bulk: bool)
+    -> Option<Bytes>;
 }
 
 /// What everything here shares.
@@ -56,12 +58,12 @@ impl Common {
     pub(super) async fn tell(&self, to: Owner, letter: &Letter) -> Option<Answer> {
         let bytes = letter.encode();
         let time = Duration::from_millis((bytes.len() / BYTES_PER_MS) as u64);
-        // A page may come back.
-        let limit = match letter.word {
-            Word::Read { .. } => LETTER * 5,
-            _ => LETTER + time,
+        let is_bulk = matches!(letter.word, Word::Read { .. });
+        let limit = match is_bulk {
+            true => LETTER * 5,
+            false => LETTER + time,
         };
-        let answer = self.peers.send(to, bytes, limit).await?;
+        let answer = self.peers.send(to, bytes, limit, is_bulk).await?;
         Answer::decode(answer).ok()
     }
 

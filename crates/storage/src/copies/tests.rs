@@ -57,7 +57,7 @@ impl Peers for Sight {
         self.world.nodes.lock().contains_key(&node) && !self.world.dead.lock().contains(&node)
     }
 
-    async fn send(&self, to: Owner, letter: Bytes, _: Duration) -> Option<Bytes> {
+    async fn send(&self, to: Owner, letter: Bytes, _: Duration, _: bool) -> Option<Bytes> {
         tokio::task::yield_now().await;
         {
             let cut = self.world.cut.lock();

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use steadfast_core::limits;
@@ -18,6 +19,8 @@ use super::channel::Channel;
 
 /// Calls under way; what comes meanwhile waits and goes together.
 const CALLS: usize = 4;
+/// A call that takes longer is not counted as under way.
+const SLOW: Duration = Duration::from_millis(50);
 /// Results that wait, and the longest call with several of them.
 const WAITING: usize = 1024;
 const CALL_BYTES: usize = 1024 * 1024;
@@ -90,11 +93,19 @@ async fn send(mut waiting: mpsc::Receiver<Waiting>, post: Arc<Post>) {
                 .into_iter()
                 .map(|waiting| (waiting.result, waiting.answer))
                 .unzip();
-            for (answer, heard) in answers.into_iter().zip(post.send(results).await) {
+            let sent = post.send(results);
+            tokio::pin!(sent);
+            // A call that takes long keeps nobody else waiting.
+            let early = tokio::time::timeout(SLOW, &mut sent).await;
+            drop(call);
+            let heard = match early {
+                Ok(heard) => heard,
+                Err(_) => sent.await,
+            };
+            for (answer, heard) in answers.into_iter().zip(heard) {
                 // Whoever does not wait any more needs no answer.
                 let _ = answer.send(heard);
             }
-            drop(call);
         });
     }
 }
@@ -110,12 +121,17 @@ impl Post {
     /// Sends results and tells what is answered to each.
     async fn send(&self, results: Vec<Completed>) -> Vec<Answer> {
         if results.len() > 1 && !self.takes_one.load(Ordering::Relaxed) {
-            match self.together(&results).await {
-                Err(status) if status.code() == Code::Unimplemented => {
-                    self.takes_one.store(true, Ordering::Relaxed);
-                }
-                Err(status) => return vec![Err(status); results.len()],
+            let status = match self.together(&results).await {
                 Ok(answers) => return answers,
+                Err(status) => status,
+            };
+            match status.code() {
+                Code::Unavailable | Code::DeadlineExceeded => {
+                    return vec![Err(status); results.len()];
+                }
+                Code::Unimplemented => self.takes_one.store(true, Ordering::Relaxed),
+                // One of them may be the reason: the others are none the worse for it.
+                _ => {}
             }
         }
         join_all(results.into_iter().map(|result| self.alone(result))).await
@@ -233,7 +249,7 @@ mod tests {
             }))
         });
         let open = async {
-            // All of them wait, or are under way, when the first is answered.
+            // All of them have been brought when the first is answered.
             tokio::task::yield_now().await;
             server.gate.add_permits(Semaphore::MAX_PERMITS);
         };
