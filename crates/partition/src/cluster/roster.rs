@@ -215,14 +215,14 @@ mod tests {
         assert!(look(LEASE / 4, 1), "it was silent all the time");
         assert!(!look(LEASE / 4, 2));
         // It was silent for a quarter, and then nobody could hear it.
-        for blind in [LEASE / 10 * 9, LEASE * 3] {
-            assert!(!look(LEASE / 4, 2));
-            assert!(!look(blind, 2));
-            assert!(!look(LEASE / 4, 3));
+        for (version, blind) in [(2, LEASE / 10 * 9), (3, LEASE * 3)] {
+            assert!(!look(LEASE / 4, version));
+            assert!(!look(blind, version));
+            assert!(!look(LEASE / 4, version + 1));
         }
         for _ in 0..3 {
-            assert!(!look(LEASE / 4, 3));
+            assert!(!look(LEASE / 4, 4));
         }
-        assert!(look(LEASE / 4, 3));
+        assert!(look(LEASE / 4, 4));
     }
 }
