@@ -681,7 +681,7 @@ async fn results_that_come_together_are_taken_or_refused_one_by_one() {
     let state = hub.get("a").await.unwrap();
     assert_eq!(
         state.orchestration_status(),
-        wire::OrchestrationStatus::Running
+        wire::OrchestrationStatus::Pending
     );
     tasks.insert(1, nothing);
     let answers = call(tasks).await.unwrap();
