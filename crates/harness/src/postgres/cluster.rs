@@ -120,7 +120,10 @@ impl PostgresCluster {
     /// Promotes a standby, whatever it has received.
     pub fn promote(&mut self, standby: usize) -> anyhow::Result<()> {
         let server = &self.servers[standby];
-        server.sql("select pg_promote(true, 60)")?;
+        // It may have been promoted by somebody who did not hear of it.
+        if server.sql("select pg_is_in_recovery()")? == "t" {
+            server.sql("select pg_promote(true, 60)")?;
+        }
         server.wait_for("select pg_is_in_recovery()", "f")?;
         self.primary = standby;
         Ok(())

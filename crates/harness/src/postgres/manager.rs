@@ -89,8 +89,11 @@ fn watch(cluster: &Mutex<PostgresCluster>, failovers: &AtomicU32, stop: &AtomicB
             false => missed + 1,
         };
         if missed >= MISSES {
-            // With a single survivor this is refused, and tried again.
-            if lock(cluster).promote_by_rule().is_ok() {
+            // With a single survivor this is refused, and tried again. One that was
+            // promoted counts, whatever became of the other.
+            let mut cluster = lock(cluster);
+            let before = cluster.primary();
+            if cluster.promote_by_rule().is_ok() || cluster.primary() != before {
                 failovers.fetch_add(1, Ordering::SeqCst);
                 missed = 0;
             }
@@ -120,7 +123,11 @@ fn repair(cluster: &mut PostgresCluster) {
         let server = cluster.server(index);
         let is_standby = match server.is_running() {
             true if !answers(server.port()) => continue,
-            true => server.sql("select pg_is_in_recovery()").ok() == Some("t".to_owned()),
+            true => match server.sql("select pg_is_in_recovery()") {
+                Ok(answer) => answer == "t",
+                // Whoever is too busy to say is left alone.
+                Err(_) => continue,
+            },
             false => false,
         };
         // What fails now is tried again with the next look.
