@@ -22,3 +22,4 @@ pub mod runtime;
 mod samples;
 mod stopwatch;
 pub mod storage;
+mod writers;

@@ -16,12 +16,10 @@ use crate::postgres::bare;
 use crate::report::Report;
 use crate::samples::Samples;
 use crate::stopwatch::Stopwatch;
+use crate::writers::{VALUE_BYTES, side_by_side};
 
 /// Instances that are written.
 const INSTANCES: u64 = 200_000;
-
-/// What a row takes beside its key.
-const VALUE_BYTES: usize = 192;
 
 /// Where clients call.
 #[derive(Clone, Copy)]
@@ -79,22 +77,15 @@ async fn commit_for(
     duration: Duration,
     way: Way,
 ) -> Result<(Samples, f64)> {
-    let run = Arc::new(Stopwatch::start());
-    let start = |client: u64| {
+    let start = |client: u64, run| {
         let node = &nodes[client as usize % nodes.len()];
         let places = match way {
             Way::Any => Vec::new(),
             Way::Owner => node.serving(),
         };
-        let run = Arc::clone(&run);
-        tokio::spawn(commit(node.handle(), places, client, run, duration))
+        commit(node.handle(), places, client, run, duration)
     };
-    let tasks: Vec<_> = (0..clients).map(start).collect();
-    let mut latencies = Samples::default();
-    for task in tasks {
-        latencies.extend(task.await??);
-    }
-    Ok((latencies, run.seconds()))
+    side_by_side(clients, start).await
 }
 
 async fn commit(

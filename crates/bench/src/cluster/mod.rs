@@ -10,7 +10,6 @@ mod regions;
 mod run;
 mod settings;
 mod volatile;
-mod writers;
 
 pub use run::run;
 pub use settings::Settings;

@@ -21,10 +21,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Mutex;
 use tokio::task::AbortHandle;
 
-use super::settings::Settings;
-use super::writers::{commit_for, rate};
+use super::settings::{KEYS, Settings};
 use crate::disk;
 use crate::report::Report;
+use crate::writers::{commit_for, rate};
 
 const PARTITIONS: u16 = 4;
 
@@ -37,8 +37,8 @@ pub(super) async fn measure(settings: &Settings, report: &mut Report) -> Result<
     let alone = acquire(&store).await?;
     let pair = Regions::start().await?;
     for clients in [3, 300] {
-        let mut without = commit_for(&alone, clients, settings.duration()).await?;
-        let mut with = commit_for(&pair.ledgers, clients, settings.duration()).await?;
+        let mut without = commit_for(&alone, KEYS, clients, settings.duration()).await?;
+        let mut with = commit_for(&pair.ledgers, KEYS, clients, settings.duration()).await?;
         let mut figure = |name: &str, value| {
             let name = format!("{name}_{clients}_clients");
             report.figures.record(name, value);

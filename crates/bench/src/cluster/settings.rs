@@ -10,6 +10,9 @@ pub(super) const NODES: usize = 3;
 /// Partitions that they share.
 pub(super) const PARTITIONS: u16 = 12;
 
+/// Rows that are written where a mirror is measured.
+pub(super) const KEYS: u64 = 240_000;
+
 /// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct Settings {

@@ -10,9 +10,9 @@ use steadfast_storage::memory::Memory;
 use steadfast_storage::{Ledger, Options, Store};
 
 use super::node::Node;
-use super::settings::{NODES, PARTITIONS, Settings};
-use super::writers::{commit_for, rate};
+use super::settings::{KEYS, NODES, PARTITIONS, Settings};
 use crate::report::Report;
+use crate::writers::{commit_for, rate};
 
 /// How long it may take until everything is held as it shall be.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -32,8 +32,8 @@ pub(super) async fn measure(
         single.push(store.acquire(Partition::new(SPACE, index)).await?);
     }
     for clients in [3, 300] {
-        let mut alone = commit_for(&single, clients, settings.duration()).await?;
-        let mut mirrored = commit_for(&copied, clients, settings.duration()).await?;
+        let mut alone = commit_for(&single, KEYS, clients, settings.duration()).await?;
+        let mut mirrored = commit_for(&copied, KEYS, clients, settings.duration()).await?;
         let mut figure = |name: &str, value| {
             let name = format!("{name}_{clients}_clients");
             report.figures.record(name, value);

@@ -1,16 +1,12 @@
 //! Clients that commit one row after the other.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use steadfast_core::id::Table;
-use steadfast_storage::{Kind, Ledger, Writes};
 
 use super::node::Node;
-use super::settings::ROW_BYTES;
 use crate::samples::Samples;
-use crate::stopwatch::Stopwatch;
+use crate::writers;
 
 /// Keys that are written, over all partitions.
 const KEYS: u64 = 200_000;
@@ -35,46 +31,10 @@ impl Load {
 /// Lets clients commit, each on its own task.
 pub(super) async fn commit_for(node: &Node, clients: u64, duration: Duration) -> Result<Load> {
     let before = node.engine.statements();
-    let run = Arc::new(Stopwatch::start());
-    let start = |client| {
-        let (ledgers, run) = (node.ledgers.clone(), Arc::clone(&run));
-        tokio::spawn(commit(ledgers, client, run, duration))
-    };
-    let tasks: Vec<_> = (0..clients).map(start).collect();
-    let mut latencies = Samples::default();
-    for task in tasks {
-        latencies.extend(task.await??);
-    }
+    let (latencies, seconds) = writers::commit_for(&node.ledgers, KEYS, clients, duration).await?;
     Ok(Load {
         latencies,
-        seconds: run.seconds(),
+        seconds,
         statements: node.engine.statements() - before,
     })
-}
-
-async fn commit(
-    ledgers: Vec<Ledger>,
-    client: u64,
-    run: Arc<Stopwatch>,
-    duration: Duration,
-) -> Result<Samples> {
-    let mut random = fastrand::Rng::with_seed(client);
-    let mut latencies = Samples::default();
-    while run.elapsed() < duration || latencies.len() == 0 {
-        let key = random.u64(..KEYS);
-        let mut value = [0; ROW_BYTES - 8];
-        random.fill(&mut value);
-        let mut writes = Writes::new();
-        writes.put(Table(1), &key.to_be_bytes(), &value);
-        let waited = Stopwatch::start();
-        let ledger = &ledgers[(key % ledgers.len() as u64) as usize];
-        match ledger.commit(writes).await {
-            Ok(_) => latencies.push(waited.elapsed()),
-            Err(error) if matches!(error.kind(), Kind::Throttled { .. }) => {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(latencies)
 }

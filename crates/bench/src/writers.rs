@@ -1,4 +1,5 @@
-//! Writers on ledgers, below all services.
+//! Clients that commit side by side for a time, and writers on ledgers, below all
+//! services.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,26 +13,25 @@ use crate::stopwatch::Stopwatch;
 
 const ROWS: Table = Table(5);
 
-/// Rows that are written, and what each takes beside its key.
-const KEYS: u64 = 20_000;
-const VALUE_BYTES: usize = 192;
+/// What a row takes beside its key.
+pub(crate) const VALUE_BYTES: usize = 192;
 
 /// Commits per second.
-pub(super) fn rate((latencies, seconds): &(Samples, f64)) -> f64 {
+pub(crate) fn rate((latencies, seconds): &(Samples, f64)) -> f64 {
     latencies.len() as f64 / seconds
 }
 
-/// Lets clients commit, each on its own task; answers what each commit took.
-pub(super) async fn commit_for(
-    ledgers: &[Ledger],
+/// Lets clients commit, each on its own task; answers what each commit took, and the
+/// seconds of all.
+pub(crate) async fn side_by_side<F>(
     clients: u64,
-    duration: Duration,
-) -> Result<(Samples, f64)> {
+    start: impl Fn(u64, Arc<Stopwatch>) -> F,
+) -> Result<(Samples, f64)>
+where
+    F: Future<Output = Result<Samples>> + Send + 'static,
+{
     let run = Arc::new(Stopwatch::start());
-    let start = |client: u64| {
-        let (ledgers, run) = (ledgers.to_vec(), Arc::clone(&run));
-        tokio::spawn(commit(ledgers, client, run, duration))
-    };
+    let start = |client| tokio::spawn(start(client, Arc::clone(&run)));
     let tasks: Vec<_> = (0..clients).map(start).collect();
     let mut latencies = Samples::default();
     for task in tasks {
@@ -40,8 +40,20 @@ pub(super) async fn commit_for(
     Ok((latencies, run.seconds()))
 }
 
+/// Lets clients write rows with so many keys, spread over ledgers.
+pub(crate) async fn commit_for(
+    ledgers: &[Ledger],
+    keys: u64,
+    clients: u64,
+    duration: Duration,
+) -> Result<(Samples, f64)> {
+    let start = |client, run| commit(ledgers.to_vec(), keys, client, run, duration);
+    side_by_side(clients, start).await
+}
+
 async fn commit(
     ledgers: Vec<Ledger>,
+    keys: u64,
     client: u64,
     run: Arc<Stopwatch>,
     duration: Duration,
@@ -52,8 +64,9 @@ async fn commit(
         let mut value = [0; VALUE_BYTES];
         random.fill(&mut value);
         let mut writes = Writes::new();
-        writes.put(ROWS, &random.u64(..KEYS).to_be_bytes(), &value);
-        let ledger = &ledgers[random.usize(..ledgers.len())];
+        let key = random.u64(..keys);
+        writes.put(ROWS, &key.to_be_bytes(), &value);
+        let ledger = &ledgers[(key % ledgers.len() as u64) as usize];
         let waited = Stopwatch::start();
         match ledger.commit(writes).await {
             Ok(_) => latencies.push(waited.elapsed()),
