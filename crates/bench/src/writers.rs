@@ -1,5 +1,4 @@
-//! Clients that commit side by side for a time, and writers on ledgers, below all
-//! services.
+//! Clients that commit side by side for a time.
 
 use std::sync::Arc;
 use std::time::Duration;
