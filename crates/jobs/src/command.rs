@@ -10,7 +10,7 @@ use crate::definition::{Action, Definition, Policy, Target};
 use crate::id::{CollectionId, JobId};
 use crate::recurrence::Timing;
 use crate::rows;
-use crate::status::{Phase, State, Status};
+use crate::status::{Claim, State, Status};
 
 /// A job as somebody wants it.
 #[derive(Record, Clone, PartialEq, Debug)]
@@ -143,27 +143,25 @@ pub enum Ask {
     Expire,
     #[n(15)]
     Ended(Ended),
+    /// An attempt that must not be made twice is about to be made.
+    #[n(16)]
+    Begin(Claim),
 }
 
 /// What came of an attempt.
 #[derive(Record, Clone, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct Ended {
-    /// Which run, phase and attempt it was.
     #[n(0)]
-    pub ordinal: u64,
+    pub claim: Claim,
     #[n(1)]
-    pub phase: Phase,
-    #[n(2)]
-    pub attempt: u32,
-    #[n(3)]
     pub is_success: bool,
-    #[n(4)]
+    #[n(2)]
     pub message: String,
     /// Milliseconds since 1970.
-    #[n(5)]
+    #[n(3)]
     pub started: i64,
-    #[n(6)]
+    #[n(4)]
     pub ended: i64,
 }
 
@@ -177,6 +175,9 @@ pub enum Say {
     Collection(Box<Collection>),
     #[n(2)]
     Job(Box<Job>),
+    /// Whether an attempt may be made.
+    #[n(3)]
+    May(bool),
 }
 
 impl Message for Ask {

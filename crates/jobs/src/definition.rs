@@ -156,6 +156,20 @@ pub enum Misfire {
     Skip,
 }
 
+/// What happens to an attempt that was begun and whose end nobody has recorded,
+/// because its node or region was lost.
+#[derive(Record, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[record(crate = "steadfast_collections", closed)]
+pub enum InFlight {
+    /// It is made again: at least once.
+    #[default]
+    #[n(0)]
+    Rerun,
+    /// It is recorded as failed and not tried again: at most once.
+    #[n(1)]
+    Skip,
+}
+
 /// How occurrences follow one another.
 #[derive(Record, Clone, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
@@ -173,6 +187,9 @@ pub struct Policy {
     /// How long an attempt may take; `None` is what the deliverer allows.
     #[n(4)]
     pub timeout_ms: Option<u64>,
+    #[record(default)]
+    #[n(5)]
+    pub in_flight: InFlight,
 }
 
 impl Default for Policy {
@@ -183,6 +200,7 @@ impl Default for Policy {
             catch_up_ms: 600_000,
             faults: None,
             timeout_ms: None,
+            in_flight: InFlight::default(),
         }
     }
 }

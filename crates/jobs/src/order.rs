@@ -44,6 +44,10 @@ pub struct Order {
     #[record(default)]
     #[n(9)]
     pub epoch: u64,
+    /// It must not be made twice, so that it begins is recorded first.
+    #[record(default)]
+    #[n(10)]
+    pub is_once: bool,
 }
 
 /// What the service wants done outside.

@@ -2,19 +2,21 @@
 //!
 //! An occurrence is claimed by the commit that begins it; its first byte leaves
 //! after that commit. What an attempt came to is recorded by a later one. So a
-//! crash between the two repeats that attempt, and nothing else runs twice.
+//! crash between the two repeats that attempt, and nothing else runs twice. Not even
+//! that does if the job wants it so: then another commit before the first byte says
+//! that the attempt was begun.
 
 use steadfast_core::clock::Timestamp;
 use steadfast_core::limits;
 use steadfast_partition::{Address, Envelope, Halt, Kind, Message, Turn};
 
 use crate::command::{Ask, Ended};
-use crate::definition::{Action, Definition, Retry, Target};
+use crate::definition::{Action, Definition, InFlight, Retry, Target};
 use crate::history::{self, Item, Verdict};
 use crate::iso;
 use crate::order::{Order, Wish, work_id};
 use crate::recurrence::Plan;
-use crate::status::{Phase, Run, Source, State, Status};
+use crate::status::{Claim, Phase, Run, Source, State, Status};
 
 /// A job in one turn: what it is, what has become of it, and its rows' key.
 pub(crate) struct Live<'a> {
@@ -62,6 +64,7 @@ impl Live<'_> {
             retry_at: None,
             is_faulted: false,
             last: String::new(),
+            is_begun: false,
         };
         status.runs.push(run.clone());
         self.attempt(turn, &run)
@@ -83,6 +86,7 @@ impl Live<'_> {
                     timeout_ms: self.definition.policy.timeout_ms,
                     last: (run.phase == Phase::DeadLetter).then(|| run.last.clone()),
                     epoch: 0,
+                    is_once: self.definition.policy.in_flight == InFlight::Skip,
                 };
                 turn.open_work(id, Wish::Attempt(Box::new(order)).encode());
                 Ok(())
@@ -102,9 +106,7 @@ impl Live<'_> {
                 self.ended(
                     turn,
                     &Ended {
-                        ordinal: run.ordinal,
-                        phase: run.phase,
-                        attempt: run.attempt,
+                        claim: run.claim(),
                         is_success: true,
                         message: "sent in the commit that claimed the occurrence".into(),
                         started: now,
@@ -139,14 +141,52 @@ impl Live<'_> {
 
     /// An attempt has come to something.
     pub(crate) fn ended(&mut self, turn: &mut Turn<'_>, ended: &Ended) -> Result<(), Halt> {
-        let is_it = |run: &Run| {
-            let is_at = (run.phase, run.attempt) == (ended.phase, ended.attempt);
-            run.ordinal == ended.ordinal && is_at && run.retry_at.is_none()
-        };
-        let Some(mut run) = self.status.runs.iter().find(|run| is_it(run)).cloned() else {
+        let Some(run) = self.under_way(ended.claim) else {
             // It was given up, or has been recorded already.
             return Ok(());
         };
+        self.came_to(turn, run, ended, true)
+    }
+
+    /// An attempt that must not be made twice is about to be made: whether it may. If
+    /// it was begun before, it is recorded as failed instead, for nobody knows better.
+    pub(crate) fn may_begin(&mut self, turn: &mut Turn<'_>, claim: Claim) -> Result<bool, Halt> {
+        let Some(mut run) = self.under_way(claim) else {
+            return Ok(false);
+        };
+        if !run.is_begun {
+            run.is_begun = true;
+            self.replace(run);
+            return Ok(true);
+        }
+        let now = turn.time().0;
+        let lost = Ended {
+            claim,
+            is_success: false,
+            message: "it was under way when its node or region was lost; not repeated, \
+                      because inFlight is skip"
+                .into(),
+            started: now,
+            ended: now,
+        };
+        self.came_to(turn, run, &lost, false)?;
+        Ok(false)
+    }
+
+    /// The run that is at this attempt, and has no end of it.
+    fn under_way(&self, claim: Claim) -> Option<Run> {
+        let is_it = |run: &&Run| run.claim() == claim && run.retry_at.is_none();
+        self.status.runs.iter().find(is_it).cloned()
+    }
+
+    /// The attempt that a run is at has come to something.
+    fn came_to(
+        &mut self,
+        turn: &mut Turn<'_>,
+        mut run: Run,
+        ended: &Ended,
+        may_repeat: bool,
+    ) -> Result<(), Halt> {
         turn.close_work(&work_id(self.key, run.ordinal, run.phase, run.attempt));
         self.record(turn, &run, ended)?;
         if ended.is_success {
@@ -157,15 +197,22 @@ impl Live<'_> {
         }
         run.last = ended.message.clone();
         history::truncate(&mut run.last, limits::HISTORY_MESSAGE_BYTES);
-        self.go_on(turn, run, ended.ended)
+        self.go_on(turn, run, ended.ended, may_repeat)
     }
 
     /// What follows a failed attempt: another, the next phase, or the end.
-    fn go_on(&mut self, turn: &mut Turn<'_>, mut run: Run, ended: i64) -> Result<(), Halt> {
+    fn go_on(
+        &mut self,
+        turn: &mut Turn<'_>,
+        mut run: Run,
+        ended: i64,
+        may_repeat: bool,
+    ) -> Result<(), Halt> {
         // What was disabled meanwhile is not tried again.
         let is_wanted = self.status.state == State::Enabled || run.source != Source::Schedule;
         let retry = self.retry(run.phase);
-        if is_wanted && run.attempt < retry.count {
+        run.is_begun = false;
+        if is_wanted && may_repeat && run.attempt < retry.count {
             let wait = retry.wait_ms(run.attempt).min(i64::MAX as u64 / 4) as i64;
             let at = ended.saturating_add(wait);
             run.retry_at = Some(at);
@@ -342,9 +389,7 @@ impl Live<'_> {
                 turn,
                 &run,
                 &Ended {
-                    ordinal: run.ordinal,
-                    phase: run.phase,
-                    attempt: run.attempt,
+                    claim: run.claim(),
                     is_success: false,
                     message: why.into(),
                     started: now,

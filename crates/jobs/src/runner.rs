@@ -20,9 +20,13 @@ use steadfast_partition::{Address, Effect, Envelope, Message, Performer, Router}
 use tokio::sync::{Semaphore, watch};
 use tokio::task::AbortHandle;
 
-use crate::command::{Ask, Ended};
+use crate::command::{Ask, Ended, Say};
 use crate::order::{Order, Wish};
+use crate::status::Claim;
 use crate::sweeper;
+
+/// Between two tries to have it recorded that an attempt is begun.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// What came of an attempt.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -276,6 +280,16 @@ impl Inner {
         let Some(_running) = self.run() else {
             return Some(attempt);
         };
+        if attempt.order.is_once {
+            match self.begin(&attempt).await {
+                Some(true) => {}
+                Some(false) => return None,
+                None => {
+                    tokio::time::sleep(PAUSE).await;
+                    return Some(attempt);
+                }
+            }
+        }
         let started = self.clock.now().0;
         let tenure = self.tenure.load(Ordering::Acquire);
         let order = &attempt.order;
@@ -288,9 +302,7 @@ impl Inner {
             return Some(attempt);
         }
         let ended = Ended {
-            ordinal: order.ordinal,
-            phase: order.phase,
-            attempt: order.attempt,
+            claim: claim(order),
             is_success: outcome.is_success,
             message: outcome.message,
             started,
@@ -301,6 +313,23 @@ impl Inner {
             door.post(Envelope::new(attempt.from, Ask::Ended(ended).encode()));
         }
         None
+    }
+
+    /// Has it recorded that an attempt is begun which must not be made twice; answers
+    /// whether it may be made, or `None` if that is not known.
+    async fn begin(&self, attempt: &Attempt) -> Option<bool> {
+        let Some(door) = self.router.door(attempt.ticket.0) else {
+            // The next owner decides.
+            return Some(false);
+        };
+        let ask = Ask::Begin(claim(&attempt.order));
+        match door.call::<_, Say>(attempt.from.clone(), ask).await {
+            Ok(said) => Some(said == Say::May(true)),
+            Err(error) => {
+                tracing::debug!(event = "jobs.not_begun", from = %attempt.from, %error);
+                None
+            }
+        }
     }
 
     /// Counts a call, unless nothing is to be begun.
@@ -346,6 +375,14 @@ impl Inner {
             }
             None => {}
         }
+    }
+}
+
+fn claim(order: &Order) -> Claim {
+    Claim {
+        ordinal: order.ordinal,
+        phase: order.phase,
+        attempt: order.attempt,
     }
 }
 

@@ -42,6 +42,14 @@ impl Service for Scheduler {
             Ask::SweptBy(kind) => change::swept(turn, to, *kind)?,
             Ask::Due(occurrence) => with(turn, to, |turn, job| job.due(turn, *occurrence))?,
             Ask::Again(ordinal) => with(turn, to, |turn, job| job.again(turn, *ordinal))?,
+            Ask::Begin(claim) => {
+                let mut may_begin = false;
+                with(turn, to, |turn, job| {
+                    may_begin = job.may_begin(turn, *claim)?;
+                    Ok(())
+                })?;
+                Say::May(may_begin)
+            }
             Ask::Ended(ended) => with(turn, to, |turn, job| job.ended(turn, ended))?,
             Ask::Expire => change::expire(turn, to)?,
         };

@@ -153,6 +153,35 @@ pub(crate) struct Run {
     /// What the last attempt said, for a dead letter.
     #[n(7)]
     pub(crate) last: String,
+    /// Its attempt may have left, and must not leave again.
+    #[record(default)]
+    #[n(8)]
+    pub(crate) is_begun: bool,
+}
+
+/// Which attempt of a job.
+#[derive(Record, Clone, Copy, PartialEq, Eq, Debug)]
+#[record(crate = "steadfast_collections", closed)]
+pub struct Claim {
+    /// Which run it is of.
+    #[n(0)]
+    pub ordinal: u64,
+    #[n(1)]
+    pub phase: Phase,
+    /// From 0.
+    #[n(2)]
+    pub attempt: u32,
+}
+
+impl Run {
+    /// The attempt that it is at.
+    pub(crate) fn claim(&self) -> Claim {
+        Claim {
+            ordinal: self.ordinal,
+            phase: self.phase,
+            attempt: self.attempt,
+        }
+    }
 }
 
 impl Status {

@@ -3,12 +3,15 @@
 
 mod lab;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use lab::{BADLY, Lab, Manner, WELL, draft, every, outside, pass, time};
+use steadfast_core::limits::HOST_CALLS;
 use steadfast_jobs::recurrence::Frequency;
 use steadfast_jobs::{
-    Action, ErrorKind, Expect, Misfire, Overlap, Phase, Retry, State, SweepKind, Target, Verdict,
+    Action, ErrorKind, Expect, InFlight, Misfire, Overlap, Phase, Retry, State, SweepKind, Target,
+    Verdict,
 };
 use steadfast_partition::{Address, Answer, Halt, Kind, Service, Services, Turn, service_table};
 
@@ -355,6 +358,76 @@ async fn a_crash_while_sending_repeats_that_attempt_and_nothing_else() {
     assert!(calls[1].order.epoch > calls[0].order.epoch);
     let status = node.jobs.job(&id).await.unwrap().status;
     assert_eq!(status.executions, 1, "it is one occurrence");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_while_sending_does_not_repeat_an_attempt_that_is_made_once() {
+    let lab = Lab::at(NOON);
+    let node = lab.start().await;
+    lab.script.manners.lock().push_back(Manner {
+        takes: Duration::from_secs(30),
+        is_success: true,
+    });
+    let id = node.collection().await.job("careful").unwrap();
+    let recurrence = every(Frequency::Hour, 1);
+    let mut draft = draft(id.clone(), Some(time(NOON)), Some(recurrence));
+    draft.policy.in_flight = InFlight::Skip;
+    draft.error = Some(outside("somebody who looks after it"));
+    node.make(draft).await;
+    pass(10).await;
+    node.kill();
+    let node = lab.start().await;
+    pass(1000).await;
+    let phases = || -> Vec<_> {
+        let calls = lab.script.calls.lock();
+        calls.iter().map(|call| call.order.phase).collect()
+    };
+    // Neither again nor as a retry, and somebody hears of it.
+    assert_eq!(phases(), [Phase::Main, Phase::Error]);
+    let history = node.history(&id).await;
+    let verdicts: Vec<_> = history.iter().map(|item| item.verdict).collect();
+    assert_eq!(verdicts, [Verdict::Completed, Verdict::Failed]);
+    assert!(history[1].message.contains("inFlight is skip"));
+    let status = node.jobs.job(&id).await.unwrap().status;
+    assert_eq!(
+        (status.executions, status.failures, status.faults),
+        (1, 1, 1)
+    );
+    // The next occurrence is a new one, and an attempt that failed is tried again.
+    lab.script.manners.lock().push_back(BADLY);
+    pass(3600).await;
+    let (main, error) = (Phase::Main, Phase::Error);
+    assert_eq!(phases(), [main, error, main, main]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempts_that_are_made_once_and_were_not_begun_are_made_after_a_crash() {
+    let lab = Lab::at(NOON);
+    let node = lab.start().await;
+    let home = node.collection().await;
+    lab.script.usual.lock().takes = Duration::from_secs(10);
+    for number in 0..HOST_CALLS + 6 {
+        let id = home.job(&format!("careful-{number:03}")).unwrap();
+        let mut draft = draft(id, Some(time(NOON) + 1000), None);
+        draft.policy.in_flight = InFlight::Skip;
+        node.make(draft).await;
+    }
+    pass(5).await;
+    assert_eq!(lab.script.times().len(), HOST_CALLS);
+    node.kill();
+    lab.script.usual.lock().takes = Duration::ZERO;
+    let node = lab.start().await;
+    pass(1000).await;
+    let mut called = BTreeSet::new();
+    for call in &*lab.script.calls.lock() {
+        assert!(called.insert(call.order.job.name.clone()), "{call:?} twice");
+    }
+    assert_eq!(called.len(), HOST_CALLS + 6);
+    let mut completed = 0;
+    for name in &called {
+        completed += usize::from(node.state(&home.job(name).unwrap()).await == State::Completed);
+    }
+    assert_eq!(completed, 6);
 }
 
 #[tokio::test(start_paused = true)]

@@ -928,24 +928,24 @@ async fn jobs_31_zones_have_their_clock_changes() {
 async fn extensions_are_kept_by_a_put_that_does_not_know_them() {
     let stage = Stage::start().await;
     stage.collection("Standard").await;
-    let extension = json!({"timeZone": "Europe/Berlin", "overlapPolicy": "Skip", "labels": {"team": "a"}, "jitter": "00:00:30"});
+    let extension = json!({"timeZone": "Europe/Berlin", "overlapPolicy": "Skip", "inFlight": "SKIP", "labels": {"team": "a"}, "jitter": "00:00:30"});
     let mut properties = quiet();
     properties["steadfast"] = extension;
     let made = stage.put("j", properties.clone()).await;
     assert_eq!(made.status, 201, "{:?}", made.body);
-    let shown = json!({"timeZone": "Europe/Berlin", "overlapPolicy": "Skip", "labels": {"team": "a"}, "jitter": "PT30S"});
+    let shown = json!({"timeZone": "Europe/Berlin", "overlapPolicy": "Skip", "inFlight": "skip", "labels": {"team": "a"}, "jitter": "PT30S"});
     assert_eq!(made.body["properties"]["steadfast"], shown);
     let again = stage.put("j", quiet()).await;
     assert_eq!(again.body["properties"]["steadfast"], shown);
     properties["steadfast"] = Value::Null;
     let removed = stage.put("j", properties.clone()).await;
     assert_eq!(removed.body["properties"].get("steadfast"), None);
-    properties["steadfast"] = json!({"overlap": "Skip"});
-    let unknown = stage.put("j", properties).await;
-    assert_eq!(
-        unknown.code(),
-        (400, "BadRequest", "properties.steadfast.overlap")
-    );
+    for (name, value) in [("overlap", "Skip"), ("inFlight", "forget")] {
+        properties["steadfast"] = json!({name: value});
+        let refused = stage.put("j", properties.clone()).await;
+        let member = format!("properties.steadfast.{name}");
+        assert_eq!(refused.code(), (400, "BadRequest", &*member));
+    }
     let paused = stage
         .ask(
             "POST",

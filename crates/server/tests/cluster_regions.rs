@@ -92,8 +92,15 @@ fn jobs_46_48_a_killed_region_is_followed_and_gets_its_jobs_back() {
     let home = pair.owner();
     let other = 1 - home;
     fill(&pair, other, amount());
+    for policy in ["rerun", "skip"] {
+        let job = json!({"properties": {
+            "action": pair.action(&format!("/held/{policy}")),
+            "steadfast": {"inFlight": policy},
+        }});
+        pair.put(other, policy, job);
+    }
     pair.synced(home);
-    pair.heard_from(home, &["/every/0", "/fail/0"]);
+    pair.heard_from(home, &["/every/0", "/fail/0", "/held/rerun", "/held/skip"]);
     let before = shown(&pair, home);
     let in_flight_before = pair.heard().len();
     let began = now();
@@ -138,6 +145,7 @@ fn jobs_46_48_a_killed_region_is_followed_and_gets_its_jobs_back() {
         one.path == "/fail/0" && one.attempt_number() == 1
     });
     assert_eq!(retried.region, pair.name(other));
+    what_was_in_flight_is_repeated_or_not(&pair, other);
     // An empty server comes back: it gets everything and runs nothing.
     pair.restart_empty(home);
     pair.synced(other);
@@ -180,6 +188,26 @@ fn jobs_46_48_a_killed_region_is_followed_and_gets_its_jobs_back() {
     assert!(epochs.is_sorted(), "{epochs:?}");
     pair.no_gaps(&heard, 10);
     jobs_50_no_job_data_in_the_witness(&pair);
+}
+
+/// Two calls had no answer when the owner was killed.
+fn what_was_in_flight_is_repeated_or_not(pair: &Pair, other: usize) {
+    pair.heard_from(other, &["/held/rerun"]);
+    let what = "the attempt of the careful job is recorded";
+    let items = running::until(what, || {
+        let (_, _, history) = pair.get(other, "/jobs/skip/history");
+        let items = history["value"].as_array()?.clone();
+        (!items.is_empty()).then_some(items)
+    });
+    assert_eq!(items.len(), 1, "{items:?}");
+    assert_eq!(items[0]["properties"]["status"], "Failed", "{items:?}");
+    let message = items[0]["properties"]["message"].as_str().unwrap();
+    assert!(message.contains("inFlight is skip"), "{message}");
+    let (_, _, job) = pair.get(other, "/jobs/skip");
+    assert_eq!(job["properties"]["state"], "Faulted", "{job}");
+    let heard = pair.heard();
+    let calls = |path: &str| heard.iter().filter(|one| one.path == path).count();
+    assert_eq!((calls("/held/rerun"), calls("/held/skip")), (2, 1));
 }
 
 /// Looks into every file of the witness.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use steadfast_jobs::iso;
 use steadfast_jobs::recurrence::Gap;
-use steadfast_jobs::{Misfire, Overlap, Policy};
+use steadfast_jobs::{InFlight, Misfire, Overlap, Policy};
 
 use super::fault::Fault;
 use super::value::{Object, spell};
@@ -16,6 +16,7 @@ const MISFIRES: [(&str, Misfire); 3] = [
     ("runOnce", Misfire::RunOnce),
     ("skip", Misfire::Skip),
 ];
+const IN_FLIGHT: [(&str, InFlight); 2] = [("rerun", InFlight::Rerun), ("skip", InFlight::Skip)];
 const OVERLAPS: [(&str, Overlap); 4] = [
     ("BufferOne", Overlap::BufferOne),
     ("Skip", Overlap::Skip),
@@ -24,7 +25,7 @@ const OVERLAPS: [(&str, Overlap); 4] = [
 ];
 
 /// Members that are understood; others are refused, since they would do nothing.
-const MEMBERS: [&str; 14] = [
+const MEMBERS: [&str; 15] = [
     "cron",
     "timeZone",
     "dstGap",
@@ -33,6 +34,7 @@ const MEMBERS: [&str; 14] = [
     "misfirePolicy",
     "catchUpWindow",
     "overlapPolicy",
+    "inFlight",
     "retryBackoff",
     "maxConsecutiveFaults",
     "deadLetter",
@@ -118,6 +120,9 @@ fn read_policy(object: &Object<'_>) -> Result<Policy, Fault> {
             .unwrap_or(usual.catch_up_ms),
         faults: faults.map(|faults| faults as u32),
         timeout_ms,
+        in_flight: object
+            .word("inFlight", &IN_FLIGHT)?
+            .unwrap_or(usual.in_flight),
     })
 }
 
@@ -162,6 +167,8 @@ fn document(object: &Object<'_>, read: &Extension) -> Result<Map<String, Value>,
         "overlapPolicy",
         object.get("overlapPolicy").map(|_| overlap.into()),
     );
+    let in_flight = spell(&IN_FLIGHT, &read.policy.in_flight);
+    put("inFlight", object.get("inFlight").map(|_| in_flight.into()));
     put("maxConsecutiveFaults", read.policy.faults.map(Value::from));
     put("timeout", read.policy.timeout_ms.map(span));
     if let Some((factor, max)) = read.backoff {

@@ -1,11 +1,14 @@
 //! Whom the jobs call: it keeps everything that it hears.
+//!
+//! Paths that begin with `/fail` are refused, and home gets no answer from those that
+//! begin with `/held`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use super::now;
+use super::{NAMES, now};
 
 /// One request.
 #[derive(Clone, Debug)]
@@ -100,7 +103,13 @@ fn converse(stream: &TcpStream, all: &Mutex<Vec<Heard>>) -> Option<()> {
             true => "500 Internal Server Error",
             false => "200 OK",
         };
+        let is_held = heard.path.starts_with("/held") && heard.region == NAMES[0];
         all.lock().unwrap().push(heard);
+        if is_held {
+            // Until the caller is gone.
+            reader.read_to_end(&mut body).ok()?;
+            return None;
+        }
         let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
         writer.write_all(answer.as_bytes()).ok()?;
     }
