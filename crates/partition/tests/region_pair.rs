@@ -17,7 +17,7 @@ use steadfast_partition::{
     Turn, service_table,
 };
 use steadfast_storage::memory::Memory;
-use steadfast_storage::mirror::{Follower, Mirror, Say, Seat};
+use steadfast_storage::mirror::{Follower, Mirror, Say, Seat, Step};
 use steadfast_storage::{Engine, Options as StoreOptions, Store};
 use tokio::time::Instant;
 
@@ -62,12 +62,16 @@ struct Lines {
     witness: Arc<Polls>,
     across: Arc<AtomicBool>,
     up: AtomicBool,
+    /// No copy comes to its end.
+    never_whole: AtomicBool,
 }
 
 #[async_trait]
 impl Ways for Lines {
     async fn send(&self, to: To, word: &Word, limit: Duration) -> Option<Bytes> {
+        let is_end = matches!(word, Word::Copy(copy) if copy.step == Step::Whole);
         let is_cut = match to {
+            _ if is_end && self.never_whole.load(Ordering::Relaxed) => true,
             To::Pair => self.across.load(Ordering::Relaxed),
             To::Witness => self.up.load(Ordering::Relaxed),
         };
@@ -151,6 +155,7 @@ async fn region(world: &World, index: usize, engine: Arc<dyn Engine>) -> Region 
         witness: Arc::clone(&world.witness),
         across: Arc::clone(&world.across),
         up: AtomicBool::new(false),
+        never_whole: AtomicBool::new(false),
     });
     let seat = Arc::new(Seat::new(Arc::clone(&clock)));
     let way = Arc::new(CopyWay(Arc::clone(&lines) as Arc<dyn Ways>));
@@ -392,6 +397,45 @@ async fn a_loss_is_accepted_by_a_person_only() {
         .stale(world.regions[1].runtime.space().all().next().unwrap());
     assert!(stale.is_some(), "what it has can be read");
     assert!(world.regions[1].engine.list("mirror/").await.unwrap().len() == 1);
+}
+
+/// Of an owner that is lost while it copies, everything is there that was acknowledged
+/// before it worked alone.
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_does_not_come_to_its_end_costs_nothing() {
+    let world = World::start().await;
+    for key in ["a", "b", "c", "d", "e"] {
+        assert_eq!(world.visit(0, key).await.unwrap(), "I");
+    }
+    let owner = &world.regions[0].lines;
+    owner.never_whole.store(true, Ordering::Relaxed);
+    world.across.store(true, Ordering::Relaxed);
+    assert_eq!(world.visit(0, "a").await.unwrap(), "II");
+    world.across.store(false, Ordering::Relaxed);
+    let catching_up = |standing: &Standing| standing.mode == "catching-up";
+    world.until(1, catching_up).await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert!(catching_up(&world.standing(1)) && world.standing(0).is_owner);
+    // The owner is lost.
+    world.across.store(true, Ordering::Relaxed);
+    owner.up.store(true, Ordering::Relaxed);
+    world.until(0, |standing| !standing.is_owner).await;
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    assert!(!world.standing(1).is_owner, "nobody has accepted the loss");
+    let taken = world.regions[1].pairing.transfer(NAMES[1], true).await;
+    taken.unwrap();
+    for key in ["a", "b", "c", "d", "e"] {
+        assert_eq!(world.visit(1, key).await.unwrap(), "II", "{key}");
+    }
+    // And it has them for the next owner, too.
+    owner.up.store(false, Ordering::Relaxed);
+    world.across.store(false, Ordering::Relaxed);
+    world.until(1, |standing| standing.mode == "synced").await;
+    let given = world.regions[0].pairing.transfer(NAMES[0], false).await;
+    given.unwrap();
+    for key in ["a", "b", "c", "d", "e"] {
+        assert_eq!(world.visit(0, key).await.unwrap(), "III", "{key}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

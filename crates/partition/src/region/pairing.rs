@@ -61,7 +61,7 @@ pub(super) struct Inner {
     /// Who has granted what was asked for in the last round: the other region, the
     /// witness.
     pub(super) granted: [AtomicBool; 2],
-    is_whole: AtomicBool,
+    is_catching_up: AtomicBool,
     pub(super) is_copying: AtomicBool,
     /// How many want to hand the space over now.
     pub(super) handing: AtomicUsize,
@@ -85,7 +85,7 @@ impl Pairing {
     /// Begins to take part.
     pub async fn start(setup: Setup) -> Result<Self, steadfast_storage::Error> {
         let (ballot, _) = setup.polls.look(&setup.space).await?;
-        let is_whole = setup.follower.is_whole().await?;
+        let is_catching_up = setup.follower.is_catching_up().await?;
         setup.follower.open(ballot.epoch).await?;
         let inner = Arc::new(Inner {
             setup,
@@ -93,7 +93,7 @@ impl Pairing {
             serial: AtomicU64::new(0),
             reaches: [AtomicBool::new(false), AtomicBool::new(false)],
             granted: [AtomicBool::new(false), AtomicBool::new(false)],
-            is_whole: AtomicBool::new(is_whole),
+            is_catching_up: AtomicBool::new(is_catching_up),
             is_copying: AtomicBool::new(false),
             handing: AtomicUsize::new(0),
             is_recorded: AtomicBool::new(false),
@@ -234,7 +234,8 @@ impl Inner {
         };
         self.learn(&ballot);
         let is_whole = setup.follower.is_whole().await.unwrap_or(false);
-        self.is_whole.store(is_whole, Ordering::Relaxed);
+        let is_catching_up = setup.follower.is_catching_up().await.unwrap_or(true);
+        self.is_catching_up.store(is_catching_up, Ordering::Relaxed);
         if self.now() < *self.not_before.lock() {
             return;
         }
@@ -340,8 +341,8 @@ impl Inner {
     /// Serves the space.
     async fn take(&self, epoch: u64, until: Duration) -> Result<(), String> {
         let setup = &self.setup;
-        setup.follower.close(epoch).await;
-        setup.mirror.reset().await;
+        let generation = setup.follower.close(epoch).await;
+        setup.mirror.reset(generation).await;
         self.serial.store(0, Ordering::Relaxed);
         *self.synced_since.lock() = None;
         self.is_recorded.store(false, Ordering::Relaxed);
@@ -445,8 +446,8 @@ impl Inner {
             // Until the witness knows, nobody could follow by itself.
             Mode::Synced if self.is_recorded.load(Ordering::Relaxed) => "synced",
             Mode::Synced | Mode::Alone => "degraded",
-            Mode::Away if self.is_whole.load(Ordering::Relaxed) => "following",
-            Mode::Away => "catching-up",
+            Mode::Away if self.is_catching_up.load(Ordering::Relaxed) => "catching-up",
+            Mode::Away => "following",
         };
         Standing {
             region: setup.region.clone(),

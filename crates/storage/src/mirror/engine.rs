@@ -12,17 +12,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use parking_lot::Mutex as Guard;
 use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition, Stream, Table};
 use steadfast_core::limits;
 use tokio::sync::{Mutex, watch};
 
 use super::copy::{Copy, Reply, Step};
+use super::generation::Generation;
 use super::seat::{Mode, Seat};
 use super::times::{BEGINNING, PATIENCE};
 use crate::backup::pages::Pages;
 use crate::body::{Body, Writes};
 use crate::engine::{
-    Acquired, Engine, Entry, EventBatch, Flush, Outcome, Record, Row, Scan, Start, Swap,
+    Acquired, Engine, Entry, EventBatch, Flush, Outcome, Record, Row, Scan, Start, Swap, Tenure,
 };
 use crate::error::{Error, Kind, Result};
 use crate::ledger::Ledger;
@@ -47,6 +49,8 @@ pub struct Mirror {
     line: Mutex<Line>,
     /// Entries that were refused because the region does not own the space.
     fenced: AtomicU64,
+    /// Where the space lies in the engine.
+    generation: Guard<Generation>,
     /// Counts whole copies, so that late steps of earlier ones are known as such.
     sessions: AtomicU64,
 }
@@ -86,6 +90,7 @@ impl Mirror {
             pair,
             line: Mutex::new(Line::Down),
             fenced: AtomicU64::new(0),
+            generation: Guard::default(),
             sessions: AtomicU64::new(0),
         }
     }
@@ -95,9 +100,23 @@ impl Mirror {
         self.fenced.load(Ordering::Relaxed)
     }
 
-    /// Forgets how far the other region was: another tenure begins.
-    pub async fn reset(&self) {
+    /// Another tenure begins, in this generation: forgets how far the other region was.
+    pub async fn reset(&self, generation: Generation) {
         *self.line.lock().await = Line::Down;
+        *self.generation.lock() = generation;
+    }
+
+    /// Where a partition lies in the engine.
+    fn place(&self, partition: Partition) -> Partition {
+        self.generation.lock().place(partition)
+    }
+
+    /// The hash of the last entry as the store above knows it, by which that finds out
+    /// whether an entry in doubt is there. One that is in doubt is not flushed.
+    async fn last_hash(&self, partition: Partition, tenure: &Tenure) -> Result<u64> {
+        let last = self.replay(partition, tenure.last, 1).await?;
+        let last = last.first().filter(|entry| entry.number == tenure.last);
+        Ok(last.map_or(tenure.last_hash, Entry::hash))
     }
 
     /// Makes a whole copy in the other region, out of what the store shows; from then
@@ -349,11 +368,18 @@ impl Engine for Mirror {
                 owner: Some(other),
             });
         }
-        self.local.acquire(partition, owner, expect).await
+        let place = self.place(partition);
+        let mut acquired = self.local.acquire(place, owner, expect).await?;
+        if let Acquired::Granted(tenure) = &mut acquired
+            && place != partition
+        {
+            tenure.last_hash = self.last_hash(partition, tenure).await?;
+        }
+        Ok(acquired)
     }
 
     async fn release(&self, partition: Partition, epoch: Epoch) -> Result<()> {
-        self.local.release(partition, epoch).await
+        self.local.release(self.place(partition), epoch).await
     }
 
     async fn renew(&self, owner: Owner, ttl: Duration) -> Result<()> {
@@ -371,7 +397,12 @@ impl Engine for Mirror {
             self.fenced.fetch_add(group.len() as u64, Ordering::Relaxed);
             return Ok(vec![Outcome::Fenced; group.len()]);
         }
-        let mut outcomes = self.local.append(group).await?;
+        let placed = group.iter().map(|entry| Entry {
+            partition: self.place(entry.partition),
+            ..entry.clone()
+        });
+        let placed: Vec<_> = placed.collect();
+        let mut outcomes = self.local.append(&placed).await?;
         let mut parts = Vec::new();
         for (entry, _) in group
             .iter()
@@ -400,19 +431,25 @@ impl Engine for Mirror {
         from: EntryNumber,
         max_bytes: usize,
     ) -> Result<Vec<Entry>> {
-        self.local.replay(partition, from, max_bytes).await
+        let place = self.place(partition);
+        let mut entries = self.local.replay(place, from, max_bytes).await?;
+        for entry in &mut entries {
+            entry.partition = partition;
+        }
+        Ok(entries)
     }
 
     async fn flush(&self, flush: Flush) -> Result<()> {
-        self.local.flush(flush).await
+        let partition = self.place(flush.partition);
+        self.local.flush(Flush { partition, ..flush }).await
     }
 
     async fn get(&self, partition: Partition, table: Table, key: &[u8]) -> Result<Option<Bytes>> {
-        self.local.get(partition, table, key).await
+        self.local.get(self.place(partition), table, key).await
     }
 
     async fn scan(&self, partition: Partition, table: Table, range: Scan) -> Result<Vec<Row>> {
-        self.local.scan(partition, table, range).await
+        self.local.scan(self.place(partition), table, range).await
     }
 
     async fn scan_keys(
@@ -421,7 +458,9 @@ impl Engine for Mirror {
         table: Table,
         range: Scan,
     ) -> Result<Vec<Bytes>> {
-        self.local.scan_keys(partition, table, range).await
+        self.local
+            .scan_keys(self.place(partition), table, range)
+            .await
     }
 
     async fn read_events(
@@ -432,7 +471,7 @@ impl Engine for Mirror {
         max_bytes: usize,
     ) -> Result<Vec<EventBatch>> {
         self.local
-            .read_events(partition, stream, from, max_bytes)
+            .read_events(self.place(partition), stream, from, max_bytes)
             .await
     }
 

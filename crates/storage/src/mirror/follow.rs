@@ -1,8 +1,9 @@
 //! The copy of a space in the region that does not own it.
 //!
 //! Changes are committed in the order in which the owner made them, through a store of
-//! its own, so flushing and recovery are the usual ones. While a whole copy is being
-//! made, a record says that this one is not: such a copy never becomes the owner's.
+//! its own, so flushing and recovery are the usual ones. A whole copy is made beside the
+//! one before, and takes its place when it is whole, by one record: a copy that is not
+//! never becomes the owner's.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +12,10 @@ use bytes::Bytes;
 use futures_util::future::try_join_all;
 use parking_lot::RwLock;
 use steadfast_core::id::{Lsn, Partition, Table};
+use tokio::task::JoinHandle;
 
 use super::copy::{Copy, Reply, Step};
+use super::generation::{Generation, Stock};
 use super::record::{read_record, write_record};
 use crate::body::Writes;
 use crate::engine::Engine;
@@ -20,8 +23,8 @@ use crate::error::{Error, Kind, Result};
 use crate::ledger::{Ledger, View};
 use crate::store::Store;
 
-/// Says whether the copy is whole.
-const WHOLE: &str = "mirror/whole";
+/// Says which copy is whole.
+const STOCK: &str = "mirror/stock";
 
 /// The row by which a copy knows, after a restart, how far it was.
 const STEP: (Table, &[u8]) = (Table(1000), b"step");
@@ -32,7 +35,7 @@ pub struct Follower {
     store: Store,
     partitions: Vec<Partition>,
     state: tokio::sync::Mutex<State>,
-    /// The same ledgers, for readers of what may be old.
+    /// What is whole, for readers of what may be old.
     open: RwLock<Vec<Ledger>>,
 }
 
@@ -42,10 +45,34 @@ struct State {
     fence: u64,
     /// The last copy that was begun here: epoch and session.
     begun: (u64, u64),
-    /// The session and the number of its next step.
-    session: Option<(u64, u64)>,
+    session: Option<Session>,
     /// Nothing was followed since the start: what is in the copy says how far it is.
     is_past: bool,
+    stock: Stock,
+    /// The partitions of both generations.
+    first: Vec<Ledger>,
+    second: Vec<Ledger>,
+    /// Empties the generation that was whole before.
+    clearing: Option<JoinHandle<()>>,
+}
+
+/// Steps that follow one another.
+#[derive(Clone, Copy)]
+struct Session {
+    number: u64,
+    /// The number of its next step.
+    next: u64,
+    /// Where it goes.
+    into: Generation,
+}
+
+impl State {
+    fn ledgers(&mut self, generation: Generation) -> &mut Vec<Ledger> {
+        match generation {
+            Generation::First => &mut self.first,
+            Generation::Second => &mut self.second,
+        }
+    }
 }
 
 impl Follower {
@@ -62,38 +89,55 @@ impl Follower {
 
     /// Whether everything is here that was acknowledged while the pair was in sync.
     pub async fn is_whole(&self) -> Result<bool> {
-        let record = read_record(&*self.engine, WHOLE).await?;
-        Ok(record.is_some_and(|record| record == "yes"))
+        Ok(self.stock().await?.whole.is_some())
     }
 
-    /// Says so, of a space that nobody has used yet.
+    /// Whether a newer copy is being made, or must be.
+    pub async fn is_catching_up(&self) -> Result<bool> {
+        let stock = self.stock().await?;
+        Ok(stock.is_copying || stock.whole.is_none())
+    }
+
+    /// Says that everything is here, of a space that nobody has used yet.
     pub async fn found(&self) -> Result<()> {
-        self.set_whole(true).await
+        let mut state = self.state.lock().await;
+        let whole = Some(Generation::First);
+        let is_copying = false;
+        self.keep(&mut state, Stock { whole, is_copying }).await
     }
 
     /// What is here of a partition, for readers that know that it may be old.
     pub fn ledger(&self, partition: Partition) -> Option<Ledger> {
-        let open = self.open.read();
-        let found = open.iter().find(|ledger| ledger.partition() == partition);
-        found.cloned()
+        find(&self.open.read(), partition)
     }
 
     /// Opens the copy, so that it can be read and written by the owner of `epoch`.
     pub async fn open(&self, epoch: u64) -> Result<()> {
         let mut state = self.state.lock().await;
         state.fence = state.fence.max(epoch);
-        self.acquire().await
+        state.stock = self.stock().await?;
+        for generation in [Generation::First, Generation::Second] {
+            *state.ledgers(generation) = self.acquire(generation).await?;
+        }
+        let whole = state.stock.whole.unwrap_or_default();
+        *self.open.write() = state.ledgers(whole).clone();
+        Ok(())
     }
 
     /// Lets go of the copy: this region is about to own the space in `epoch`. What
     /// was being applied is durable when this returns, and nothing else ever will be.
-    pub async fn close(&self, epoch: u64) {
+    /// Answers which generation is whole.
+    pub async fn close(&self, epoch: u64) -> Generation {
         let mut state = self.state.lock().await;
         state.fence = state.fence.max(epoch);
         state.session = None;
         state.is_past = true;
+        state.clearing = None;
+        state.first.clear();
+        state.second.clear();
         self.open.write().clear();
         self.store.lapse();
+        state.stock.whole.unwrap_or_default()
     }
 
     /// Does what the owner asks.
@@ -104,50 +148,36 @@ impl Follower {
         }
         state.fence = copy.epoch;
         if copy.step == Step::Begin {
-            let asked = (copy.epoch, copy.session);
-            if asked < state.begun {
-                // It comes late: another copy has been begun since.
-                return Reply::Strange;
-            }
-            if asked == state.begun && state.session.is_some() {
-                // Its answer was lost.
-                return Reply::Done;
-            }
-            state.begun = asked;
-            state.session = None;
-            state.is_past = true;
-            return match self.begin(&copy).await {
-                Ok(()) => {
-                    state.session = Some((copy.session, copy.number + 1));
-                    Reply::Done
-                }
-                Err(error) => Reply::Failed(error.to_string()),
-            };
+            return self.begin(&mut state, &copy).await;
         }
-        let next = match state.session {
-            Some((session, next)) if session == copy.session => next,
-            None if !state.is_past && self.is_next(&copy).await => {
-                state.begun = (copy.epoch, copy.session);
-                copy.number
-            }
+        let session = match state.session {
+            Some(session) if session.number == copy.session => session,
+            None if !state.is_past => match resumed(&state, &copy).await {
+                Some(session) => {
+                    state.begun = (copy.epoch, copy.session);
+                    session
+                }
+                None => return Reply::Strange,
+            },
             _ => return Reply::Strange,
         };
         state.is_past = true;
-        if copy.number < next {
+        if copy.number < session.next {
             // Its answer was lost.
             return Reply::Done;
         }
-        if copy.number > next {
+        if copy.number > session.next {
             return Reply::Strange;
         }
         let mark = mark(&copy);
         let done = match copy.step {
-            Step::Changes(parts) => self.change(parts, &mark).await,
-            _ => self.complete(&mark).await,
+            Step::Changes(parts) => change(state.ledgers(session.into), parts, &mark).await,
+            _ => self.complete(&mut state, session.into, &mark).await,
         };
         match done {
             Ok(()) => {
-                state.session = Some((copy.session, next + 1));
+                let next = session.next + 1;
+                state.session = Some(Session { next, ..session });
                 Reply::Done
             }
             Err(error) => {
@@ -158,95 +188,171 @@ impl Follower {
         }
     }
 
-    async fn set_whole(&self, is_whole: bool) -> Result<()> {
-        let word = if is_whole { "yes" } else { "no" };
-        write_record(&*self.engine, WHOLE, Bytes::from_static(word.as_bytes())).await
+    /// Begins a whole copy beside the one that is here.
+    async fn begin(&self, state: &mut State, copy: &Copy) -> Reply {
+        let asked = (copy.epoch, copy.session);
+        if asked < state.begun {
+            // It comes late: another copy has been begun since.
+            return Reply::Strange;
+        }
+        if asked == state.begun && state.session.is_some() {
+            // Its answer was lost.
+            return Reply::Done;
+        }
+        state.begun = asked;
+        state.session = None;
+        state.is_past = true;
+        let into = state.stock.target();
+        match self.empty(state, into, copy).await {
+            Ok(()) => {
+                state.session = Some(Session {
+                    number: copy.session,
+                    next: copy.number + 1,
+                    into,
+                });
+                Reply::Done
+            }
+            Err(error) => Reply::Failed(error.to_string()),
+        }
     }
 
-    async fn acquire(&self) -> Result<()> {
-        let all = self.partitions.iter();
-        let all = all.map(|partition| self.store.acquire(*partition));
-        *self.open.write() = try_join_all(all).await?;
+    /// Forgets what is in a generation.
+    async fn empty(&self, state: &mut State, into: Generation, copy: &Copy) -> Result<()> {
+        if let Some(clearing) = state.clearing.take() {
+            let _ = clearing.await;
+        }
+        let stock = Stock {
+            is_copying: true,
+            ..state.stock
+        };
+        self.keep(state, stock).await?;
+        *state.ledgers(into) = self.acquire(into).await?;
+        for ledger in state.ledgers(into) {
+            clear(ledger, Some(&mark(copy))).await?;
+        }
         Ok(())
     }
 
-    /// Whether a step goes on where this copy was before a restart. The owner has heard
-    /// of all earlier steps, so all of them are here. The last one may be here in part,
-    /// and is done again.
-    async fn is_next(&self, copy: &Copy) -> bool {
-        let open = self.open.read().clone();
-        let mut last = None;
-        for ledger in &open {
-            let Ok(mark) = ledger.get(STEP.0, STEP.1, View::Durable).await else {
-                return false;
-            };
-            last = last.max(mark.as_deref().and_then(marked));
-        }
-        last.is_some_and(|(epoch, session, number)| {
-            let is_same = (epoch, session) == (copy.epoch, copy.session);
-            is_same && (number..=number + 1).contains(&copy.number)
-        })
-    }
-
-    /// Everything is here.
-    async fn complete(&self, mark: &[u8]) -> Result<()> {
-        self.set_whole(true).await?;
-        let first = self.open.read().first().cloned();
-        if let Some(first) = first {
+    /// Everything is in this generation, and the other one is not needed any more.
+    async fn complete(&self, state: &mut State, into: Generation, mark: &[u8]) -> Result<()> {
+        let stock = Stock {
+            whole: Some(into),
+            is_copying: false,
+        };
+        self.keep(state, stock).await?;
+        *self.open.write() = state.ledgers(into).clone();
+        if let Some(first) = state.ledgers(into).first() {
             let mut writes = Writes::new();
             writes.put(STEP.0, STEP.1, mark);
             first.commit(writes).await?;
         }
+        let former = state.ledgers(into.other()).clone();
+        state.clearing = Some(tokio::spawn(async move {
+            for ledger in &former {
+                if let Err(error) = clear(ledger, None).await {
+                    // It is emptied before it is used again.
+                    tracing::debug!(event = "region.not_cleared", %error);
+                    return;
+                }
+            }
+        }));
         Ok(())
     }
 
-    /// Forgets everything.
-    async fn begin(&self, copy: &Copy) -> Result<()> {
-        self.set_whole(false).await?;
-        self.acquire().await?;
-        let open = self.open.read().clone();
-        for ledger in &open {
-            let mut writes = Writes::new();
-            for table in ledger.tables()? {
-                writes.clear(table);
-            }
-            writes.put(STEP.0, STEP.1, &mark(copy));
-            ledger.commit(writes).await?;
-        }
+    async fn stock(&self) -> Result<Stock> {
+        let record = read_record(&*self.engine, STOCK).await?;
+        Ok(record.map_or(Stock::default(), |record| Stock::decode(&record)))
+    }
+
+    async fn keep(&self, state: &mut State, stock: Stock) -> Result<()> {
+        write_record(&*self.engine, STOCK, stock.encode()).await?;
+        state.stock = stock;
         Ok(())
     }
 
-    /// Does what a step says, in each partition at once: a step that is done again after
-    /// it was done in part never shows what is older.
-    async fn change(&self, parts: Vec<(Partition, Bytes)>, mark: &[u8]) -> Result<()> {
-        let mut merged: Vec<(Ledger, Writes)> = Vec::new();
-        for (partition, operations) in parts {
-            let lost = |what: &str| {
-                let what = what.to_owned();
-                Error::new(Kind::Lost { partition, what })
-            };
-            let ledger = self.ledger(partition);
-            let ledger = ledger.ok_or_else(|| lost("the copy has no such partition"))?;
-            let writes = Writes::redo(&operations);
-            let writes = writes.map_err(|_| lost("a change of the owner is malformed"))?;
-            let own = merged.iter_mut().rev();
-            let mut own = own.filter(|(ledger, _)| ledger.partition() == partition);
-            match own.next() {
-                Some((_, former)) if former.fits(&writes) => former.then(&writes),
-                _ => merged.push((ledger, writes)),
-            }
-        }
-        let mut staged = Vec::new();
-        for (ledger, mut writes) in merged {
-            writes.put(STEP.0, STEP.1, mark);
-            let lsn = stage(&ledger, writes).await?;
-            staged.push((ledger, lsn));
-        }
-        for (ledger, lsn) in staged {
-            ledger.wait(lsn).await?;
-        }
-        Ok(())
+    async fn acquire(&self, generation: Generation) -> Result<Vec<Ledger>> {
+        let all = self.partitions.iter();
+        let all = all.map(|partition| self.store.acquire(generation.place(*partition)));
+        try_join_all(all).await
     }
+}
+
+fn find(ledgers: &[Ledger], partition: Partition) -> Option<Ledger> {
+    let is_it = |ledger: &&Ledger| Generation::partition(ledger.partition()) == partition;
+    ledgers.iter().find(is_it).cloned()
+}
+
+/// Removes all rows, and leaves a mark.
+async fn clear(ledger: &Ledger, mark: Option<&[u8]>) -> Result<()> {
+    let mut writes = Writes::new();
+    for table in ledger.tables()? {
+        writes.clear(table);
+    }
+    if let Some(mark) = mark {
+        writes.put(STEP.0, STEP.1, mark);
+    }
+    ledger.commit(writes).await?;
+    Ok(())
+}
+
+/// Whether a step goes on where a copy was before a restart, and which. The owner has
+/// heard of all earlier steps, so all of them are here. The last one may be here in
+/// part, and is done again.
+async fn resumed(state: &State, copy: &Copy) -> Option<Session> {
+    for (into, ledgers) in [
+        (Generation::First, &state.first),
+        (Generation::Second, &state.second),
+    ] {
+        let mut last = None;
+        for ledger in ledgers {
+            let mark = ledger.get(STEP.0, STEP.1, View::Durable).await.ok()?;
+            last = last.max(mark.as_deref().and_then(marked));
+        }
+        let is_next = last.is_some_and(|(epoch, session, number)| {
+            let is_same = (epoch, session) == (copy.epoch, copy.session);
+            is_same && (number..=number + 1).contains(&copy.number)
+        });
+        if is_next {
+            return Some(Session {
+                number: copy.session,
+                next: copy.number,
+                into,
+            });
+        }
+    }
+    None
+}
+
+/// Does what a step says, in each partition at once: a step that is done again after
+/// it was done in part never shows what is older.
+async fn change(ledgers: &[Ledger], parts: Vec<(Partition, Bytes)>, mark: &[u8]) -> Result<()> {
+    let mut merged: Vec<(Ledger, Writes)> = Vec::new();
+    for (partition, operations) in parts {
+        let lost = |what: &str| {
+            let what = what.to_owned();
+            Error::new(Kind::Lost { partition, what })
+        };
+        let ledger = find(ledgers, partition);
+        let ledger = ledger.ok_or_else(|| lost("the copy has no such partition"))?;
+        let writes = Writes::redo(&operations);
+        let writes = writes.map_err(|_| lost("a change of the owner is malformed"))?;
+        let own = merged.iter_mut().rev();
+        let mut own = own.filter(|(known, _)| known.partition() == ledger.partition());
+        match own.next() {
+            Some((_, former)) if former.fits(&writes) => former.then(&writes),
+            _ => merged.push((ledger, writes)),
+        }
+    }
+    let mut staged = Vec::new();
+    for (ledger, mut writes) in merged {
+        writes.put(STEP.0, STEP.1, mark);
+        let lsn = stage(&ledger, writes).await?;
+        staged.push((ledger, lsn));
+    }
+    for (ledger, lsn) in staged {
+        ledger.wait(lsn).await?;
+    }
+    Ok(())
 }
 
 /// How far a copy is: epoch, session, number.

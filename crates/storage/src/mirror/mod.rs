@@ -20,6 +20,7 @@
 mod copy;
 mod engine;
 mod follow;
+mod generation;
 mod record;
 mod seat;
 mod times;
@@ -28,6 +29,7 @@ mod vote;
 pub use copy::{Copy, Reply, Step};
 pub use engine::{Mirror, Pair};
 pub use follow::Follower;
+pub use generation::Generation;
 pub use record::{read_record, write_record};
 pub use seat::{Mode, Seat};
 pub use times::{BEGINNING, PATIENCE, RENEWAL, TTL, USED};

@@ -13,11 +13,11 @@ use bytes::Bytes;
 use fastrand::Rng;
 use parking_lot::Mutex;
 use steadfast_core::clock::{Clock, Timestamp, VirtualClock};
-use steadfast_core::id::{Owner, Partition, Table};
+use steadfast_core::id::{Epoch, Owner, Partition, Table};
 
 use super::*;
-use crate::body::Writes;
-use crate::engine::{Engine, Entry, Outcome};
+use crate::body::{Body, Writes};
+use crate::engine::{Acquired, Engine, Entry, Outcome};
 use crate::ledger::View;
 use crate::memory::Memory;
 use crate::store::{Options, Store};
@@ -286,8 +286,8 @@ impl Region {
 
     /// Becomes the owner of what is here.
     async fn take(&self, epoch: u64, now: Duration) {
-        self.follower.close(epoch).await;
-        self.mirror.reset().await;
+        let generation = self.follower.close(epoch).await;
+        self.mirror.reset(generation).await;
         self.seat.take(epoch, now + USED);
         for partition in partitions() {
             self.store.acquire(partition).await.unwrap();
@@ -556,7 +556,7 @@ async fn a_copy_takes_nothing_of_an_old_epoch() {
         follower.apply(copy(1, 9, 1, Step::Begin)).await,
         Reply::Done
     );
-    assert!(!follower.is_whole().await.unwrap(), "a copy has begun");
+    assert!(follower.is_catching_up().await.unwrap(), "a copy has begun");
     assert_eq!(
         follower.apply(copy(1, 9, 3, change())).await,
         Reply::Strange
@@ -568,7 +568,7 @@ async fn a_copy_takes_nothing_of_an_old_epoch() {
             Reply::Done
         );
     }
-    assert!(follower.is_whole().await.unwrap());
+    assert!(!follower.is_catching_up().await.unwrap());
     let bad = Step::Changes(vec![(partitions()[0], "no redo".into())]);
     let refused = follower.apply(copy(1, 9, 3, bad)).await;
     assert!(matches!(refused, Reply::Failed(_)), "{refused:?}");
@@ -600,7 +600,7 @@ async fn an_owner_whose_time_is_over_writes_nothing() {
         partition: partitions()[0],
         epoch: before,
         number: steadfast_core::id::EntryNumber(2),
-        body: crate::body::Body::default().encode(),
+        body: Body::default().encode(),
         batches: Vec::new(),
     };
     let outcomes = region.mirror.append(&[entry]).await.unwrap();
@@ -666,9 +666,112 @@ async fn a_late_beginning_is_not_obeyed() {
         Reply::Done
     );
     assert_eq!(row(region).await.unwrap(), "y");
-    // A later epoch counts anew.
+    // A later epoch counts anew, and what is here stays until all of it is there.
     let begun = follower.apply(copy(2, 1, 1, Step::Begin)).await;
-    assert_eq!((begun, row(region).await), (Reply::Done, None));
+    assert_eq!(
+        (begun, row(region).await.unwrap()),
+        (Reply::Done, "y".into())
+    );
+    let whole = follower.apply(copy(2, 1, 2, Step::Whole)).await;
+    assert_eq!((whole, row(region).await), (Reply::Done, None));
+}
+
+/// The owner and its disk are lost before a new copy is whole: the one before is there.
+#[tokio::test(start_paused = true)]
+async fn the_copy_before_stays_until_the_next_one_is_whole() {
+    let mut world = World::new(7).await;
+    world.claim(0).await;
+    world.sync(0).await;
+    for round in 0..4u64 {
+        let epoch = 1 + 2 * round;
+        // Everything that is acknowledged now is in both regions.
+        assert_eq!(world.regions[0].seat.mode(), Mode::Synced);
+        world.write(0, round * 2).await;
+        world.write(0, round * 2 + 1).await;
+        assert_eq!(world.acknowledged.len() as u64, round * 2 + 2);
+        let follower = Arc::clone(&world.regions[1].follower);
+        // Another copy is begun, and gets far.
+        let session = 100 * (round + 1);
+        for (number, step) in [(1, Step::Begin), (2, puts(&[b"new"]))] {
+            assert_eq!(
+                follower.apply(copy(epoch, session, number, step)).await,
+                Reply::Done
+            );
+        }
+        assert!(follower.is_catching_up().await.unwrap());
+        assert!(follower.is_whole().await.unwrap());
+        assert_eq!(row(&world.regions[1]).await, None);
+        let lost = world.now();
+        let region = &world.regions[1];
+        region.take(epoch + 1, lost).await;
+        world.check(1).await;
+        // It writes in that generation, and its rows are there after a restart.
+        let ledger = region.store.owned().remove(0);
+        let mut writes = Writes::new();
+        writes.put(TABLE, b"row", b"own");
+        ledger.commit(writes).await.unwrap();
+        region.seat.leave();
+        region.store.lapse();
+        region.follower.open(0).await.unwrap();
+        assert_eq!(row(region).await.unwrap(), "own");
+        return_to_the_owner(&mut world, epoch + 2).await;
+    }
+}
+
+/// The store above compares hashes to find out whether an entry in doubt is there, and
+/// knows nothing of generations.
+#[tokio::test(start_paused = true)]
+async fn an_entry_in_doubt_is_known_in_either_generation() {
+    let world = World::new(8).await;
+    let region = &world.regions[0];
+    region.seat.take(1, world.now() + USED);
+    let owner = Owner {
+        node: 9,
+        incarnation: 1,
+    };
+    let partition = partitions()[0];
+    for generation in [Generation::First, Generation::Second] {
+        region.mirror.reset(generation).await;
+        let acquire = async |expect| {
+            let acquired = region.mirror.acquire(partition, owner, expect).await;
+            match acquired.unwrap() {
+                Acquired::Granted(tenure) => tenure,
+                Acquired::Refused { epoch, .. } => panic!("{generation:?} is at {epoch}"),
+            }
+        };
+        let place = generation.place(partition);
+        let Acquired::Granted(before) =
+            (region.local.acquire(place, owner, Epoch(1)).await).unwrap()
+        else {
+            panic!("the follower had it");
+        };
+        let tenure = acquire(before.epoch).await;
+        let entry = Entry {
+            partition,
+            epoch: tenure.epoch,
+            number: tenure.last.next(),
+            body: Body::default().encode(),
+            batches: Vec::new(),
+        };
+        let outcomes = region.mirror.append(std::slice::from_ref(&entry)).await;
+        assert_eq!(outcomes.unwrap(), [Outcome::Committed]);
+        let again = acquire(tenure.epoch).await;
+        assert_eq!((again.last, again.last_hash), (entry.number, entry.hash()));
+        let replayed = region.mirror.replay(partition, entry.number, 1).await;
+        assert_eq!(replayed.unwrap(), [entry]);
+    }
+}
+
+/// The first region owns the space again, with what it had, and copies it.
+async fn return_to_the_owner(world: &mut World, epoch: u64) {
+    let now = world.now();
+    for region in &world.regions {
+        *region.voter.lock() = Voter::new(ballot(epoch, "a", false, 0), now, TTL);
+    }
+    world.witness = Voter::new(ballot(epoch, "a", false, 0), now, TTL);
+    world.regions[0].take(epoch, now).await;
+    world.sync(0).await;
+    assert_eq!(row(&world.regions[1]).await, None);
 }
 
 /// What a step changes in a partition is one transaction there.
@@ -677,11 +780,13 @@ async fn a_step_is_done_at_once_in_each_partition() {
     let world = World::new(5).await;
     let region = &world.regions[1];
     let follower = &region.follower;
-    follower.apply(copy(1, 1, 1, Step::Begin)).await;
+    for (number, step) in [(1, Step::Begin), (2, Step::Whole)] {
+        assert_eq!(follower.apply(copy(1, 1, number, step)).await, Reply::Done);
+    }
     let ledger = follower.ledger(partitions()[0]).unwrap();
     let before = *ledger.durable().borrow();
     let step = puts(&[b"first", b"second", b"third"]);
-    assert_eq!(follower.apply(copy(1, 1, 2, step)).await, Reply::Done);
+    assert_eq!(follower.apply(copy(1, 1, 3, step)).await, Reply::Done);
     assert_eq!(ledger.durable().borrow().0, before.0 + 1);
     assert_eq!(row(region).await.unwrap(), "third");
 }
@@ -722,11 +827,11 @@ async fn a_copy_goes_on_after_a_restart() {
     let step = || puts(&[b"first", b"second"]);
     assert_eq!(follower.apply(copy(1, 1, 2, step())).await, Reply::Done);
     let follower = restarted().await;
-    assert!(!follower.is_whole().await.unwrap());
+    assert!(follower.is_catching_up().await.unwrap());
     let whole = follower.apply(copy(1, 1, 3, Step::Whole)).await;
     assert_eq!(whole, Reply::Done);
     let follower = restarted().await;
-    assert!(follower.is_whole().await.unwrap());
+    assert!(!follower.is_catching_up().await.unwrap());
     let step = puts(&[b"third"]);
     assert_eq!(follower.apply(copy(1, 1, 4, step)).await, Reply::Done);
     let ledger = follower.ledger(partitions()[0]).unwrap();
