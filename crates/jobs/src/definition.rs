@@ -51,7 +51,8 @@ pub struct Action {
 #[derive(Record, Clone, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub enum Target {
-    /// Outside: a document that the deliverer reads. Done at least once.
+    /// Outside: a document that the deliverer reads. Done at least once, or at most once
+    /// if the policy says so.
     #[n(0)]
     Outside(String),
     /// To an instance of another service, in the commit that claims the

@@ -16,6 +16,7 @@ mod history;
 mod id;
 pub mod iso;
 mod kept;
+mod lanes;
 mod order;
 pub mod recurrence;
 pub mod region;

@@ -64,7 +64,7 @@ impl Live<'_> {
             retry_at: None,
             is_faulted: false,
             last: String::new(),
-            is_begun: false,
+            begun: None,
         };
         status.runs.push(run.clone());
         self.attempt(turn, &run)
@@ -154,19 +154,19 @@ impl Live<'_> {
         let Some(mut run) = self.under_way(claim) else {
             return Ok(false);
         };
-        if !run.is_begun {
-            run.is_begun = true;
+        let now = turn.time().0;
+        let Some(begun) = run.begun else {
+            run.begun = Some(now);
             self.replace(run);
             return Ok(true);
-        }
-        let now = turn.time().0;
+        };
         let lost = Ended {
             claim,
             is_success: false,
-            message: "it was under way when its node or region was lost; not repeated, \
+            message: "it was begun, and nobody has recorded what came of it; not repeated, \
                       because inFlight is skip"
                 .into(),
-            started: now,
+            started: begun,
             ended: now,
         };
         self.came_to(turn, run, &lost, false)?;
@@ -211,7 +211,7 @@ impl Live<'_> {
         // What was disabled meanwhile is not tried again.
         let is_wanted = self.status.state == State::Enabled || run.source != Source::Schedule;
         let retry = self.retry(run.phase);
-        run.is_begun = false;
+        run.begun = None;
         if is_wanted && may_repeat && run.attempt < retry.count {
             let wait = retry.wait_ms(run.attempt).min(i64::MAX as u64 / 4) as i64;
             let at = ended.saturating_add(wait);

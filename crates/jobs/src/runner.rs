@@ -2,31 +2,35 @@
 //!
 //! Attempts to one host share a lane with a bounded number of calls, so that a
 //! slow host delays nobody else. What an attempt came to is told to the partition
-//! that wanted it. An attempt that is under way already is not begun twice when
-//! its partition is loaded again.
+//! that wanted it, wherever that is by then. An attempt that is under way already is
+//! not begun twice when its partition is loaded again, and one whose partition has
+//! moved is left to the next owner.
 
-use std::collections::{HashMap, VecDeque};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
+use futures_util::FutureExt;
 use parking_lot::Mutex;
 use steadfast_core::clock::{Clock, Timestamp};
-use steadfast_core::id::Partition;
 use steadfast_core::limits;
-use steadfast_partition::{Address, Effect, Envelope, Message, Performer, Router};
+use steadfast_partition::{
+    Door, Effect, Envelope, Error, ErrorKind, Message, Performer, Router, Transport,
+};
 use tokio::sync::{Semaphore, watch};
-use tokio::task::AbortHandle;
 
 use crate::command::{Ask, Ended, Say};
+use crate::lanes::{Attempt, Lanes, Ticket};
 use crate::order::{Order, Wish};
 use crate::status::Claim;
 use crate::sweeper;
 
-/// Between two tries to have it recorded that an attempt is begun.
-const PAUSE: Duration = Duration::from_millis(50);
+/// Before something is tried again that its partition could not do now.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a partition is looked for that is to hear what came of an attempt.
+const TELLING: Duration = Duration::from_secs(10);
 
 /// What came of an attempt.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,10 +49,10 @@ pub trait Deliver: Send + Sync + 'static {
     /// Makes one attempt. It ends in bounded time.
     async fn deliver(&self, order: &Order) -> Outcome;
 
-    /// Whether this node may make attempts now. One that failed because it may not is
-    /// made again by whoever may.
-    fn may_send(&self) -> bool {
-        true
+    /// In which tenure this node may make attempts now, if it may. One that failed
+    /// because it may not is made again by whoever may.
+    fn tenure(&self) -> Option<u64> {
+        Some(0)
     }
 }
 
@@ -69,34 +73,17 @@ struct Inner {
     swept: watch::Sender<u64>,
     /// How many calls are being made.
     running: watch::Sender<usize>,
-    /// How often it began to work, with nothing left over.
-    tenure: AtomicU64,
 }
 
-/// Where in the world an attempt is wanted, and its name there.
-type Ticket = (Partition, Bytes);
-
-#[derive(Default)]
-struct Lanes {
-    by_host: HashMap<String, Lane>,
-    /// What is under way or waits; `None` while it waits.
-    open: HashMap<Ticket, Option<AbortHandle>>,
-    /// Nothing is begun: another node does it, or this one later.
-    is_resting: bool,
-    /// What was not begun since, while it may be that this node goes on.
-    put_back: Option<Vec<Attempt>>,
-}
-
-#[derive(Default)]
-struct Lane {
-    running: usize,
-    waiting: VecDeque<Attempt>,
-}
-
-struct Attempt {
-    ticket: Ticket,
-    from: Address,
-    order: Order,
+/// What is to be done after an attempt.
+enum After {
+    /// Nothing: its partition was told what came of it.
+    Told,
+    /// It was not made, or nobody knows what came of it: who owns the partition makes
+    /// it again.
+    Left,
+    /// It was not made, and is still wanted.
+    Again(Box<Attempt>),
 }
 
 impl Runner {
@@ -110,7 +97,6 @@ impl Runner {
             calls: Semaphore::new(limits::OUTBOUND_CALLS),
             swept: watch::channel(0).0,
             running: watch::channel(0).0,
-            tenure: AtomicU64::new(0),
         };
         Self {
             inner: Arc::new(inner),
@@ -132,21 +118,12 @@ impl Runner {
     /// [`Runner::resume`] if there are such calls; else it is forgotten: its rows are
     /// there.
     pub async fn rest(&self, limit: Duration) -> usize {
-        {
-            let mut guard = self.inner.lanes.lock();
-            let lanes = &mut *guard;
-            lanes.is_resting = true;
-            lanes.open.retain(|_, task| task.is_some());
-            let back = lanes.put_back.get_or_insert_default();
-            for lane in lanes.by_host.values_mut() {
-                back.extend(lane.waiting.drain(..));
-            }
-        }
+        self.inner.lanes.lock().rest();
         let mut running = self.inner.running.subscribe();
         let ended = running.wait_for(|running| *running == 0);
         let is_done = tokio::time::timeout(limit, ended).await.is_ok();
         if is_done {
-            self.inner.lanes.lock().put_back = None;
+            self.inner.lanes.lock().forget();
             return 0;
         }
         *self.inner.running.borrow()
@@ -154,38 +131,25 @@ impl Runner {
 
     /// Begins nothing any more. What was not begun is forgotten: its rows are there.
     pub fn stop(&self) {
-        let mut lanes = self.inner.lanes.lock();
-        lanes.is_resting = true;
-        lanes.put_back = None;
-        lanes.open.retain(|_, task| task.is_some());
-        for lane in lanes.by_host.values_mut() {
-            lane.waiting.clear();
-        }
+        self.inner.lanes.lock().stop();
     }
 
     /// Begins what is wanted from now on.
     pub fn work(&self) {
-        let mut lanes = self.inner.lanes.lock();
-        lanes.is_resting = false;
-        lanes.put_back = None;
-        self.inner.tenure.fetch_add(1, Ordering::AcqRel);
+        drop(self.inner.lanes.lock().resume());
     }
 
     /// Goes on where it was before it rested: begins also what was not begun then.
     pub fn resume(&self) {
-        let back = {
-            let mut lanes = self.inner.lanes.lock();
-            lanes.is_resting = false;
-            lanes.put_back.take()
-        };
-        for attempt in back.into_iter().flatten() {
+        let back = self.inner.lanes.lock().resume();
+        for attempt in back {
             self.inner.take(attempt);
         }
     }
 
     /// How many attempts are under way or wait for their turn.
     pub fn open(&self) -> usize {
-        self.inner.lanes.lock().open.len()
+        self.inner.lanes.lock().len()
     }
 }
 
@@ -234,72 +198,88 @@ impl Performer for Runner {
 impl Inner {
     fn take(self: &Arc<Self>, attempt: Attempt) {
         let host = self.deliver.lane(&attempt.order);
-        let mut lanes = self.lanes.lock();
-        if lanes.is_resting {
-            if let Some(back) = &mut lanes.put_back {
-                back.push(attempt);
-            }
-            return;
+        let start = self.lanes.lock().enter(host, attempt);
+        if let Some(attempt) = start {
+            self.start(attempt);
         }
-        if lanes.open.contains_key(&attempt.ticket) {
-            return;
-        }
-        lanes.open.insert(attempt.ticket.clone(), None);
-        let lane = lanes.by_host.entry(host.clone()).or_default();
-        if lane.running >= limits::HOST_CALLS {
-            lane.waiting.push_back(attempt);
-            return;
-        }
-        lane.running += 1;
-        self.start(&mut lanes, host, attempt);
     }
 
-    fn start(self: &Arc<Self>, lanes: &mut Lanes, host: String, attempt: Attempt) {
-        let ticket = attempt.ticket.clone();
-        let place = Place {
-            inner: Arc::clone(self),
-            host,
-            ticket: ticket.clone(),
-        };
+    /// Starts an attempt whose turn it is. The lanes are not locked meanwhile: a runtime
+    /// that is shut down drops what is spawned at once.
+    fn start(self: &Arc<Self>, attempt: Attempt) {
+        let (inner, ticket) = (Arc::clone(self), attempt.ticket.clone());
+        let own = ticket.clone();
         let task = tokio::spawn(async move {
-            let back = place.inner.attempt(attempt).await;
-            let inner = Arc::clone(&place.inner);
-            drop(place);
-            if let Some(attempt) = back {
-                inner.take(attempt);
+            let attempted = AssertUnwindSafe(inner.attempt(attempt))
+                .catch_unwind()
+                .await;
+            let next = inner.leave(&own);
+            let again = match attempted.unwrap_or(After::Left) {
+                After::Told => None,
+                After::Left => next,
+                After::Again(attempt) => {
+                    tokio::time::sleep(PAUSE).await;
+                    next.or(Some(*attempt))
+                }
+            };
+            if let Some(again) = again {
+                inner.take(again);
             }
         });
-        lanes.open.insert(ticket, Some(task.abort_handle()));
+        let is_wanted = self.lanes.lock().started(&ticket, task.abort_handle());
+        if !is_wanted {
+            task.abort();
+            self.leave(&ticket);
+        }
     }
 
-    /// Makes an attempt, or gives it back if nothing is to be begun.
-    async fn attempt(&self, attempt: Attempt) -> Option<Attempt> {
+    /// An attempt has ended: starts the next of its host. Answers who wants the same by
+    /// now.
+    fn leave(self: &Arc<Self>, ticket: &Ticket) -> Option<Attempt> {
+        let left = self.lanes.lock().leave(ticket);
+        if let Some(start) = left.start {
+            self.start(start);
+        }
+        left.next
+    }
+
+    fn cancel(self: &Arc<Self>, ticket: &Ticket) {
+        let task = self.lanes.lock().cancel(ticket);
+        if let Some(task) = task {
+            task.abort();
+            self.leave(ticket);
+        }
+    }
+
+    /// Makes an attempt, if it is still to be made here.
+    async fn attempt(&self, attempt: Attempt) -> After {
         let Ok(_permit) = self.calls.acquire().await else {
-            return None;
+            return After::Left;
         };
         let Some(_running) = self.run() else {
-            return Some(attempt);
+            return After::Again(Box::new(attempt));
         };
-        if attempt.order.is_once {
-            match self.begin(&attempt).await {
-                Some(true) => {}
-                Some(false) => return None,
-                None => {
-                    tokio::time::sleep(PAUSE).await;
-                    return Some(attempt);
+        let Some(door) = self.door(&attempt) else {
+            return After::Left;
+        };
+        let order = &attempt.order;
+        if order.is_once {
+            match begin(&door, &attempt).await {
+                Ok(true) => {}
+                Ok(false) => return After::Left,
+                Err(error) => {
+                    tracing::debug!(event = "jobs.not_begun", from = %attempt.from, %error);
+                    return After::Again(Box::new(attempt));
                 }
             }
         }
         let started = self.clock.now().0;
-        let tenure = self.tenure.load(Ordering::Acquire);
-        let order = &attempt.order;
+        let tenure = self.deliver.tenure();
         let outcome = self.deliver.deliver(order).await;
-        if !outcome.is_success && !self.deliver.may_send() {
-            return None;
-        }
-        if !outcome.is_success && tenure != self.tenure.load(Ordering::Acquire) {
-            // It failed across a time in which others might: it is not known as failed.
-            return Some(attempt);
+        let is_ours = tenure.is_some() && tenure == self.deliver.tenure();
+        if !outcome.is_success && !is_ours {
+            // It failed at a time at which others might: it is not known as failed.
+            return After::Left;
         }
         let ended = Ended {
             claim: claim(order),
@@ -308,73 +288,48 @@ impl Inner {
             started,
             ended: self.clock.now().0,
         };
-        // If the partition is gone, its next owner makes the attempt again.
-        if let Some(door) = self.router.door(attempt.ticket.0) {
-            door.post(Envelope::new(attempt.from, Ask::Ended(ended).encode()));
-        }
-        None
+        self.tell(&attempt, ended).await
     }
 
-    /// Has it recorded that an attempt is begun which must not be made twice; answers
-    /// whether it may be made, or `None` if that is not known.
-    async fn begin(&self, attempt: &Attempt) -> Option<bool> {
-        let Some(door) = self.router.door(attempt.ticket.0) else {
-            // The next owner decides.
-            return Some(false);
-        };
-        let ask = Ask::Begin(claim(&attempt.order));
-        match door.call::<_, Say>(attempt.from.clone(), ask).await {
-            Ok(said) => Some(said == Say::May(true)),
-            Err(error) => {
-                tracing::debug!(event = "jobs.not_begun", from = %attempt.from, %error);
-                None
+    /// The partition that wants an attempt, if it is here, in the tenure that wants it.
+    fn door(&self, attempt: &Attempt) -> Option<Door> {
+        let door = self.router.door(attempt.ticket.0);
+        door.filter(|door| door.ledger().epoch().0 == attempt.order.epoch)
+    }
+
+    /// Tells the partition that wanted it what came of an attempt, also if that has
+    /// moved meanwhile.
+    async fn tell(&self, attempt: &Attempt, ended: Ended) -> After {
+        let envelope = Envelope::new(attempt.from.clone(), Ask::Ended(ended).encode());
+        let partition = attempt.ticket.0;
+        let telling = async {
+            loop {
+                if let Some(door) = self.router.door(partition) {
+                    door.post(envelope);
+                    return After::Told;
+                }
+                if self.deliver.tenure().is_none() {
+                    return After::Left;
+                }
+                if self.router.call(partition, envelope.clone()).await.is_ok() {
+                    return After::Told;
+                }
+                tokio::time::sleep(PAUSE).await;
             }
-        }
+        };
+        // If the partition is nowhere, its next owner makes the attempt again.
+        let told = tokio::time::timeout(TELLING, telling).await;
+        told.unwrap_or(After::Left)
     }
 
     /// Counts a call, unless nothing is to be begun.
     fn run(&self) -> Option<Running<'_>> {
         let lanes = self.lanes.lock();
-        if lanes.is_resting {
+        if lanes.is_resting() {
             return None;
         }
         self.running.send_modify(|running| *running += 1);
         Some(Running(&self.running))
-    }
-
-    /// A call has ended: the next of its host may begin.
-    fn leave(self: &Arc<Self>, host: &str, ticket: &Ticket) {
-        let mut lanes = self.lanes.lock();
-        lanes.open.remove(ticket);
-        let Some(lane) = lanes.by_host.get_mut(host) else {
-            return;
-        };
-        match lane.waiting.pop_front() {
-            Some(next) => self.start(&mut lanes, host.to_string(), next),
-            None => {
-                lane.running -= 1;
-                if lane.running == 0 {
-                    lanes.by_host.remove(host);
-                }
-            }
-        }
-    }
-
-    fn cancel(&self, ticket: &Ticket) {
-        let mut lanes = self.lanes.lock();
-        if let Some(back) = &mut lanes.put_back {
-            back.retain(|attempt| attempt.ticket != *ticket);
-        }
-        match lanes.open.get(ticket) {
-            Some(Some(task)) => task.abort(),
-            Some(None) => {
-                lanes.open.remove(ticket);
-                for lane in lanes.by_host.values_mut() {
-                    lane.waiting.retain(|attempt| attempt.ticket != *ticket);
-                }
-            }
-            None => {}
-        }
     }
 }
 
@@ -386,24 +341,26 @@ fn claim(order: &Order) -> Claim {
     }
 }
 
+/// Has it recorded that an attempt is begun which must not be made twice; answers
+/// whether it may be made.
+async fn begin(door: &Door, attempt: &Attempt) -> Result<bool, Error> {
+    let ask = Ask::Begin(claim(&attempt.order));
+    let said = door.call::<_, Say>(attempt.from.clone(), ask).await;
+    match said {
+        Ok(said) => Ok(said == Say::May(true)),
+        Err(error) if matches!(error.kind(), ErrorKind::Refused(_)) => {
+            tracing::warn!(event = "jobs.begin_refused", from = %attempt.from, %error);
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// A call that is counted, however it ends.
 struct Running<'a>(&'a watch::Sender<usize>);
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.0.send_modify(|running| *running -= 1);
-    }
-}
-
-/// A place in a lane, given back however the call ends.
-struct Place {
-    inner: Arc<Inner>,
-    host: String,
-    ticket: Ticket,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.inner.leave(&self.host, &self.ticket);
     }
 }

@@ -153,10 +153,10 @@ pub(crate) struct Run {
     /// What the last attempt said, for a dead letter.
     #[n(7)]
     pub(crate) last: String,
-    /// Its attempt may have left, and must not leave again.
+    /// When its attempt was begun, if that must not be made twice.
     #[record(default)]
     #[n(8)]
-    pub(crate) is_begun: bool,
+    pub(crate) begun: Option<i64>,
 }
 
 /// Which attempt of a job.

@@ -430,6 +430,96 @@ async fn attempts_that_are_made_once_and_were_not_begun_are_made_after_a_crash()
     assert_eq!(completed, 6);
 }
 
+/// Attempts of a partition that is loaded find its door open.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_attempt_that_is_made_once_is_forgotten_when_its_partition_is_loaded() {
+    let lab = Lab::at(NOON);
+    let node = lab.start().await;
+    let home = node.collection().await;
+    lab.script.usual.lock().takes = Duration::from_secs(1000);
+    let mut ids = Vec::new();
+    for number in 0..300 {
+        let id = home.job(&format!("careful-{number:03}")).unwrap();
+        let mut draft = draft(id.clone(), None, None);
+        draft.policy.in_flight = InFlight::Skip;
+        node.make(draft).await;
+        ids.push(id);
+    }
+    lab.script.until_called(HOST_CALLS).await;
+    node.kill();
+    lab.script.usual.lock().takes = Duration::ZERO;
+    let node = lab.start().await;
+    lab.script.until_called(300).await;
+    for id in &ids {
+        let ended = async {
+            while !node.state(id).await.is_final() {
+                tokio::task::yield_now().await;
+            }
+        };
+        let ended = tokio::time::timeout(Duration::from_secs(60), ended).await;
+        assert!(ended.is_ok(), "{id:?} is stuck");
+    }
+    assert_eq!(lab.script.times().len(), 300);
+}
+
+/// A partition that is away for a while hears what came of its attempts, and what was
+/// not begun is made by whoever has it then.
+#[tokio::test(start_paused = true)]
+async fn attempts_of_a_partition_that_goes_and_comes_back_are_made_once() {
+    let lab = Lab::at(NOON);
+    let node = lab.start().await;
+    let home = node.collection().await;
+    lab.script.usual.lock().takes = Duration::from_secs(5);
+    for number in 0..HOST_CALLS + 6 {
+        let id = home.job(&format!("moving-{number:03}")).unwrap();
+        node.make(draft(id, Some(time(NOON) + 1000), None)).await;
+    }
+    pass(3).await;
+    node.lose_all();
+    pass(6).await;
+    // The calls have ended; nothing else was begun.
+    assert_eq!(lab.script.times().len(), HOST_CALLS);
+    node.runtime.serve_all().await.unwrap();
+    pass(20).await;
+    let calls = lab.script.calls.lock().clone();
+    assert_eq!(calls.len(), HOST_CALLS + 6, "each was made once");
+    let (former, later) = calls.split_at(HOST_CALLS);
+    let epoch = former[0].order.epoch;
+    assert!(former.iter().all(|call| call.order.epoch == epoch));
+    assert!(later.iter().all(|call| call.order.epoch > epoch));
+    for number in 0..HOST_CALLS + 6 {
+        let id = home.job(&format!("moving-{number:03}")).unwrap();
+        assert_eq!(node.state(&id).await, State::Completed, "{id:?}");
+    }
+}
+
+/// What fails while others may make it is not known as failed.
+#[tokio::test(start_paused = true)]
+async fn a_failure_across_tenures_is_not_counted() {
+    let lab = Lab::at(NOON);
+    let node = lab.start().await;
+    lab.script.manners.lock().push_back(Manner {
+        takes: Duration::from_secs(5),
+        is_success: false,
+    });
+    let id = node.collection().await.job("frozen").unwrap();
+    node.make(draft(id.clone(), None, None)).await;
+    pass(2).await;
+    // The lease ends, and begins anew with the same partitions.
+    *lab.script.tenure.lock() = None;
+    node.lose_all();
+    pass(1).await;
+    *lab.script.tenure.lock() = Some(2);
+    node.runtime.serve_all().await.unwrap();
+    pass(10).await;
+    let status = node.jobs.job(&id).await.unwrap().status;
+    assert_eq!((status.failures, status.state), (0, State::Completed));
+    let calls = lab.script.calls.lock().clone();
+    assert_eq!(calls.len(), 2);
+    assert_eq!((calls[1].order.attempt, calls[0].order.attempt), (0, 0));
+    assert!(calls[1].order.epoch > calls[0].order.epoch);
+}
+
 #[tokio::test(start_paused = true)]
 async fn jobs_44_three_minutes_of_downtime_give_three_late_runs_in_order() {
     let lab = Lab::at(NOON);

@@ -25,7 +25,7 @@ use crate::address::Address;
 use crate::alarm::Alarm;
 use crate::command::{Command, Errand};
 use crate::draft::Timer;
-use crate::effect::Performer;
+use crate::effect::{Effect, Performer};
 use crate::error::{Error, Kind, Result};
 use crate::load::{self, Opening};
 use crate::metrics::{Metrics, count, raise};
@@ -77,6 +77,8 @@ pub(crate) struct Owner {
     looked_up: Duration,
     /// What is being waited for.
     pending: FuturesUnordered<Pin<Box<dyn Future<Output = Done> + Send>>>,
+    /// What was under way when the partition was loaded.
+    work: Vec<Effect>,
     is_draining: bool,
     alarm: Alarm,
 }
@@ -115,6 +117,7 @@ impl Owner {
             fresh: Vec::with_capacity(limits::TURN_COMMANDS),
             arrived: VecDeque::with_capacity(limits::TURN_COMMANDS),
             looked_up: parts.clock.monotonic(),
+            work: Vec::new(),
             is_draining: false,
             alarm: Alarm::new(LONGEST_SLEEP),
             parts,
@@ -126,8 +129,9 @@ impl Owner {
         Ok(owner)
     }
 
-    /// Serves the partition until it is drained or lost.
+    /// Serves the partition, whose door is open, until it is drained or lost.
     pub(crate) async fn run(mut self) -> End {
+        self.perform();
         self.looked_up = self.parts.clock.monotonic();
         loop {
             let has_more = self.round();
@@ -339,6 +343,7 @@ impl Owner {
         self.sequencer.next_call = late;
         let opening = load::opening(&self.parts.ledger).await?;
         self.open(opening);
+        self.perform();
         for mut command in rest {
             // What code outside has answered came of rows that were taken back.
             command.errand = Errand::None;
@@ -349,7 +354,12 @@ impl Owner {
 
     fn open(&mut self, opening: Opening) {
         self.sequencer.restore(&opening.sent, &opening.received);
-        for effect in opening.work {
+        self.work = opening.work;
+    }
+
+    /// Begins what was under way. Performers come to the door with its ends.
+    fn perform(&mut self) {
+        for effect in std::mem::take(&mut self.work) {
             self.parts.performer.perform(effect);
         }
     }

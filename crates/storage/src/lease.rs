@@ -17,6 +17,8 @@ pub struct Lease {
     clock: Arc<dyn Clock>,
     /// Microseconds of the monotonic clock.
     until: Arc<AtomicU64>,
+    /// How often it began.
+    tenures: Arc<AtomicU64>,
 }
 
 impl Lease {
@@ -25,6 +27,7 @@ impl Lease {
         Self {
             clock,
             until: Arc::default(),
+            tenures: Arc::default(),
         }
     }
 
@@ -32,6 +35,13 @@ impl Lease {
     /// until the lease begins anew.
     pub fn holds(&self) -> bool {
         self.current().is_some()
+    }
+
+    /// How often it has begun, if it holds: whoever sees the same number twice had it all
+    /// the time.
+    pub fn tenure(&self) -> Option<u64> {
+        let tenure = self.tenures.load(Ordering::Acquire);
+        self.holds().then_some(tenure)
     }
 
     /// Its end, if it holds.
@@ -72,6 +82,7 @@ impl Lease {
     /// Begins anew, when nothing is held any more.
     pub fn begin(&self, until: Duration) {
         let until = until.as_micros() as u64;
+        self.tenures.fetch_add(1, Ordering::AcqRel);
         self.until.store(until, Ordering::Release);
     }
 
@@ -94,12 +105,14 @@ mod tests {
         assert!(!lease.holds() && !lease.extend(at(9)));
         lease.begin(at(8));
         assert!(lease.holds() && lease.extend(at(10)));
+        assert_eq!(lease.tenure(), Some(1));
         clock.advance(at(9));
         assert_eq!(lease.left(), at(1));
         clock.advance(at(1));
         assert!(!lease.holds() && !lease.extend(at(20)));
-        assert_eq!(lease.left(), at(0));
+        assert_eq!((lease.left(), lease.tenure()), (at(0), None));
         lease.begin(at(20));
         assert!(lease.holds());
+        assert_eq!(lease.tenure(), Some(2));
     }
 }

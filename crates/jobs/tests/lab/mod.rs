@@ -67,6 +67,8 @@ pub(crate) struct Script {
     pub(crate) usual: Mutex<Manner>,
     running: Mutex<(usize, usize)>,
     called: Notify,
+    /// In which tenure calls may be made.
+    pub(crate) tenure: Mutex<Option<u64>>,
 }
 
 #[async_trait]
@@ -74,6 +76,10 @@ impl Deliver for Script {
     /// Every target is a host of its own.
     fn lane(&self, order: &Order) -> String {
         order.target.clone()
+    }
+
+    fn tenure(&self) -> Option<u64> {
+        *self.tenure.lock()
     }
 
     async fn deliver(&self, order: &Order) -> Outcome {
@@ -99,6 +105,22 @@ impl Deliver for Script {
 }
 
 impl Script {
+    /// Waits until so many calls have come.
+    pub(crate) async fn until_called(&self, count: usize) {
+        let coming = async {
+            loop {
+                let next = self.called.notified();
+                if self.calls.lock().len() >= count {
+                    return;
+                }
+                next.await;
+            }
+        };
+        let limit = Duration::from_secs(60);
+        let come = tokio::time::timeout(limit, coming).await;
+        assert!(come.is_ok(), "only {} calls came", self.calls.lock().len());
+    }
+
     pub(crate) fn most_at_once(&self) -> usize {
         self.running.lock().1
     }
@@ -153,6 +175,7 @@ impl Lab {
             usual: Mutex::new(WELL),
             running: Mutex::default(),
             called: Notify::new(),
+            tenure: Mutex::new(Some(1)),
         };
         Self {
             engine: Arc::new(Memory::new()),
@@ -207,6 +230,13 @@ impl Lab {
 }
 
 impl Node {
+    /// Its partitions are taken from it, without a word.
+    pub(crate) fn lose_all(&self) {
+        for partition in self.runtime.serving() {
+            self.runtime.abandon(partition);
+        }
+    }
+
     /// The process is killed: nothing is said to anybody.
     pub(crate) fn kill(self) {
         drop(self);

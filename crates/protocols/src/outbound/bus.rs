@@ -84,7 +84,7 @@ pub(crate) fn call(
         url,
         headers,
         body: text("message").to_string(),
-        epoch: stamp.epoch,
+        tenure: stamp.tenure,
     })
 }
 

@@ -38,20 +38,17 @@ pub struct Options {
 }
 
 impl Options {
-    /// The epoch of calls that may be made now; `Err` when none may.
-    pub(crate) fn epoch(&self) -> Result<Option<u64>, String> {
-        let epoch = self.permit.as_ref().map(Permit::epoch);
-        epoch.transpose().map_err(str::to_owned)
+    /// The tenure of calls that may be made now, if that can end; `Err` when none may.
+    pub(crate) fn tenure(&self) -> Result<Option<u64>, String> {
+        let tenure = self.permit.as_ref().map(Permit::tenure);
+        tenure.transpose().map_err(str::to_owned)
     }
 
-    /// Whether a call of this epoch may be made now. Where there are no regions there
-    /// is one epoch.
-    pub(crate) fn check(&self, epoch: u64) -> Result<(), String> {
-        match self.epoch()? {
-            Some(now) if now != epoch => Err(format!(
-                "this region was not the owner in between: it is epoch {now}, not {epoch}"
-            )),
-            _ => Ok(()),
+    /// Whether a call of this tenure may be made now.
+    pub(crate) fn check(&self, tenure: Option<u64>) -> Result<(), String> {
+        match self.tenure()? == tenure {
+            true => Ok(()),
+            false => Err("another one may have run this job in between".to_owned()),
         }
     }
 }

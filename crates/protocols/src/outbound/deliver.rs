@@ -42,9 +42,12 @@ impl Outbound {
         })
     }
 
-    async fn attempt(&self, order: &Order, epoch: u64) -> Result<Reply, String> {
+    async fn attempt(&self, order: &Order, tenure: Option<u64>) -> Result<Reply, String> {
         let action = self.actions.get(&order.target)?;
-        let stamp = Stamp::of(order, epoch);
+        let permit = self.options.permit.as_ref();
+        let is_epoch = permit.is_some_and(|permit| permit.is_epoch);
+        let epoch = tenure.filter(|_| is_epoch).unwrap_or(order.epoch);
+        let stamp = Stamp::of(order, epoch, tenure);
         match &action.goal {
             Goal::Http(request) => self.request(order, request, &stamp).await,
             Goal::StorageQueue(action) => {
@@ -78,7 +81,7 @@ impl Outbound {
             url: request.url.clone(),
             headers,
             body: request.body.clone(),
-            epoch: stamp.epoch,
+            tenure: stamp.tenure,
         };
         if order.phase == Phase::DeadLetter {
             call.body = letter(order, stamp);
@@ -165,8 +168,8 @@ impl Deliver for Outbound {
         action.map_or_else(|_| String::new(), |action| action.lane.clone())
     }
 
-    fn may_send(&self) -> bool {
-        self.options.epoch().is_ok()
+    fn tenure(&self) -> Option<u64> {
+        self.options.tenure().ok().map(Option::unwrap_or_default)
     }
 
     async fn deliver(&self, order: &Order) -> Outcome {
@@ -176,11 +179,11 @@ impl Deliver for Outbound {
             is_success: false,
             message,
         };
-        let epoch = match self.options.epoch() {
-            Ok(epoch) => epoch.unwrap_or(order.epoch),
+        let tenure = match self.options.tenure() {
+            Ok(tenure) => tenure,
             Err(why) => return failed(why),
         };
-        match tokio::time::timeout(timeout, Box::pin(self.attempt(order, epoch))).await {
+        match tokio::time::timeout(timeout, Box::pin(self.attempt(order, tenure))).await {
             Ok(Ok(reply)) => reply.outcome,
             Ok(Err(why)) => failed(why),
             Err(_) => failed(format!(

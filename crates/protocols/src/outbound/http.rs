@@ -27,8 +27,8 @@ pub(crate) struct Call {
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
     pub(crate) body: String,
-    /// The epoch in which it was begun: in no other one it is made.
-    pub(crate) epoch: u64,
+    /// The tenure in which it was begun: in no other one it is made.
+    pub(crate) tenure: Option<u64>,
 }
 
 /// What came of a call.
@@ -51,7 +51,7 @@ impl Call {
                 return self.failed(why);
             }
             // The last look before the first byte.
-            if let Err(why) = options.check(self.epoch) {
+            if let Err(why) = options.check(self.tenure) {
                 return self.failed(why);
             }
             let response = match self.send(client).await {

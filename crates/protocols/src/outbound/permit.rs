@@ -10,20 +10,43 @@ use std::task::{Context, Poll};
 use futures_util::future::BoxFuture;
 use tower::{BoxError, Layer, Service};
 
-/// Says in which epoch calls may be made right now; none when they may not.
+/// Says in which tenure calls may be made right now; none when they may not.
 #[derive(Clone)]
-pub struct Permit(pub Arc<dyn Fn() -> Option<u64> + Send + Sync>);
+pub struct Permit {
+    tenure: Arc<dyn Fn() -> Option<u64> + Send + Sync>,
+    /// Calls carry it as their epoch; else they carry that of their partition.
+    pub(crate) is_epoch: bool,
+    refusal: &'static str,
+}
 
 impl Permit {
-    /// The epoch of calls that may be made now.
-    pub(crate) fn epoch(&self) -> Result<u64, &'static str> {
-        (self.0)().ok_or("another region runs this job by now")
+    /// While a region owns the jobs: its epoch.
+    pub fn region(epoch: impl Fn() -> Option<u64> + Send + Sync + 'static) -> Self {
+        Self {
+            tenure: Arc::new(epoch),
+            is_epoch: true,
+            refusal: "another region runs this job by now",
+        }
+    }
+
+    /// While the lease of a node of a cluster holds: which one it is.
+    pub fn node(tenure: impl Fn() -> Option<u64> + Send + Sync + 'static) -> Self {
+        Self {
+            tenure: Arc::new(tenure),
+            is_epoch: false,
+            refusal: "another node may run this job by now",
+        }
+    }
+
+    /// The tenure of calls that may be made now.
+    pub(crate) fn tenure(&self) -> Result<u64, &'static str> {
+        (self.tenure)().ok_or(self.refusal)
     }
 }
 
 impl fmt::Debug for Permit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Permit").field(&self.epoch()).finish()
+        f.debug_tuple("Permit").field(&self.tenure()).finish()
     }
 }
 
@@ -61,13 +84,13 @@ where
     fn call(&mut self, request: R) -> Self::Future {
         let connecting = self.inner.call(request);
         let permit = self.permit.clone();
-        let before = permit.epoch();
+        let before = permit.tenure();
         Box::pin(async move {
             let connection = connecting.await?;
             // Whoever lost it and has it again lost it.
-            match permit.epoch()? == before? {
+            match permit.tenure()? == before? {
                 true => Ok(connection),
-                false => Err("this region was not the owner in between".into()),
+                false => Err("another one may have run this job in between".into()),
             }
         })
     }
@@ -106,10 +129,10 @@ mod tests {
     /// A permit of the epoch that stands there; 0 is none.
     fn permit(epoch: &Arc<AtomicU64>) -> Permit {
         let seen = Arc::clone(epoch);
-        Permit(Arc::new(move || {
+        Permit::region(move || {
             let epoch = seen.load(Ordering::Relaxed);
             (epoch > 0).then_some(epoch)
-        }))
+        })
     }
 
     #[tokio::test]
@@ -118,22 +141,22 @@ mod tests {
         for (next, is_sent) in [(3, true), (0, false), (5, false)] {
             let epoch = Arc::new(AtomicU64::new(3));
             let permit = permit(&epoch);
-            assert_eq!(permit.epoch(), Ok(3));
+            assert_eq!(permit.tenure(), Ok(3));
             let mut service = permit.layer(Slow(epoch, next));
             assert_eq!(service.call(()).await.is_ok(), is_sent, "{next}");
         }
     }
 
     #[test]
-    fn a_call_is_made_in_its_own_epoch_only() {
+    fn a_call_is_made_in_its_own_tenure_only() {
         let epoch = Arc::new(AtomicU64::new(3));
         let mut options = Options::new(SecretKey::new("a key of this test"));
-        assert_eq!(options.check(7), Ok(()), "without regions");
+        assert_eq!(options.check(None), Ok(()), "nobody else runs jobs");
         options.permit = Some(permit(&epoch));
-        assert_eq!(options.check(3), Ok(()));
+        assert_eq!(options.check(Some(3)), Ok(()));
         epoch.store(5, Ordering::Relaxed);
-        assert!(options.check(3).is_err(), "it was away in between");
+        assert!(options.check(Some(3)).is_err(), "it was away in between");
         epoch.store(0, Ordering::Relaxed);
-        assert!(options.check(3).is_err());
+        assert!(options.check(Some(3)).is_err());
     }
 }

@@ -35,7 +35,7 @@ pub(crate) fn call(options: &Options, action: &Value, stamp: &Stamp) -> Result<C
         url,
         headers,
         body,
-        epoch: stamp.epoch,
+        tenure: stamp.tenure,
     })
 }
 

@@ -23,11 +23,13 @@ pub(crate) struct Stamp {
     pub(crate) collection: String,
     /// The epoch of whoever makes it.
     pub(crate) epoch: u64,
+    /// The tenure in which it is made, if that can end.
+    pub(crate) tenure: Option<u64>,
 }
 
 impl Stamp {
-    /// The names of an attempt that is made in an epoch.
-    pub(crate) fn of(order: &Order, epoch: u64) -> Self {
+    /// The names of an attempt that is made in an epoch and a tenure.
+    pub(crate) fn of(order: &Order, epoch: u64, tenure: Option<u64>) -> Self {
         let due = Timestamp(order.occurrence);
         let home = &order.job.collection;
         let names = [&home.subscription, &home.group, &home.name, &order.job.name];
@@ -44,6 +46,7 @@ impl Stamp {
             job: encode(&order.job.name),
             collection: encode(&home.name),
             epoch,
+            tenure,
         }
     }
 

@@ -468,7 +468,8 @@ impl Builder {
         };
         let mut makers = self.makers;
         let region = region::Prepared::new(&config);
-        let prepared = own::prepare(&config, &clock, &mut makers, region.as_ref())?;
+        let lease = joined.as_ref().map(|joined| joined.lease.clone());
+        let prepared = own::prepare(&config, &clock, &mut makers, region.as_ref(), lease.clone())?;
         hosted.set_mode(&config, &prepared.outbound, &access)?;
         let pusher = Pusher::new(hosted.realtime.clone());
         makers.insert(PUSHES, Box::new(move |_| pusher as Arc<dyn Performer>));
@@ -476,10 +477,7 @@ impl Builder {
         let runner = &prepared.runner;
         let (paired, entrance) =
             region::start(&config, &engine, nodes_port, region, &mut makers, runner).await?;
-        let beneath = (
-            Arc::clone(&engine),
-            joined.as_ref().map(|joined| joined.lease.clone()),
-        );
+        let beneath = (Arc::clone(&engine), lease);
         let (store, runtime) =
             runtime(&config, engine, &clock, services, makers, joined.as_ref()).await?;
         let forwarded = joined.as_ref().map(|joined| Arc::clone(&joined.forward));

@@ -11,9 +11,10 @@ use steadfast_events::{Blobs, Definition, EventHubs, Retention};
 use steadfast_jobs::{Jobs, Runner, Scheduler};
 use steadfast_partition::{Kind, Performer, Replicas, Runtime, Services};
 use steadfast_protocols::durabletask::Counts;
-use steadfast_protocols::outbound::{self, Guard, Outbound};
+use steadfast_protocols::outbound::{self, Guard, Outbound, Permit};
 use steadfast_protocols::scheduler::SecretKey;
 use steadfast_realtime::Pushes;
+use steadfast_storage::Lease;
 
 use super::error::Result;
 use super::performers::Maker;
@@ -59,6 +60,7 @@ pub(super) fn prepare(
     clock: &Arc<dyn Clock>,
     makers: &mut BTreeMap<Kind, Maker>,
     region: Option<&region::Prepared>,
+    lease: Option<Lease>,
 ) -> Result<Prepared> {
     let secret = secret::key(config)?;
     let addresses = Arc::new(RwLock::new(Vec::new()));
@@ -76,6 +78,8 @@ pub(super) fn prepare(
         options.roots = Some(std::fs::read(file).map_err(wrong)?);
     }
     let kept = options.clone();
+    // Another node or region may run the jobs as soon as this one's time is over.
+    options.permit = lease.map(|lease| Permit::node(move || lease.tenure()));
     if let Some(region) = region {
         options.region = region.region();
         options.permit = Some(region.permit());

@@ -72,7 +72,7 @@ impl Prepared {
     /// Calls are made only while the seat is ours.
     pub(super) fn permit(&self) -> Permit {
         let seat = Arc::clone(&self.seat);
-        Permit(Arc::new(move || seat.epoch()))
+        Permit::region(move || seat.epoch())
     }
 }
 

@@ -19,7 +19,7 @@ pub struct Copy {
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Forget everything: a whole copy follows.
+    /// A whole copy follows, beside the one that is there.
     Begin,
     /// Changes of partitions, in order, as redo.
     Changes(Vec<(Partition, Bytes)>),

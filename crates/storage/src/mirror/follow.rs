@@ -26,6 +26,9 @@ use crate::store::Store;
 /// Says which copy is whole.
 const STOCK: &str = "mirror/stock";
 
+/// How long the copy before may still be read, after it was replaced.
+const READING: Duration = Duration::from_secs(10);
+
 /// The row by which a copy knows, after a restart, how far it was.
 const STEP: (Table, &[u8]) = (Table(1000), b"step");
 
@@ -52,8 +55,8 @@ struct State {
     /// The partitions of both generations.
     first: Vec<Ledger>,
     second: Vec<Ledger>,
-    /// Empties the generation that was whole before.
-    clearing: Option<JoinHandle<()>>,
+    /// Empties the generation that is not needed.
+    discarding: Option<JoinHandle<()>>,
 }
 
 /// Steps that follow one another.
@@ -67,11 +70,35 @@ struct Session {
 }
 
 impl State {
-    fn ledgers(&mut self, generation: Generation) -> &mut Vec<Ledger> {
+    fn ledgers(&self, generation: Generation) -> &[Ledger] {
         match generation {
-            Generation::First => &mut self.first,
-            Generation::Second => &mut self.second,
+            Generation::First => &self.first,
+            Generation::Second => &self.second,
         }
+    }
+
+    fn set(&mut self, generation: Generation, ledgers: Vec<Ledger>) {
+        match generation {
+            Generation::First => self.first = ledgers,
+            Generation::Second => self.second = ledgers,
+        }
+    }
+
+    /// Empties a generation that is not needed any more. Whoever has just begun to read
+    /// it may come to an end first.
+    fn discard(&mut self, generation: Generation) {
+        let former = self.ledgers(generation).to_vec();
+        let discarding = async move {
+            tokio::time::sleep(READING).await;
+            for ledger in &former {
+                if let Err(error) = discard(ledger).await {
+                    // It is emptied before it is used again.
+                    tracing::debug!(event = "region.not_discarded", %error);
+                    return;
+                }
+            }
+        };
+        self.discarding = Some(tokio::spawn(discarding));
     }
 }
 
@@ -117,10 +144,14 @@ impl Follower {
         state.fence = state.fence.max(epoch);
         state.stock = self.stock().await?;
         for generation in [Generation::First, Generation::Second] {
-            *state.ledgers(generation) = self.acquire(generation).await?;
+            let ledgers = self.acquire(generation).await?;
+            state.set(generation, ledgers);
         }
         let whole = state.stock.whole.unwrap_or_default();
-        *self.open.write() = state.ledgers(whole).clone();
+        *self.open.write() = state.ledgers(whole).to_vec();
+        if !state.stock.is_copying {
+            state.discard(whole.other());
+        }
         Ok(())
     }
 
@@ -132,12 +163,15 @@ impl Follower {
         state.fence = state.fence.max(epoch);
         state.session = None;
         state.is_past = true;
-        state.clearing = None;
-        state.first.clear();
-        state.second.clear();
         self.open.write().clear();
-        self.store.lapse();
-        state.stock.whole.unwrap_or_default()
+        let whole = state.stock.whole.unwrap_or_default();
+        for ledger in state.ledgers(whole) {
+            self.store.forget(ledger.partition());
+        }
+        state.set(whole, Vec::new());
+        // Entries that nobody writes to the tables would keep the log from ending.
+        state.discard(whole.other());
+        whole
     }
 
     /// Does what the owner asks.
@@ -218,17 +252,19 @@ impl Follower {
 
     /// Forgets what is in a generation.
     async fn empty(&self, state: &mut State, into: Generation, copy: &Copy) -> Result<()> {
-        if let Some(clearing) = state.clearing.take() {
-            let _ = clearing.await;
+        if let Some(discarding) = state.discarding.take() {
+            discarding.abort();
         }
         let stock = Stock {
             is_copying: true,
             ..state.stock
         };
         self.keep(state, stock).await?;
-        *state.ledgers(into) = self.acquire(into).await?;
+        // From here on whoever discarded it does not any more.
+        let ledgers = self.acquire(into).await?;
+        state.set(into, ledgers);
         for ledger in state.ledgers(into) {
-            clear(ledger, Some(&mark(copy))).await?;
+            clear(ledger, &mark(copy)).await?;
         }
         Ok(())
     }
@@ -240,28 +276,26 @@ impl Follower {
             is_copying: false,
         };
         self.keep(state, stock).await?;
-        *self.open.write() = state.ledgers(into).clone();
+        *self.open.write() = state.ledgers(into).to_vec();
         if let Some(first) = state.ledgers(into).first() {
             let mut writes = Writes::new();
             writes.put(STEP.0, STEP.1, mark);
             first.commit(writes).await?;
         }
-        let former = state.ledgers(into.other()).clone();
-        state.clearing = Some(tokio::spawn(async move {
-            for ledger in &former {
-                if let Err(error) = clear(ledger, None).await {
-                    // It is emptied before it is used again.
-                    tracing::debug!(event = "region.not_cleared", %error);
-                    return;
-                }
-            }
-        }));
+        state.discard(into.other());
         Ok(())
     }
 
     async fn stock(&self) -> Result<Stock> {
-        let record = read_record(&*self.engine, STOCK).await?;
-        Ok(record.map_or(Stock::default(), |record| Stock::decode(&record)))
+        let Some(record) = read_record(&*self.engine, STOCK).await? else {
+            return Ok(Stock::default());
+        };
+        Stock::decode(&record).ok_or_else(|| {
+            let word = String::from_utf8_lossy(&record);
+            let partition = self.partitions.first().copied().unwrap_or(Partition(0));
+            let what = format!("the record {STOCK} says '{word}', which is not known here");
+            Error::new(Kind::Lost { partition, what })
+        })
     }
 
     async fn keep(&self, state: &mut State, stock: Stock) -> Result<()> {
@@ -283,44 +317,49 @@ fn find(ledgers: &[Ledger], partition: Partition) -> Option<Ledger> {
 }
 
 /// Removes all rows, and leaves a mark.
-async fn clear(ledger: &Ledger, mark: Option<&[u8]>) -> Result<()> {
+async fn clear(ledger: &Ledger, mark: &[u8]) -> Result<()> {
     let mut writes = Writes::new();
     for table in ledger.tables()? {
         writes.clear(table);
     }
-    if let Some(mark) = mark {
-        writes.put(STEP.0, STEP.1, mark);
-    }
+    writes.put(STEP.0, STEP.1, mark);
     ledger.commit(writes).await?;
     Ok(())
+}
+
+/// Removes all rows, also from the log.
+async fn discard(ledger: &Ledger) -> Result<()> {
+    let mut writes = Writes::new();
+    for table in ledger.tables()? {
+        writes.clear(table);
+    }
+    if !writes.is_empty() {
+        ledger.commit(writes).await?;
+    }
+    ledger.flush().await
 }
 
 /// Whether a step goes on where a copy was before a restart, and which. The owner has
 /// heard of all earlier steps, so all of them are here. The last one may be here in
 /// part, and is done again.
 async fn resumed(state: &State, copy: &Copy) -> Option<Session> {
-    for (into, ledgers) in [
-        (Generation::First, &state.first),
-        (Generation::Second, &state.second),
-    ] {
-        let mut last = None;
-        for ledger in ledgers {
-            let mark = ledger.get(STEP.0, STEP.1, View::Durable).await.ok()?;
-            last = last.max(mark.as_deref().and_then(marked));
-        }
-        let is_next = last.is_some_and(|(epoch, session, number)| {
-            let is_same = (epoch, session) == (copy.epoch, copy.session);
-            is_same && (number..=number + 1).contains(&copy.number)
-        });
-        if is_next {
-            return Some(Session {
-                number: copy.session,
-                next: copy.number,
-                into,
-            });
-        }
+    let into = match state.stock.is_copying {
+        true => state.stock.target(),
+        false => state.stock.whole?,
+    };
+    let mut last = None;
+    for ledger in state.ledgers(into) {
+        let mark = ledger.get(STEP.0, STEP.1, View::Durable).await.ok()?;
+        last = last.max(mark.as_deref().and_then(marked));
     }
-    None
+    let (epoch, session, number) = last?;
+    let is_same = (epoch, session) == (copy.epoch, copy.session);
+    let is_next = is_same && (number..=number + 1).contains(&copy.number);
+    is_next.then_some(Session {
+        number: copy.session,
+        next: copy.number,
+        into,
+    })
 }
 
 /// Does what a step says, in each partition at once: a step that is done again after

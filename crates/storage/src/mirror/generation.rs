@@ -49,7 +49,8 @@ pub(super) struct Stock {
 }
 
 /// For the record: each word, and what it means.
-const WORDS: [(&str, Stock); 5] = [
+const WORDS: [(&str, Stock); 6] = [
+    ("nothing", stock(None, false)),
     ("copying", stock(None, true)),
     ("first", stock(Some(Generation::First), false)),
     ("first, copying", stock(Some(Generation::First), true)),
@@ -70,12 +71,13 @@ impl Stock {
     /// For the record.
     pub(super) fn encode(self) -> Bytes {
         let word = WORDS.iter().find(|(_, stock)| *stock == self);
-        word.map_or("nothing", |(word, _)| word).into()
+        let (word, _) = word.expect("there is a word for each");
+        Bytes::from_static(word.as_bytes())
     }
 
-    /// Reads the record; what is not known is nothing.
-    pub(super) fn decode(record: &[u8]) -> Self {
+    /// Reads the record; `None` if it says what this version does not know.
+    pub(super) fn decode(record: &[u8]) -> Option<Self> {
         let known = WORDS.iter().find(|(word, _)| word.as_bytes() == record);
-        known.map_or(Self::default(), |(_, stock)| *stock)
+        known.map(|(_, stock)| *stock)
     }
 }

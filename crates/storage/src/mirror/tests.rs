@@ -17,7 +17,7 @@ use steadfast_core::id::{Epoch, Owner, Partition, Table};
 
 use super::*;
 use crate::body::{Body, Writes};
-use crate::engine::{Acquired, Engine, Entry, Outcome};
+use crate::engine::{Acquired, Engine, Entry, Outcome, Scan};
 use crate::ledger::View;
 use crate::memory::Memory;
 use crate::store::{Options, Store};
@@ -672,8 +672,74 @@ async fn a_late_beginning_is_not_obeyed() {
         (begun, row(region).await.unwrap()),
         (Reply::Done, "y".into())
     );
+    let former = follower.ledger(partitions()[0]).unwrap();
     let whole = follower.apply(copy(2, 1, 2, Step::Whole)).await;
     assert_eq!((whole, row(region).await), (Reply::Done, None));
+    // Whoever reads the former copy comes to an end; then it is emptied.
+    let read = async || former.get(TABLE, b"row", View::Durable).await.unwrap();
+    assert_eq!(read().await.unwrap(), "y");
+    tokio::time::sleep(SECOND * 20).await;
+    assert_eq!((read().await, former.tables().unwrap()), (None, vec![]));
+}
+
+/// A step of the copy before comes late, after a restart: it is not obeyed.
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_was_replaced_is_not_gone_on_with() {
+    let world = World::new(9).await;
+    let region = &world.regions[1];
+    for session in [1, 2] {
+        for (number, step) in [
+            (1, Step::Begin),
+            (2, puts(&[session.to_string().as_bytes()])),
+            (3, Step::Whole),
+        ] {
+            let done = region.follower.apply(copy(1, session, number, step)).await;
+            assert_eq!(done, Reply::Done);
+        }
+    }
+    // Before the former one was emptied.
+    let follower = restarted(&world, region).await;
+    let late = follower.apply(copy(1, 1, 3, Step::Whole)).await;
+    assert_eq!(late, Reply::Strange);
+    let ledger = follower.ledger(partitions()[0]).unwrap();
+    let found = ledger.get(TABLE, b"row", View::Durable).await;
+    assert_eq!(found.unwrap().unwrap(), "2");
+    // It goes on with the one that is whole.
+    let next = follower.apply(copy(1, 2, 4, puts(&[b"3"]))).await;
+    assert_eq!(next, Reply::Done);
+}
+
+/// A record of a later version is not taken for an empty one.
+#[tokio::test(start_paused = true)]
+async fn a_record_that_is_not_understood_is_not_overwritten() {
+    let world = World::new(10).await;
+    let region = &world.regions[1];
+    let word = Bytes::from_static(b"third");
+    write_record(&*region.local, "mirror/stock", word)
+        .await
+        .unwrap();
+    let error = region.follower.is_whole().await.unwrap_err();
+    assert!(error.to_string().contains("'third'"), "{error}");
+    assert!(region.follower.open(1).await.is_err());
+}
+
+/// What nobody needs does not hold up the log of a region that owns the space.
+#[tokio::test(start_paused = true)]
+async fn a_takeover_leaves_nothing_in_the_log_of_the_other_generation() {
+    let world = World::new(11).await;
+    let region = &world.regions[1];
+    for (number, step) in [(1, Step::Begin), (2, puts(&[b"half of it"]))] {
+        let done = region.follower.apply(copy(1, 1, number, step)).await;
+        assert_eq!(done, Reply::Done);
+    }
+    region.take(2, world.now()).await;
+    tokio::time::sleep(SECOND * 20).await;
+    let place = Generation::Second.place(partitions()[0]);
+    let first = steadfast_core::id::EntryNumber(1);
+    let log = region.local.replay(place, first, 1 << 20).await.unwrap();
+    assert_eq!(log, []);
+    let rows = region.local.scan(place, TABLE, Scan::all(9)).await.unwrap();
+    assert_eq!(rows, []);
 }
 
 /// The owner and its disk are lost before a new copy is whole: the one before is there.
@@ -791,6 +857,23 @@ async fn a_step_is_done_at_once_in_each_partition() {
     assert_eq!(row(region).await.unwrap(), "third");
 }
 
+/// A follower that has just started, with what the one before left.
+async fn restarted(world: &World, region: &Region) -> Follower {
+    let engine = Arc::clone(&region.local) as Arc<dyn Engine>;
+    let options = Options {
+        clock: Arc::new(world.clock.clone()),
+        background: false,
+        ..Options::new(Owner {
+            node: 1,
+            incarnation: fastrand::u128(2..),
+        })
+    };
+    let store = Store::start(Arc::clone(&engine), options);
+    let follower = Follower::new(engine, store, partitions());
+    follower.open(1).await.unwrap();
+    follower
+}
+
 /// A copy that was restarted goes on where it was, and does the last step again.
 #[tokio::test(start_paused = true)]
 async fn a_copy_goes_on_after_a_restart() {
@@ -800,37 +883,22 @@ async fn a_copy_goes_on_after_a_restart() {
     follower.apply(copy(1, 1, 1, Step::Begin)).await;
     let step = puts(&[b"first"]);
     assert_eq!(follower.apply(copy(1, 1, 2, step)).await, Reply::Done);
-    let restarted = async || {
-        let engine = Arc::clone(&region.local) as Arc<dyn Engine>;
-        let options = Options {
-            clock: Arc::new(world.clock.clone()),
-            background: false,
-            ..Options::new(Owner {
-                node: 1,
-                incarnation: fastrand::u128(2..),
-            })
-        };
-        let store = Store::start(Arc::clone(&engine), options);
-        let follower = Follower::new(engine, store, partitions());
-        follower.open(1).await.unwrap();
-        follower
-    };
     // Another session, another epoch, and a step that is missing.
     for (epoch, session, number) in [(1, 2, 3), (2, 1, 3), (1, 1, 4), (1, 1, 1)] {
         let step = puts(&[b"strange"]);
-        let follower = restarted().await;
+        let follower = restarted(&world, region).await;
         let reply = follower.apply(copy(epoch, session, number, step)).await;
         assert_eq!(reply, Reply::Strange, "{epoch} {session} {number}");
     }
     // Its answer was lost, or it was done in part.
-    let follower = restarted().await;
+    let follower = restarted(&world, region).await;
     let step = || puts(&[b"first", b"second"]);
     assert_eq!(follower.apply(copy(1, 1, 2, step())).await, Reply::Done);
-    let follower = restarted().await;
+    let follower = restarted(&world, region).await;
     assert!(follower.is_catching_up().await.unwrap());
     let whole = follower.apply(copy(1, 1, 3, Step::Whole)).await;
     assert_eq!(whole, Reply::Done);
-    let follower = restarted().await;
+    let follower = restarted(&world, region).await;
     assert!(!follower.is_catching_up().await.unwrap());
     let step = puts(&[b"third"]);
     assert_eq!(follower.apply(copy(1, 1, 4, step)).await, Reply::Done);
