@@ -46,8 +46,8 @@ pub trait Deliver: Send + Sync + 'static {
     /// Which attempts share a bounded lane: those to one host.
     fn lane(&self, order: &Order) -> String;
 
-    /// Makes one attempt. It ends in bounded time.
-    async fn deliver(&self, order: &Order) -> Outcome;
+    /// Makes one attempt, in this tenure only. It ends in bounded time.
+    async fn deliver(&self, order: &Order, tenure: u64) -> Outcome;
 
     /// In which tenure this node may make attempts now, if it may. One that failed
     /// because it may not is made again by whoever may.
@@ -259,6 +259,10 @@ impl Inner {
         let Some(_running) = self.run() else {
             return After::Again(Box::new(attempt));
         };
+        // In this order: a tenure that begins anew has given all partitions up before.
+        let Some(tenure) = self.deliver.tenure() else {
+            return After::Left;
+        };
         let Some(door) = self.door(&attempt) else {
             return After::Left;
         };
@@ -274,10 +278,8 @@ impl Inner {
             }
         }
         let started = self.clock.now().0;
-        let tenure = self.deliver.tenure();
-        let outcome = self.deliver.deliver(order).await;
-        let is_ours = tenure.is_some() && tenure == self.deliver.tenure();
-        if !outcome.is_success && !is_ours {
+        let outcome = self.deliver.deliver(order, tenure).await;
+        if !outcome.is_success && self.deliver.tenure() != Some(tenure) {
             // It failed at a time at which others might: it is not known as failed.
             return After::Left;
         }
@@ -293,8 +295,10 @@ impl Inner {
 
     /// The partition that wants an attempt, if it is here, in the tenure that wants it.
     fn door(&self, attempt: &Attempt) -> Option<Door> {
-        let door = self.router.door(attempt.ticket.0);
-        door.filter(|door| door.ledger().epoch().0 == attempt.order.epoch)
+        let door = self.router.door(attempt.ticket.0)?;
+        let ledger = door.ledger();
+        let is_it = ledger.epoch().0 == attempt.order.epoch && ledger.failure().is_none();
+        is_it.then_some(door)
     }
 
     /// Tells the partition that wanted it what came of an attempt, also if that has

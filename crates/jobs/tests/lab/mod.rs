@@ -82,7 +82,7 @@ impl Deliver for Script {
         *self.tenure.lock()
     }
 
-    async fn deliver(&self, order: &Order) -> Outcome {
+    async fn deliver(&self, order: &Order, _: u64) -> Outcome {
         let (at, order) = (self.clock.now().0, order.clone());
         self.calls.lock().push(Call { at, order });
         {

@@ -38,14 +38,15 @@ pub struct Options {
 }
 
 impl Options {
-    /// The tenure of calls that may be made now, if that can end; `Err` when none may.
-    pub(crate) fn tenure(&self) -> Result<Option<u64>, String> {
-        let tenure = self.permit.as_ref().map(Permit::tenure);
-        tenure.transpose().map_err(str::to_owned)
+    /// The tenure of calls that may be made now; `Err` when none may. Where it cannot
+    /// end there is one.
+    pub(crate) fn tenure(&self) -> Result<u64, String> {
+        let tenure = self.permit.as_ref().map_or(Ok(0), Permit::tenure);
+        tenure.map_err(str::to_owned)
     }
 
     /// Whether a call of this tenure may be made now.
-    pub(crate) fn check(&self, tenure: Option<u64>) -> Result<(), String> {
+    pub(crate) fn check(&self, tenure: u64) -> Result<(), String> {
         match self.tenure()? == tenure {
             true => Ok(()),
             false => Err("another one may have run this job in between".to_owned()),

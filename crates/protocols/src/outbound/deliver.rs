@@ -42,11 +42,13 @@ impl Outbound {
         })
     }
 
-    async fn attempt(&self, order: &Order, tenure: Option<u64>) -> Result<Reply, String> {
+    async fn attempt(&self, order: &Order, tenure: u64) -> Result<Reply, String> {
         let action = self.actions.get(&order.target)?;
         let permit = self.options.permit.as_ref();
-        let is_epoch = permit.is_some_and(|permit| permit.is_epoch);
-        let epoch = tenure.filter(|_| is_epoch).unwrap_or(order.epoch);
+        let epoch = match permit.is_some_and(|permit| permit.is_epoch) {
+            true => tenure,
+            false => order.epoch,
+        };
         let stamp = Stamp::of(order, epoch, tenure);
         match &action.goal {
             Goal::Http(request) => self.request(order, request, &stamp).await,
@@ -169,19 +171,15 @@ impl Deliver for Outbound {
     }
 
     fn tenure(&self) -> Option<u64> {
-        self.options.tenure().ok().map(Option::unwrap_or_default)
+        self.options.tenure().ok()
     }
 
-    async fn deliver(&self, order: &Order) -> Outcome {
+    async fn deliver(&self, order: &Order, tenure: u64) -> Outcome {
         let own = order.timeout_ms.map(Duration::from_millis);
         let timeout = own.map_or(self.options.timeout, |own| own.min(self.options.timeout));
         let failed = |message: String| Outcome {
             is_success: false,
             message,
-        };
-        let tenure = match self.options.tenure() {
-            Ok(tenure) => tenure,
-            Err(why) => return failed(why),
         };
         match tokio::time::timeout(timeout, Box::pin(self.attempt(order, tenure))).await {
             Ok(Ok(reply)) => reply.outcome,

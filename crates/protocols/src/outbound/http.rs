@@ -28,7 +28,7 @@ pub(crate) struct Call {
     pub(crate) headers: HeaderMap,
     pub(crate) body: String,
     /// The tenure in which it was begun: in no other one it is made.
-    pub(crate) tenure: Option<u64>,
+    pub(crate) tenure: u64,
 }
 
 /// What came of a call.

@@ -23,13 +23,13 @@ pub(crate) struct Stamp {
     pub(crate) collection: String,
     /// The epoch of whoever makes it.
     pub(crate) epoch: u64,
-    /// The tenure in which it is made, if that can end.
-    pub(crate) tenure: Option<u64>,
+    /// The tenure in which it is made.
+    pub(crate) tenure: u64,
 }
 
 impl Stamp {
     /// The names of an attempt that is made in an epoch and a tenure.
-    pub(crate) fn of(order: &Order, epoch: u64, tenure: Option<u64>) -> Self {
+    pub(crate) fn of(order: &Order, epoch: u64, tenure: u64) -> Self {
         let due = Timestamp(order.occurrence);
         let home = &order.job.collection;
         let names = [&home.subscription, &home.group, &home.name, &order.job.name];

@@ -1,14 +1,17 @@
 //! Whom the jobs call: it keeps everything that it hears.
 //!
-//! Paths that begin with `/fail` are refused, and home gets no answer from those that
-//! begin with `/held`.
+//! Paths that begin with `/fail` are refused, those that begin with `/slow` take their
+//! time, and home gets no answer from those that begin with `/held`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{NAMES, now};
+
+/// How long a slow path takes.
+const SLOW: Duration = Duration::from_millis(500);
 
 /// One request.
 #[derive(Clone, Debug)]
@@ -103,8 +106,12 @@ fn converse(stream: &TcpStream, all: &Mutex<Vec<Heard>>) -> Option<()> {
             true => "500 Internal Server Error",
             false => "200 OK",
         };
+        let is_slow = heard.path.starts_with("/slow");
         let is_held = heard.path.starts_with("/held") && heard.region == NAMES[0];
         all.lock().unwrap().push(heard);
+        if is_slow {
+            std::thread::sleep(SLOW);
+        }
         if is_held {
             // Until the caller is gone.
             reader.read_to_end(&mut body).ok()?;
