@@ -82,4 +82,30 @@ async def pysignalr_packed(server):
     await talk(server, MessagepackProtocol())
 
 
-ALL = [pysignalr_json, pysignalr_packed]
+async def pysignalr_app_server(server):
+    """Against the app server of the benchmark, at two nodes."""
+    opened, told, done = asyncio.Queue(), asyncio.Queue(), asyncio.Queue()
+    clients = []
+    for url in [server["url"], server["other"]]:
+        client = SignalRClient(
+            f"{url}/client/?hub=far",
+            headers={"Authorization": f"Bearer {server['token']}"},
+        )
+        client.on_open(lambda: opened.put(True))
+        client.on("tick", told.put)
+        clients.append(client)
+    running = [asyncio.create_task(client.run()) for client in clients]
+    try:
+        for _ in clients:
+            await asyncio.wait_for(opened.get(), 10)
+        await clients[0].send("echo", ["hi"], done.put)
+        check((await asyncio.wait_for(done.get(), 10)).result, "hi")
+        await clients[0].send("shout", [1])
+        check(await asyncio.wait_for(told.get(), 10), [1])
+    finally:
+        for each in running:
+            each.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+ALL = [pysignalr_json, pysignalr_packed, pysignalr_app_server]

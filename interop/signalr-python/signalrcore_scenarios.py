@@ -103,4 +103,27 @@ def signalrcore_transports(server):
         talk(server, JsonHubProtocol(), transport)
 
 
-ALL = [signalrcore_json, signalrcore_packed, signalrcore_transports]
+def signalrcore_app_server(server):
+    """Against the app server of the benchmark, at two nodes."""
+    options = {"access_token_factory": lambda: server["token"]}
+    told, connections = queue.Queue(), []
+    for url in [server["url"], server["other"]]:
+        builder = HubConnectionBuilder()
+        builder = builder.with_url(f"{url}/client/?hub=far", options=dict(options))
+        connection = builder.with_hub_protocol(JsonHubProtocol()).build()
+        opened = threading.Event()
+        connection.on_open(opened.set)
+        connection.on("tick", told.put)
+        connection.start()
+        assert opened.wait(10), "it did not open"
+        connections.append(connection)
+    try:
+        check(call_once(connections[0], "echo", ["hi"]), "hi")
+        connections[0].invoke("shout", [1])
+        check(told.get(timeout=10), [1])
+    finally:
+        for connection in connections:
+            connection.stop()
+
+
+ALL = [signalrcore_json, signalrcore_packed, signalrcore_transports, signalrcore_app_server]

@@ -59,7 +59,7 @@ fn lints(workspace: &Workspace) -> Result<()> {
 }
 
 fn unit(workspace: &Workspace) -> Result<()> {
-    cargo_test(workspace, &["--workspace", "--lib", "--bins"])
+    cargo_test(workspace, &["--workspace", "--lib", "--bins"], &[])
 }
 
 fn storage(workspace: &Workspace) -> Result<()> {
@@ -76,10 +76,15 @@ fn postgres(workspace: &Workspace) -> Result<()> {
 
 fn cluster(workspace: &Workspace) -> Result<()> {
     tools::install_postgres(workspace)?;
-    interop::install_clients(workspace)?;
-    chosen(workspace, "steadfast-protocols", is_of_cluster)?;
-    chosen(workspace, "steadfast", is_of_cluster)?;
-    chosen(workspace, "steadfast-server", is_of_cluster)
+    interop::install(workspace)?;
+    let measured = ["--show-output"];
+    for package in ["steadfast-protocols", "steadfast", "steadfast-server"] {
+        let scope = files(workspace, package, is_of_cluster)?;
+        cargo_test(workspace, &scope, &measured)?;
+    }
+    // What the engine beneath shows of the cluster's list.
+    let scope = files(workspace, "steadfast-storage", needs_postgres)?;
+    cargo_test(workspace, &scope, &["t14_", "c63_", "c64_", "c65_"])
 }
 
 /// Test files that need several nodes say so in their name.
@@ -147,7 +152,7 @@ fn server(workspace: &Workspace) -> Result<()> {
 }
 
 fn docs(workspace: &Workspace) -> Result<()> {
-    cargo_test(workspace, &["--workspace", "--doc"])?;
+    cargo_test(workspace, &["--workspace", "--doc"], &[])?;
     chosen(workspace, "steadfast", |test| !is_of_cluster(test))?;
     let mut command = workspace.cargo();
     command
@@ -164,6 +169,15 @@ fn integration(workspace: &Workspace, package: &str) -> Result<()> {
 /// They are chosen by name out of the whole workspace: with a package alone, cargo
 /// would unite fewer features and build the dependencies once more.
 fn chosen(workspace: &Workspace, package: &str, takes: fn(&str) -> bool) -> Result<()> {
+    cargo_test(workspace, &files(workspace, package, takes)?, &[])
+}
+
+/// The scope of these test files.
+fn files<'a>(
+    workspace: &'a Workspace,
+    package: &str,
+    takes: fn(&str) -> bool,
+) -> Result<Vec<&'a str>> {
     let targets = &workspace.package(package)?.targets;
     let tests = targets
         .iter()
@@ -172,12 +186,12 @@ fn chosen(workspace: &Workspace, package: &str, takes: fn(&str) -> bool) -> Resu
     for test in tests {
         scope.extend(["--test", &test.name]);
     }
-    cargo_test(workspace, &scope)
+    Ok(scope)
 }
 
-/// All tests in scope, also after one has failed.
-fn cargo_test(workspace: &Workspace, scope: &[&str]) -> Result<()> {
+/// All tests in scope, also after one has failed; what follows is for the tests.
+fn cargo_test(workspace: &Workspace, scope: &[&str], options: &[&str]) -> Result<()> {
     let mut command = workspace.cargo();
     command.args(["test", "--locked", "--no-fail-fast"]);
-    process::run(command.args(scope))
+    process::run(command.args(scope).arg("--").args(options))
 }

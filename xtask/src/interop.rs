@@ -36,16 +36,6 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
 /// Client libraries of Event Hubs, Durable Task and SignalR, for Python, for Node, for
 /// Rust and for a browser.
 pub(crate) fn install(workspace: &Workspace) -> Result<()> {
-    install_clients(workspace)?;
-    let sources = workspace.root.join("interop");
-    let requirements = sources.join("signalr-python/requirements.txt");
-    tools::install_python(workspace, "signalr", &requirements)?;
-    tools::install_browser(workspace)?;
-    tools::build_program(workspace, &sources.join("rust/processor"))
-}
-
-/// One client library per SDK, and the scheduler's.
-pub(crate) fn install_clients(workspace: &Workspace) -> Result<()> {
     let sources = workspace.root.join("interop");
     tools::install_python(
         workspace,
@@ -63,5 +53,9 @@ pub(crate) fn install_clients(workspace: &Workspace) -> Result<()> {
     let requirements = sources.join("python-scheduler/requirements.txt");
     tools::install_python(workspace, "scheduler", &requirements)?;
     tools::install_packages(workspace, "signalr", &sources.join("signalr-node"))?;
-    tools::build_program(workspace, &sources.join("rust/clients"))
+    let requirements = sources.join("signalr-python/requirements.txt");
+    tools::install_python(workspace, "signalr", &requirements)?;
+    tools::install_browser(workspace)?;
+    tools::build_program(workspace, &sources.join("rust/clients"))?;
+    tools::build_program(workspace, &sources.join("rust/processor"))
 }

@@ -179,7 +179,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<bool> {
         "postgres" | "cluster" => drop(tools::install_postgres(workspace)?),
         "interop" => {
             tools::install_postgres(workspace)?;
-            interop::install_clients(workspace)?;
+            interop::install(workspace)?;
         }
         _ => fuse::ready()?,
     }

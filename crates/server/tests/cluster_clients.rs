@@ -8,6 +8,7 @@
 mod nodes;
 mod running;
 
+use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,10 @@ use steadfast_harness::Process;
 
 /// One less than nodes.
 const PARTITIONS: &str = "partitions=2";
+
+const ACCOUNT: &str = "devstoreaccount1";
+const ACCOUNT_KEY: &str =
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
 const HUBS: [(&str, &str); 8] = [
     ("houses", "4"),
@@ -136,7 +141,17 @@ fn sdks_of_event_hubs() {
         "latest_sees_what_comes",
         "stolen_by_owner_level",
         "parallel_senders_keep_order",
+        "single_and_batch_of_one",
+        "sends_return_at_once",
+        "beyond_the_end",
+        "too_large",
+        "bad_key",
+        "errors",
+        "unknown_event_hub",
         "blobs_with_bodies",
+        "lists_and_conditions",
+        "signatures",
+        "a_bad_account_key",
     ];
     let node_known = [
         "keyedSends",
@@ -146,6 +161,11 @@ fn sdks_of_event_hubs() {
         "everyKindOfPosition",
         "stolenByOwnerLevel",
         "bufferedAndIdempotent",
+        "beyondTheEnd",
+        "tooLarge",
+        "badKey",
+        "unknownEventHub",
+        "lastEnqueuedProperties",
         "blobsWithBodies",
     ];
     let rust_known = [
@@ -155,12 +175,18 @@ fn sdks_of_event_hubs() {
         "typed_properties",
         "every_kind_of_position",
         "stolen_by_owner_level",
+        "too_large",
+        "bad_key",
+        "unknown_event_hub",
     ];
     let scenarios = all(&python_known).into_iter().map(|name| ("python", name));
     let scenarios = scenarios.chain(all(&node_known).into_iter().map(|name| ("node", name)));
     let scenarios = scenarios.chain(all(&rust_known).into_iter().map(|name| ("rust", name)));
+    // Blobs have a library of their own; that of Python makes containers below.
+    let blobs = [("node", "blobsWithBodies")];
+    let blobs = blobs.into_iter().filter(|_| !is_soak());
     let mut nodes = with_hubs();
-    for (client, scenario) in scenarios {
+    for (client, scenario) in scenarios.chain(blobs) {
         event_hubs(&nodes[2], client, scenario);
         owns_nothing(&nodes[2]);
         if is_soak() {
@@ -182,15 +208,18 @@ fn with_hubs() -> Vec<Server> {
     nodes
 }
 
-/// Runs one scenario of a client.
-fn event_hubs(c: &Server, client: &str, scenario: &str) {
-    let server = json!({
+/// What clients of event hubs and blobs are told of a node.
+fn told(c: &Server) -> Value {
+    json!({
         "amqp": port(c, "amqp"), "blob": port(c, "blob"),
         "key_name": "RootManageSharedAccessKey", "key": KNOWN,
-        "account": "devstoreaccount1",
-        "account_key": "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/\
-                        K1SZFPTOtr/KBHBeksoGMGw==",
-    });
+        "account": ACCOUNT, "account_key": ACCOUNT_KEY,
+    })
+}
+
+/// Runs one scenario of a client.
+fn event_hubs(c: &Server, client: &str, scenario: &str) {
+    let server = told(c);
     let mut command = match client {
         "python" => python("eventhub", "python/run.py"),
         "node" => javascript("event-hubs"),
@@ -198,6 +227,71 @@ fn event_hubs(c: &Server, client: &str, scenario: &str) {
     };
     command.arg(server.to_string()).arg(scenario);
     run(&format!("{client} {scenario}"), c, command);
+}
+
+/// Each processor of a real client reads everything, with checkpoints in blobs.
+#[test]
+fn sdks_of_processors() {
+    let nodes = stage();
+    let c = &nodes[2];
+    let mut create = vec!["eventhub", "create", "read", "--partitions", "2"];
+    for group in ["sync", "asyncio", "node", "rust"] {
+        create.extend(["--group", group]);
+    }
+    done(&nodes[0], &create);
+    let mut sent = BTreeSet::new();
+    for number in 0..4 {
+        let text = format!("event {number}");
+        done(c, &["event", "send", "read", &text]);
+        sent.insert(text);
+    }
+    let processors = [
+        ("sync", python("eventhub", "python/processor.py")),
+        ("asyncio", python("eventhub", "python/processor.py")),
+        ("node", {
+            let mut command = Command::new(tools().join("node/bin/node"));
+            command.arg(tools().join("packages/event-hubs/processor.mjs"));
+            command
+        }),
+        (
+            "rust",
+            Command::new(tools().join("rust/debug/event-hub-processor")),
+        ),
+    ];
+    let mut running = Vec::new();
+    for (kind, mut command) in processors {
+        let container = format!("box-{kind}");
+        make_container(c, &container);
+        let options = json!({
+            "hub": "read", "group": kind, "container": container, "interval": 2, "kind": kind,
+        });
+        command.arg(told(c).to_string()).arg(options.to_string());
+        running.push((kind, Process::spawn(command).unwrap()));
+    }
+    for (kind, mut processor) in running {
+        let mut kept = BTreeSet::new();
+        while kept != sent {
+            let line = processor.next_line(PATIENCE);
+            let line = line.unwrap_or_else(|error| panic!("{kind} has {kept:?}: {error}"));
+            let line: Value = serde_json::from_str(&line).unwrap_or_default();
+            kept.extend(line["kept"].as_str().map(str::to_owned));
+        }
+        processor.kill().unwrap();
+        println!("{kind}: all events are behind checkpoints");
+    }
+    owns_nothing(c);
+}
+
+/// By azure-storage-blob.
+fn make_container(c: &Server, name: &str) {
+    let code = "import sys; from azure.storage.blob import BlobServiceClient; \
+                url, account, key, name = sys.argv[1:]; \
+                credential = {'account_name': account, 'account_key': key}; \
+                BlobServiceClient(url, credential).create_container(name)";
+    let url = format!("http://127.0.0.1:{}/{ACCOUNT}", port(c, "blob"));
+    let mut command = Command::new(tools().join("python/eventhub/bin/python"));
+    command.args(["-c", code, &url, ACCOUNT, ACCOUNT_KEY, name]);
+    run("a container", c, command);
 }
 
 /// Answers every request for as long as the test runs; its address.
@@ -229,6 +323,18 @@ fn sdks_of_durable_task() {
         command.arg("activities_in_sequence");
     }
     run("durabletask of Python", c, command);
+    let managed = json!({"port": port(c, "durable"), "managed": true}).to_string();
+    let mut command = python("durable", "durable-python/run.py");
+    command.arg(&managed).arg("activities_in_sequence");
+    if is_soak() {
+        command.args([
+            "children_report_to_their_parent",
+            "signals_make_entities",
+            "money_is_transferred",
+            "histories_are_told_in_order",
+        ]);
+    }
+    run("durabletask.azuremanaged", c, command);
     let mut command = javascript("durable");
     command.arg(&server);
     if !is_soak() {
@@ -243,7 +349,8 @@ fn sdks_of_jobs_and_hubs() {
     let nodes = stage();
     let (a, b, c) = (&nodes[0], &nodes[1], &nodes[2]);
     let mut command = python("scheduler", "python-scheduler/scenario.py");
-    command.args(["lists", &c.url, &target()]);
+    let part = if is_soak() { "all" } else { "lists" };
+    command.args([part, &c.url, &target()]);
     command.env("STEADFAST_TOKEN", KNOWN);
     run("azure-mgmt-scheduler", c, command);
     // One client is at a node without partitions, the other one elsewhere, and the app
@@ -258,5 +365,11 @@ fn sdks_of_jobs_and_hubs() {
     let mut command = javascript("signalr");
     command.arg(told.to_string()).arg("appServer");
     run("@microsoft/signalr", c, command);
+    for client in ["pysignalr", "signalrcore"] {
+        let mut command = python("signalr", "signalr-python/run.py");
+        command.arg(told.to_string());
+        command.arg(format!("{client}_app_server"));
+        run(client, c, command);
+    }
     owns_nothing(c);
 }

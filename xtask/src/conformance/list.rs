@@ -14,11 +14,12 @@ pub(crate) struct Item {
     pub(crate) title: String,
 }
 
-/// Why an item is not required now.
+/// Why no test is required of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mark {
     Later,
-    WithPostgres,
+    /// It is a goal, which `steadfast bench` measures.
+    Bench,
 }
 
 impl Mark {
@@ -26,7 +27,7 @@ impl Mark {
     pub(crate) fn word(self) -> &'static str {
         match self {
             Mark::Later => "later",
-            Mark::WithPostgres => "with postgres",
+            Mark::Bench => "bench",
         }
     }
 }
@@ -74,7 +75,7 @@ fn split_mark(rest: &str) -> Option<(Option<Mark>, &str)> {
         return Some((None, rest));
     };
     let (word, title) = after.split_once(']')?;
-    let mark = [Mark::Later, Mark::WithPostgres]
+    let mark = [Mark::Later, Mark::Bench]
         .into_iter()
         .find(|mark| mark.word() == word)?;
     Some((Some(mark), title.trim()))
@@ -86,10 +87,11 @@ mod tests {
 
     #[test]
     fn items_with_and_without_marks() {
-        let text = "# comment\n\nc21 keys are ordered\nevents_13 [later] trims\nc22  [with postgres]  two nodes\n";
+        let text =
+            "# comment\n\nc21 keys are ordered\nevents_13 [later] trims\nc22  [bench]  two nodes\n";
         let items = parse(text).unwrap();
         let marks: Vec<_> = items.iter().map(|item| item.mark).collect();
-        assert_eq!(marks, [None, Some(Mark::Later), Some(Mark::WithPostgres)]);
+        assert_eq!(marks, [None, Some(Mark::Later), Some(Mark::Bench)]);
         assert_eq!(items[0].id, "c21");
         assert_eq!(items[1].title, "trims");
         assert_eq!(items[2].title, "two nodes");

@@ -1,6 +1,6 @@
 //! Sets items beside the tests that show them.
 
-use super::list::Item;
+use super::list::{Item, Mark};
 use super::results::Test;
 
 /// The table with its last line, and whether all is well.
@@ -24,8 +24,11 @@ pub(crate) fn judge(items: &[Item], tests: &[Test]) -> Verdict {
         }
         lines.extend(rows(item, &shown));
     }
-    let later = items.len() - required;
-    lines.push(format!("{passed} of {required} pass, {later} later"));
+    let marked = |mark| items.iter().filter(|item| item.mark == Some(mark)).count();
+    let (bench, later) = (marked(Mark::Bench), marked(Mark::Later));
+    lines.push(format!(
+        "{passed} of {required} pass, {bench} by the bench, {later} later"
+    ));
     Verdict {
         text: lines.join("\n"),
         good,
@@ -60,18 +63,30 @@ mod tests {
 
     #[test]
     fn marked_items_are_counted_apart() {
-        let list = "c1 a\nc2 [later] b\nc3 [with postgres] c\n";
+        let list = "c1 a\nc2 [later] b\nc3 [bench] c\n";
         let found = verdict(list, "test local::c1_a ... ok\ntest memory::c1_a ... ok\n");
-        assert_eq!(found, ("1 of 1 pass, 2 later".to_owned(), true));
+        assert_eq!(
+            found,
+            ("1 of 1 pass, 1 by the bench, 1 later".to_owned(), true)
+        );
     }
 
     #[test]
     fn missing_and_failing_items_are_not_good() {
         let found = verdict("c1 a\nc2 b\n", "test c1_a ... ok\n");
-        assert_eq!(found, ("1 of 2 pass, 0 later".to_owned(), false));
+        assert_eq!(
+            found,
+            ("1 of 2 pass, 0 by the bench, 0 later".to_owned(), false)
+        );
         let found = verdict("c1 a\n", "test x::c1_a ... ok\ntest y::c1_a ... FAILED\n");
-        assert_eq!(found, ("0 of 1 pass, 0 later".to_owned(), false));
+        assert_eq!(
+            found,
+            ("0 of 1 pass, 0 by the bench, 0 later".to_owned(), false)
+        );
         let found = verdict("c1 [later] a\n", "test c1_a ... FAILED\n");
-        assert_eq!(found, ("0 of 0 pass, 1 later".to_owned(), false));
+        assert_eq!(
+            found,
+            ("0 of 0 pass, 0 by the bench, 1 later".to_owned(), false)
+        );
     }
 }
