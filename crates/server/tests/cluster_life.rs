@@ -179,7 +179,22 @@ mod c61_a_fenced_out_primary_acknowledges_nothing {
             let (status, text) = paused.get("/metrics");
             (status == StatusCode::OK).then(|| text.as_str().unwrap_or_default().to_owned())
         });
-        assert!(metrics.contains("cluster_lapses"), "{metrics}");
+        let read = |name: &str| {
+            let line = metrics.lines().find(|line| {
+                let own = line.split([' ', '{']).next().unwrap_or_default();
+                let own = own.trim_start_matches("steadfast_");
+                own == name || own == format!("{name}_total")
+            });
+            let value = line.and_then(|line| line.rsplit(' ').next());
+            let value = value.unwrap_or_else(|| panic!("no {name}: {metrics}"));
+            value.parse::<f64>().unwrap()
+        };
+        assert!(read("cluster_lapses") >= 1.0, "{metrics}");
+        assert!(read("cluster_taken") >= 4.0 && read("cluster_epochs") >= 4.0);
+        for name in ["cluster_late_beats", "entries_fenced", "entries_unknown"] {
+            assert!(read(name) >= 0.0, "{name}");
+        }
+        assert_eq!((read("cluster_nodes"), read("cluster_lease")), (3.0, 1.0));
     }
 }
 
@@ -203,6 +218,10 @@ fn a_partition_is_moved_by_hand() {
         "b",
     ]));
     assert_eq!(said.0, 0, "{said:?}");
+    let number: u64 = partition.parse().unwrap();
+    until("the other node to have it", || {
+        (owner(&standing(&a), number).as_deref() == Some("b")).then_some(())
+    });
     let (code, text, _) =
         running::said(&a.run(&["cluster", "--access-key", running::KNOWN, "status"]));
     assert_eq!(code, 0, "{text}");

@@ -12,7 +12,7 @@ mod regions;
 mod running;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use regions::{Heard, Pair, jobs, now};
 use reqwest::StatusCode;
@@ -28,9 +28,24 @@ fn amount() -> usize {
 /// The first delivery of another region after the owner's last sign of life.
 const SOON: Duration = Duration::from_secs(15);
 
-/// Jobs that run every 10 s, jobs that run once, and jobs whose target always fails.
+/// How long after a call its outcome is in both regions, on a busy machine.
+const RECORDED: Duration = Duration::from_secs(2);
+
+/// The longest pause of a planned hand-over.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// A job that runs every second, jobs that run every 10 s, jobs that run once, and jobs
+/// whose target always fails.
 fn fill(pair: &Pair, to: usize, recurring: usize) {
     pair.collection(to, "c");
+    pair.put(
+        to,
+        "tick",
+        json!({"properties": {
+            "action": pair.action("/tick"),
+            "recurrence": {"frequency": "Second", "interval": 1},
+        }}),
+    );
     for index in 0..recurring {
         pair.put(
             to,
@@ -41,7 +56,7 @@ fn fill(pair: &Pair, to: usize, recurring: usize) {
             }}),
         );
     }
-    for index in 0..(recurring / 20).max(2) {
+    for index in 0..onces(recurring) {
         pair.put(
             to,
             &format!("once{index}"),
@@ -51,15 +66,63 @@ fn fill(pair: &Pair, to: usize, recurring: usize) {
             }}),
         );
     }
-    for index in 0..(recurring / 50).max(2) {
+    for index in 0..failing(recurring) {
         let mut action = pair.action(&format!("/fail/{index}"));
         action["retryPolicy"] =
-            json!({"retryType": "Fixed", "retryInterval": "PT15S", "retryCount": 3});
+            json!({"retryType": "Fixed", "retryInterval": "PT20S", "retryCount": 3});
         pair.put(
             to,
             &format!("fail{index}"),
             json!({"properties": {"action": action}}),
         );
+    }
+}
+
+/// How many jobs run once.
+fn onces(recurring: usize) -> usize {
+    (recurring / 20).max(2)
+}
+
+/// How many jobs always fail.
+fn failing(recurring: usize) -> usize {
+    (recurring / 50).max(2)
+}
+
+/// Every job is run by this region.
+fn all_go_on(pair: &Pair, at: usize, recurring: usize) {
+    let every = (0..recurring).map(|index| format!("/every/{index}"));
+    let once = (0..onces(recurring)).map(|index| format!("/once/{index}"));
+    for path in every.chain(once) {
+        let what = format!("{path} from {}", pair.name(at));
+        pair.until_heard(&what, |one| {
+            let is_his = one.region == pair.name(at) || path.starts_with("/once");
+            one.path == path && is_his
+        });
+    }
+    // Retries go on at their number: 0 before, 1 by the next region.
+    for index in 0..failing(recurring) {
+        let path = format!("/fail/{index}");
+        let retried = pair.until_heard("a second attempt", |one| {
+            one.path == path && one.attempt_number() == 1
+        });
+        assert_eq!(retried.region, pair.name(at));
+        let heard = pair.heard();
+        let first = heard.iter().filter(|one| one.path == path);
+        assert_eq!(first.map(Heard::attempt_number).min(), Some(0), "{path}");
+    }
+}
+
+/// What came twice was under way when its region was lost.
+fn only_in_flight_twice(pair: &Pair, lost: usize, at: Instant, heard: &[Heard]) {
+    for attempt in twice(heard) {
+        let both = heard.iter().filter(|one| one.attempt() == attempt);
+        let (former, later): (Vec<_>, Vec<_>) = both.partition(|one| one.region == pair.name(lost));
+        let was_in_flight = |one: &&Heard| {
+            let is_unanswered = one.path.starts_with("/held");
+            is_unanswered || one.at + RECORDED > at
+        };
+        let is_allowed = former.len() == 1 && later.len() == 1 && former.iter().all(was_in_flight);
+        assert!(is_allowed, "{attempt} came twice: {former:?} {later:?}");
     }
 }
 
@@ -101,8 +164,8 @@ fn jobs_46_48_a_killed_region_is_followed_and_gets_its_jobs_back() {
     }
     pair.synced(home);
     pair.heard_from(home, &["/every/0", "/fail/0", "/held/rerun", "/held/skip"]);
+    let count_before = pair.heard().len();
     let before = shown(&pair, home);
-    let in_flight_before = pair.heard().len();
     let began = now();
     pair.kill(home);
     let first = pair.first_from(other);
@@ -126,6 +189,16 @@ fn jobs_46_48_a_killed_region_is_followed_and_gets_its_jobs_back() {
             );
             assert!(was <= is, "{name}: {part} was {was:?} and is {is:?}");
         }
+        // What is counted since was also heard.
+        let path = name.trim_end_matches(|c: char| c.is_ascii_digit());
+        let path = format!("/{path}/{}", &name[path.len()..]);
+        let heard = pair.heard();
+        let since = heard[count_before..].iter().filter(|one| one.path == path);
+        let count = |job: &Value| job["status"]["executionCount"].as_u64().unwrap_or(0);
+        let more = count(&after[name]) - count(job);
+        if name.starts_with("every") {
+            assert!(more <= since.count() as u64, "{name}: {more} more");
+        }
     }
     let (status, headers, collection) = pair.get(other, "");
     assert_eq!(status, StatusCode::OK);
@@ -139,23 +212,16 @@ fn jobs_46_48_a_killed_region_is_followed_and_gets_its_jobs_back() {
         "late",
         json!({"properties": {"action": pair.action("/late")}}),
     );
-    pair.heard_from(other, &["/once/0", "/late"]);
-    // Retries go on at their number: 0 before the kill, 1 after it.
-    let retried = pair.until_heard("a second attempt", |one| {
-        one.path == "/fail/0" && one.attempt_number() == 1
-    });
-    assert_eq!(retried.region, pair.name(other));
+    pair.heard_from(other, &["/late"]);
+    all_go_on(&pair, other, amount());
     what_was_in_flight_is_repeated_or_not(&pair, other);
     // An empty server comes back: it gets everything and runs nothing.
     pair.restart_empty(home);
     pair.synced(other);
     let heard = pair.heard();
-    let back = &heard[in_flight_before..];
-    let epoch = back.iter().map(|one| one.epoch).max().unwrap();
-    let stale = back
-        .iter()
-        .filter(|one| one.epoch < epoch && one.at > first);
-    assert_eq!(stale.count(), 0, "something was sent with an old epoch");
+    let late = heard.iter().filter(|one| one.at > first);
+    let mut late = late.filter(|one| one.region != pair.name(other));
+    assert!(late.next().is_none(), "the lost region has sent something");
     // Nothing is missing: of each job every occurrence came.
     let doubled = twice(&heard);
     println!(
@@ -163,15 +229,7 @@ fn jobs_46_48_a_killed_region_is_followed_and_gets_its_jobs_back() {
         heard.len(),
         doubled.len()
     );
-    for attempt in &doubled {
-        let both: Vec<_> = heard
-            .iter()
-            .filter(|one| one.attempt() == *attempt)
-            .collect();
-        let is_in_flight = both.iter().any(|one| one.region == pair.name(home))
-            && both.iter().any(|one| one.region == pair.name(other));
-        assert!(is_in_flight, "{attempt} came twice: {both:?}");
-    }
+    only_in_flight_twice(&pair, home, began, &heard);
     pair.no_gaps(&heard, 10);
     // And back, without a duplicate.
     let count = pair.heard().len();
@@ -181,9 +239,18 @@ fn jobs_46_48_a_killed_region_is_followed_and_gets_its_jobs_back() {
     println!("failback took {:?}", began.elapsed());
     pair.first_from_since(home, count);
     pair.owned_by(home);
+    pair.until_heard("a tick from home", |one| {
+        one.path == "/tick" && one.region == pair.name(home) && one.at > began
+    });
     let heard = pair.heard();
-    let later = twice(&heard[count..]);
+    let later: Vec<_> = twice(&heard).difference(&doubled).cloned().collect();
     assert!(later.is_empty(), "failback sent twice: {later:?}");
+    let ticks = heard.iter().filter(|one| one.path == "/tick");
+    let ticks: Vec<_> = ticks.filter(|one| one.at + PAUSE * 2 > began).collect();
+    let gaps = ticks.windows(2).map(|two| two[1].at - two[0].at);
+    let pause = gaps.max().unwrap().saturating_sub(Duration::from_secs(1));
+    println!("the pause of the failback was {pause:?}");
+    assert!(pause <= PAUSE, "{pause:?}");
     let epochs: Vec<_> = heard[count..].iter().map(|one| one.epoch).collect();
     assert!(epochs.is_sorted(), "{epochs:?}");
     pair.no_gaps(&heard, 10);
@@ -235,6 +302,12 @@ fn jobs_50_no_job_data_in_the_witness(pair: &Pair) {
 mod jobs_50_no_job_data_is_in_the_witness {
     use super::*;
 
+    /// Jobs that run again and again.
+    const JOBS: usize = 6;
+
+    /// How long a region stands still.
+    const FROZEN: Duration = Duration::from_secs(30);
+
     /// Both at once, each with servers of its own: they mostly wait.
     #[test]
     fn jobs_46_47_regions_that_are_frozen_or_cut_off_are_followed() {
@@ -249,7 +322,7 @@ mod jobs_50_no_job_data_is_in_the_witness {
         let pair = Pair::start();
         let home = pair.owner();
         let other = 1 - home;
-        fill(&pair, home, 6);
+        fill(&pair, home, JOBS);
         pair.synced(home);
         pair.heard_from(home, &["/every/0"]);
         let began = now();
@@ -260,17 +333,21 @@ mod jobs_50_no_job_data_is_in_the_witness {
             first.duration_since(began)
         );
         assert!(first.duration_since(began) <= SOON);
+        all_go_on(&pair, other, JOBS);
+        std::thread::sleep(FROZEN.saturating_sub(began.elapsed()));
         let count = pair.heard().len();
         pair.signal(home, Signal::CONT);
         // It finds out, follows, and is up to date again.
         pair.synced(other);
-        pair.until_count(count + 1);
+        pair.until_count(count + 2 * JOBS);
         let heard = pair.heard();
         let old: Vec<_> = heard[count..]
             .iter()
             .filter(|one| one.region == pair.name(home))
             .collect();
         assert!(old.is_empty(), "sent with an old epoch: {old:?}");
+        only_in_flight_twice(&pair, home, began, &heard);
+        pair.no_gaps(&heard, 10);
         // Either region's address answers for both.
         for at in [home, other] {
             let (status, headers, collection) = pair.get(at, "");
@@ -288,7 +365,7 @@ mod jobs_50_no_job_data_is_in_the_witness {
         let pair = Pair::start();
         let home = pair.owner();
         let other = 1 - home;
-        fill(&pair, home, 6);
+        fill(&pair, home, JOBS);
         pair.synced(home);
         pair.heard_from(home, &["/every/0"]);
         // Between the regions: the owner goes on alone.
@@ -336,15 +413,39 @@ mod jobs_50_no_job_data_is_in_the_witness {
             &json!({"properties": {"action": pair.action("/no")}}),
         );
         assert_eq!(refused, StatusCode::SERVICE_UNAVAILABLE);
-        let count = pair.heard().len();
+        all_go_on(&pair, other, JOBS);
         pair.cut_off(home, false);
         pair.synced(other);
         let heard = pair.heard();
-        let old = heard[count..]
-            .iter()
-            .filter(|one| one.region == pair.name(home));
-        assert_eq!(old.count(), 0);
+        let late = heard.iter().filter(|one| one.at > first);
+        let old = late.filter(|one| one.region == pair.name(home));
+        assert_eq!(old.count(), 0, "who was cut off has sent something");
+        only_in_flight_twice(&pair, home, began, &heard);
+        pair.no_gaps(&heard, 10);
         jobs_50_no_job_data_in_the_witness(&pair);
+    }
+}
+
+/// Regions with different keys know nothing of one another, and say why.
+#[test]
+fn a_region_with_another_key_is_refused() {
+    let ports = [regions::free_port(), regions::free_port()];
+    let keys = ["a", "b"].map(|letter| letter.repeat(32));
+    let start = |index: usize, name: &str| {
+        regions::set_up(name, ports[index])
+            .set(&format!("cluster.key={}", keys[index]))
+            .set(&format!("jobs.pair=127.0.0.1:{}", ports[1 - index]))
+            .ready()
+    };
+    let servers = [start(0, "East US"), start(1, "West US")];
+    for server in &servers {
+        let log = server.logged("region.refused");
+        let line = log.lines().find(|line| line.contains("region.refused"));
+        let line = line.unwrap();
+        assert!(line.contains("STF-7010") && line.contains("WARN"), "{line}");
+        let (_, standing) = server.get("/v1/region");
+        assert_eq!(standing["reaches_pair"], false, "{standing}");
+        assert_eq!(standing["is_owner"], false, "{standing}");
     }
 }
 

@@ -24,6 +24,8 @@ fn a_quick_run_reports_and_leaves_nothing() {
             assert!(value.is_finite() && value >= 0.0, "{name} is {value}");
         }
     }
+    let per_commit = &report["figures"]["log_bytes_per_commit_1000_clients"];
+    assert!(per_commit.as_f64().unwrap() > 50.0, "{per_commit}");
     let goals = report["goals"].as_array().unwrap();
     assert!(!goals.is_empty(), "goals are missing");
     let left = "select count(*) from pg_namespace \

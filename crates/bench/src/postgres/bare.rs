@@ -44,6 +44,13 @@ pub(crate) async fn clean(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
+/// How many bytes the database has ever written to its log.
+pub(super) async fn log_bytes(settings: &Settings) -> Result<f64> {
+    let client = connect(settings).await?;
+    let position = "select pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::float8";
+    Ok(client.query_one(position, &[]).await?.get(0))
+}
+
 /// Commits groups of this size for a while; answers logical commits per second.
 pub(super) async fn commit_for(settings: &Settings, group: f64) -> Result<f64> {
     commit_by(settings, group, 1).await

@@ -46,7 +46,9 @@ async fn compare(
     clients: u64,
     report: &mut Report,
 ) -> Result<()> {
+    let before = bare::log_bytes(settings).await?;
     let mut load = clients::commit_for(node, clients, settings.duration).await?;
+    let log_bytes = bare::log_bytes(settings).await? - before;
     let bare = bare::commit_for(settings, load.per_statement()).await?;
     let rate = load.per_second();
     if clients == 1000 {
@@ -65,6 +67,9 @@ async fn compare(
     };
     figure("commits_per_s", rate);
     figure("commits_per_statement", load.per_statement());
+    let per_commit = log_bytes / load.latencies.len() as f64;
+    figure("log_bytes_per_commit", per_commit);
+    figure("log_mb_per_s", per_commit * rate / 1e6);
     figure("commit_p50_us", load.latencies.percentile_us(50.0));
     figure("commit_p99_us", load.latencies.percentile_us(99.0));
     Ok(())

@@ -44,6 +44,8 @@ pub struct Wire {
 #[derive(Default)]
 struct Line {
     open: tokio::sync::Mutex<Option<Connection>>,
+    /// Why there was no answer when it was last asked.
+    why: Mutex<String>,
 }
 
 /// A connection on which both sides have proven who they are.
@@ -84,20 +86,34 @@ impl Wire {
             Ok(Err(why)) => why,
             Err(_) => "no answer in time".to_owned(),
         };
-        tracing::debug!(event = "region.not_reached", address, why);
+        self.note(address, why);
         self.forget(address).await;
         None
     }
 
+    /// Says once what somebody refuses: that does not pass by itself.
+    fn note(&self, address: &str, why: String) {
+        let line = self.line(address);
+        let mut last = line.why.lock();
+        if why.starts_with("STF-") && *last != why {
+            tracing::warn!(event = "region.refused", address, why);
+        } else {
+            tracing::debug!(event = "region.not_reached", address, why);
+        }
+        *last = why;
+    }
+
+    fn line(&self, address: &str) -> Arc<Line> {
+        let mut lines = self.lines.lock();
+        if lines.len() >= limits::NODES * 2 {
+            lines.clear();
+        }
+        Arc::clone(lines.entry(address.to_owned()).or_default())
+    }
+
     /// A connection to a node, in this very life if that matters.
     async fn connection(&self, address: &str, life: Option<u128>) -> Result<Connection, String> {
-        let line = {
-            let mut lines = self.lines.lock();
-            if lines.len() >= limits::NODES * 2 {
-                lines.clear();
-            }
-            Arc::clone(lines.entry(address.to_owned()).or_default())
-        };
+        let line = self.line(address);
         let mut open = line.open.lock().await;
         let fits = |open: &Connection| life.is_none_or(|life| open.incarnation == life);
         if let Some(connection) = open.as_ref().filter(|open| !open.stub.is_closed())

@@ -92,7 +92,7 @@ pub(crate) fn check(regional: &dyn Regional, method: &Method) -> Result<(), Faul
         return Ok(());
     }
     Err(Fault::unavailable(
-        "STF-7035: the other region does not have everything, and jobs.require_sync is set",
+        "STF-7035: the other region does not have everything, and require_sync is set for the region",
     ))
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn confirm(regional: &dyn Regional, method: &Method) -> Result<(), Fa
     check(regional, method).map_err(|_| {
         Fault::unavailable(
             "STF-7036: the change was made here, but it is not certain that the other region \
-             has it, and jobs.require_sync is set; look before you repeat it",
+             has it, and require_sync is set for the region; look before you repeat it",
         )
     })
 }

@@ -41,7 +41,7 @@ pub(crate) fn now() -> Instant {
 }
 
 /// A port that nobody has just now.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }
@@ -50,7 +50,7 @@ fn at(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
 }
 
-fn set_up(region: &str, port: u16) -> Start {
+pub(crate) fn set_up(region: &str, port: u16) -> Start {
     Start::new("dev")
         .set(&format!("jobs.region={region}"))
         .set(&format!("cluster.port={port}"))
@@ -295,6 +295,11 @@ impl Pair {
             for two in times.windows(2) {
                 assert_eq!(two[1] - two[0], seconds, "{path}: {times:?}");
             }
+            // Nor has it stopped: others are one occurrence ahead at most.
+            let last = heard.iter().filter(|one| one.path.starts_with("/every/"));
+            let last = last.map(|one| one.expected).max();
+            let behind = last.unwrap_or(0) - times.last().copied().unwrap_or(0);
+            assert!(behind <= 2 * seconds, "{path} has stopped: {times:?}");
         }
     }
 }

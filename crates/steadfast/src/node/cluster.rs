@@ -1,5 +1,6 @@
 //! This node in its cluster: only the engine postgres has one.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use tokio_util::task::TaskTracker;
 
 use super::error::{Error, Result};
 use super::exposure;
-use crate::config::{Config, Engine as Choice};
+use crate::config::{Config, Engine as Choice, Error as ConfigError};
 
 /// The number of the space whose partitions are shared out.
 const SPACE: u16 = 0;
@@ -72,10 +73,11 @@ pub(super) async fn join(
     let door = listener
         .zip(config.cluster_key.as_ref())
         .map(|(listener, key)| {
-            let address = advertised(config, &listener);
+            let address = advertised(config.cluster_advertise.as_deref(), listener.address())?;
             let credentials = Credentials::new(&config.name, &address, cluster, &Secret::new(key));
-            (listener, credentials)
-        });
+            Ok::<_, ConfigError>((listener, credentials))
+        })
+        .transpose()?;
     let identity = match &door {
         Some((_, credentials)) => credentials.identity.clone(),
         None => alone(config, cluster),
@@ -108,12 +110,17 @@ pub(super) async fn join(
 }
 
 /// Where others reach this node.
-fn advertised(config: &Config, listener: &Listener) -> String {
-    let port = listener.address().port();
-    match &config.cluster_advertise {
-        Some(address) if address.contains(':') && !address.ends_with(']') => address.clone(),
-        Some(host) => format!("{host}:{port}"),
-        None => listener.address().to_string(),
+fn advertised(said: Option<&str>, listens: SocketAddr) -> std::result::Result<String, ConfigError> {
+    let port = listens.port();
+    match said {
+        Some(address) if address.contains(':') && !address.ends_with(']') => Ok(address.to_owned()),
+        Some(host) => Ok(format!("{host}:{port}")),
+        None if listens.ip().is_unspecified() => Err(ConfigError::value(
+            "cluster.advertise",
+            "nothing",
+            format!("others cannot reach a node at {listens}; say under which host they do"),
+        )),
+        None => Ok(listens.to_string()),
     }
 }
 
@@ -174,5 +181,30 @@ struct Nowhere;
 impl Network for Nowhere {
     async fn send(&self, _: &Peer, _: Bytes, _: Duration) -> std::result::Result<Bytes, Broken> {
         Err(Broken::Unsent("there is no cluster key".to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_says_where_others_reach_it() {
+        let at = |address: &str| address.parse().unwrap();
+        let own = at("10.0.0.1:7071");
+        let any = at("0.0.0.0:7071");
+        for (said, listens, expected) in [
+            (None, own, "10.0.0.1:7071"),
+            (Some("node-a"), any, "node-a:7071"),
+            (Some("node-a:9000"), any, "node-a:9000"),
+            (Some("[fd00::1]"), any, "[fd00::1]:7071"),
+            (Some("[fd00::1]:9000"), own, "[fd00::1]:9000"),
+        ] {
+            assert_eq!(advertised(said, listens).unwrap(), expected);
+        }
+        for listens in [any, at("[::]:7071")] {
+            let refused = advertised(None, listens).unwrap_err().to_string();
+            assert!(refused.contains("cluster.advertise"), "{refused}");
+        }
     }
 }
