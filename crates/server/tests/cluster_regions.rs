@@ -426,6 +426,69 @@ mod jobs_50_no_job_data_is_in_the_witness {
     }
 }
 
+/// Both regions must have every change.
+const STRICT: &str = "[[region]]\nname = \"East US\"\ngeography = \"United States\"\n\
+                      pair = \"West US\"\nrequire_sync = true\n";
+
+#[test]
+fn a_pair_is_led_by_commands_and_refuses_what_only_one_region_would_have() {
+    let mut pair = Pair::start_with(STRICT);
+    let home = pair.owner();
+    let other = 1 - home;
+    pair.collection(home, "c");
+    let job = json!({"properties": {"action": pair.action("/late")}});
+    pair.put(home, "first", job.clone());
+    let status = pair.command(other, &["region", "status"]);
+    for line in [
+        "owner            East US",
+        "epoch            1",
+        "mode             following",
+    ] {
+        assert!(status.contains(line), "{status}");
+    }
+    // There and back, by hand.
+    pair.command(other, &["region", "failover"]);
+    pair.synced(other);
+    pair.put(other, "second", job.clone());
+    pair.command(other, &["region", "failback"]);
+    pair.synced(home);
+    // The other region is lost while a change is made, and then before one is made.
+    pair.cut_between(true);
+    let refused = pair.refused(home, "third", &job);
+    assert!(refused.contains("STF-7036"), "{refused}");
+    let refused = pair.refused(home, "fourth", &job);
+    assert!(refused.contains("STF-7035"), "{refused}");
+    let refused = pair.refused(other, "fourth", &job);
+    assert!(refused.contains("STF-7033"), "{refused}");
+    pair.cut_between(false);
+    pair.synced(home);
+    pair.put(home, "fourth", job.clone());
+    // Calls that do not end hold it up.
+    let held = json!({"properties": {"action": pair.action("/held/long")}});
+    pair.put(home, "held", held);
+    pair.heard_from(home, &["/held/long"]);
+    let (code, said) = pair.try_command(other, &["region", "failover"]);
+    assert!(code != 0 && said.contains("STF-7034"), "{said}");
+    pair.owned_by(home);
+    // An owner that worked alone and is gone: only a person says that this is all.
+    pair.cut_between(true);
+    let refused = pair.refused(home, "lost", &job);
+    assert!(refused.contains("STF-7036"), "{refused}");
+    pair.kill(home);
+    pair.cut_between(false);
+    let (code, said) = pair.try_command(other, &["region", "failover"]);
+    assert!(code != 0 && said.contains("STF-7034"), "{said}");
+    running::until("the loss is accepted", || {
+        let accepted = ["region", "failover", "--accept-loss"];
+        (pair.try_command(other, &accepted).0 == 0).then_some(())
+    });
+    pair.owned_by(other);
+    for name in ["first", "second", "fourth", "held"] {
+        assert_eq!(pair.get(other, &format!("/jobs/{name}")).0, StatusCode::OK);
+    }
+    assert_eq!(pair.get(other, "/jobs/lost").0, StatusCode::NOT_FOUND);
+}
+
 /// Regions with different keys know nothing of one another, and say why.
 #[test]
 fn a_region_with_another_key_is_refused() {

@@ -31,6 +31,8 @@ pub(crate) struct Pair {
     across: [FaultProxy; 2],
     up: [FaultProxy; 2],
     ports: [u16; 2],
+    /// What both regions have in their files.
+    config: &'static str,
     target: Target,
     runtime: Runtime,
 }
@@ -64,6 +66,11 @@ pub(crate) fn set_up(region: &str, port: u16) -> Start {
 impl Pair {
     /// All three, until one region owns the jobs and the other has everything.
     pub(crate) fn start() -> Self {
+        Self::start_with("")
+    }
+
+    /// The same, with something in the files of both regions.
+    pub(crate) fn start_with(config: &'static str) -> Self {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
         let ports = [free_port(), free_port()];
@@ -75,6 +82,7 @@ impl Pair {
             up: [proxy(witness_port), proxy(witness_port)],
             servers: [None, None],
             ports,
+            config,
             target: Target::start(),
             runtime,
         };
@@ -87,6 +95,7 @@ impl Pair {
 
     fn launch(&mut self, index: usize) {
         let start = set_up(NAMES[index], self.ports[index])
+            .config(self.config)
             .set(&format!("jobs.pair={}", self.across[index].address()))
             .set(&format!("jobs.witness={}", self.up[index].address()));
         self.servers[index] = Some(start.ready());
@@ -192,6 +201,14 @@ impl Pair {
         self.ask(index, Method::PUT, &path, Some(job)).0
     }
 
+    /// What is said to a change that is refused.
+    pub(crate) fn refused(&self, index: usize, name: &str, job: &Value) -> String {
+        let path = format!("/jobs/{name}");
+        let (status, _, answer) = self.ask(index, Method::PUT, &path, Some(job));
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{answer}");
+        answer.to_string()
+    }
+
     pub(crate) fn metrics(&self, index: usize) -> String {
         let (status, text) = self.server(index).get("/metrics");
         assert_eq!(status, StatusCode::OK);
@@ -215,11 +232,17 @@ impl Pair {
 
     /// Runs a command against a region; answers what it said.
     pub(crate) fn command(&self, index: usize, arguments: &[&str]) -> String {
+        let (code, text) = self.try_command(index, arguments);
+        assert_eq!(code, 0, "{text}");
+        text
+    }
+
+    /// Runs a command against a region; answers its exit code and what it said.
+    pub(crate) fn try_command(&self, index: usize, arguments: &[&str]) -> (i32, String) {
         let mut all = vec![arguments[0], "--access-key", KNOWN];
         all.extend(&arguments[1..]);
         let (code, text, errors) = running::said(&self.server(index).run(&all));
-        assert_eq!(code, 0, "{text}{errors}");
-        text
+        (code, text + &errors)
     }
 
     /// No bytes go between the regions.
