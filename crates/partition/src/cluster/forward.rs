@@ -172,3 +172,109 @@ impl Transport for Forward {
             .await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use steadfast_core::clock::VirtualClock;
+    use steadfast_core::id::Epoch;
+    use steadfast_storage::engine::Record;
+
+    use super::super::member::{Identity, Member, State};
+    use super::super::network::Peer;
+    use super::*;
+    use crate::address::{Address, Kind as ServiceKind};
+
+    const TO: Partition = Partition::new(0, 3);
+
+    /// Another node that always does the same.
+    enum Other {
+        /// It does not serve the partition, or not any more.
+        Elsewhere,
+        /// Its answers are lost.
+        Silent,
+    }
+
+    #[async_trait]
+    impl Network for Other {
+        async fn send(
+            &self,
+            _: &Peer,
+            _: Bytes,
+            _: Duration,
+        ) -> std::result::Result<Bytes, Broken> {
+            match self {
+                Self::Elsewhere => {
+                    let refused = Error::new(Kind::NotOwner { partition: TO });
+                    Ok(exchange::reply(Err(refused)))
+                }
+                Self::Silent => Err(Broken::Unknown("it is silent".to_owned())),
+            }
+        }
+    }
+
+    /// A node that knows of one other, which says that it serves the partition.
+    fn forward(other: Other) -> Forward {
+        let owner = |node| Owner {
+            node,
+            incarnation: 1,
+        };
+        let clock = Arc::new(VirtualClock::default());
+        let roster = Roster::new(Arc::clone(&clock) as _, Duration::from_secs(5), 0);
+        let member = Member {
+            identity: Identity {
+                name: "other".into(),
+                address: String::new(),
+                cluster: String::new(),
+                fingerprint: [0; 16],
+                protocol: 1,
+                schema: 1,
+            },
+            owner: owner(2),
+            state: State::Up,
+            serves: vec![(TO.index(), Epoch(1))],
+        };
+        let record = Record {
+            key: Member::key("other"),
+            version: 1,
+            value: member.encode(),
+        };
+        roster.learn(&[record], Duration::ZERO);
+        Forward::new(owner(1), Arc::new(roster), Arc::new(other))
+    }
+
+    fn envelope() -> Envelope {
+        Envelope::new(Address::new(ServiceKind(1), "name", "key"), "body")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_owner_is_looked_for_again_and_again_for_a_bounded_time() {
+        let forward = forward(Other::Elsewhere);
+        let began = Instant::now();
+        let error = forward.call(TO, envelope()).await.unwrap_err();
+        assert!(matches!(error.kind(), Kind::NotOwner { .. }), "{error}");
+        let took = began.elapsed();
+        let most = limits::FORWARD_TIME + LONGEST_PAUSE;
+        assert!(took >= limits::FORWARD_TIME && took <= most, "{took:?}");
+        let (sent, _) = forward.counts();
+        assert!((20..200).contains(&sent), "{sent}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_may_have_happened_is_not_sent_again() {
+        let forward = forward(Other::Silent);
+        let error = forward.call(TO, envelope()).await.unwrap_err();
+        let is_unknown = matches!(error.kind(), Kind::OutcomeUnknown { .. });
+        assert!(is_unknown, "{error}");
+        assert_eq!(forward.counts(), (1, 0));
+    }
+
+    /// Whoever is asked by another node answers for itself.
+    #[tokio::test(start_paused = true)]
+    async fn a_request_of_another_node_is_not_sent_on() {
+        let forward = Arc::new(forward(Other::Elsewhere));
+        let router = Router::new(Arc::clone(&forward) as Arc<dyn Transport>);
+        let error = router.serve(TO, envelope()).await.unwrap_err();
+        assert!(matches!(error.kind(), Kind::NotOwner { .. }), "{error}");
+        assert_eq!(forward.counts(), (0, 0));
+    }
+}
