@@ -61,7 +61,7 @@ fn fill(pair: &Pair, to: usize, recurring: usize) {
             to,
             &format!("once{index}"),
             json!({"properties": {
-                "startTime": jobs::in_seconds(12 + (recurring / 10 + index % 5) as i64),
+                "startTime": jobs::in_seconds(12 + (recurring / 20 + index % 5) as i64),
                 "action": pair.action(&format!("/once/{index}")),
             }}),
         );
