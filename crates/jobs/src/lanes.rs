@@ -59,7 +59,6 @@ enum Stage {
 }
 
 /// What follows the end of an attempt.
-#[derive(Default)]
 pub(crate) struct Left {
     /// The same attempt, wanted by a later tenure of its partition.
     pub(crate) next: Option<Attempt>,
@@ -78,7 +77,7 @@ impl Lanes {
         }
         let epoch = attempt.order.epoch;
         if let Some(open) = self.open.get_mut(&attempt.ticket) {
-            if open.epoch != epoch {
+            if epoch > open.epoch {
                 open.next = Some(attempt);
             }
             return None;
@@ -116,14 +115,13 @@ impl Lanes {
         }
     }
 
-    /// An attempt has ended: the next of its host may begin.
-    pub(crate) fn leave(&mut self, ticket: &Ticket) -> Left {
-        let Some(open) = self.open.remove(ticket) else {
-            return Left::default();
-        };
+    /// An attempt has ended: the next of its host may begin. `None` if it was given up
+    /// before.
+    pub(crate) fn leave(&mut self, ticket: &Ticket) -> Option<Left> {
+        let open = self.open.remove(ticket)?;
         let next = open.next;
         let Some(lane) = self.by_host.get_mut(&open.host) else {
-            return Left { next, start: None };
+            return Some(Left { next, start: None });
         };
         let start = lane.waiting.pop_front();
         match &start {
@@ -139,7 +137,7 @@ impl Lanes {
                 }
             }
         }
-        Left { next, start }
+        Some(Left { next, start })
     }
 
     /// Gives an attempt up; answers its task if it runs.

@@ -77,8 +77,8 @@ struct Inner {
 
 /// What is to be done after an attempt.
 enum After {
-    /// Nothing: its partition was told what came of it.
-    Told,
+    /// Nothing: its partition was told what came of it, in this tenure or a later one.
+    Told(u64),
     /// It was not made, or nobody knows what came of it: who owns the partition makes
     /// it again.
     Left,
@@ -210,21 +210,8 @@ impl Inner {
         let (inner, ticket) = (Arc::clone(self), attempt.ticket.clone());
         let own = ticket.clone();
         let task = tokio::spawn(async move {
-            let attempted = AssertUnwindSafe(inner.attempt(attempt))
-                .catch_unwind()
-                .await;
-            let next = inner.leave(&own);
-            let again = match attempted.unwrap_or(After::Left) {
-                After::Told => None,
-                After::Left => next,
-                After::Again(attempt) => {
-                    tokio::time::sleep(PAUSE).await;
-                    next.or(Some(*attempt))
-                }
-            };
-            if let Some(again) = again {
-                inner.take(again);
-            }
+            let after = inner.attempt(attempt).await;
+            inner.finish(&own, after);
         });
         let is_wanted = self.lanes.lock().started(&ticket, task.abort_handle());
         if !is_wanted {
@@ -233,14 +220,36 @@ impl Inner {
         }
     }
 
-    /// An attempt has ended: starts the next of its host. Answers who wants the same by
-    /// now.
-    fn leave(self: &Arc<Self>, ticket: &Ticket) -> Option<Attempt> {
+    /// An attempt has ended: starts the next of its host, and the same one again if it is
+    /// still wanted.
+    fn finish(self: &Arc<Self>, ticket: &Ticket, after: After) {
+        let starts = {
+            let mut lanes = self.lanes.lock();
+            let Some(left) = lanes.leave(ticket) else {
+                return;
+            };
+            let again = match after {
+                After::Told(epoch) => left.next.filter(|next| next.order.epoch > epoch),
+                After::Left => left.next,
+                After::Again(attempt) => left.next.or(Some(*attempt)),
+            };
+            let again = again.and_then(|again| {
+                let host = self.deliver.lane(&again.order);
+                lanes.enter(host, again)
+            });
+            [left.start, again]
+        };
+        for attempt in starts.into_iter().flatten() {
+            self.start(attempt);
+        }
+    }
+
+    /// An attempt was given up: starts the next of its host.
+    fn leave(self: &Arc<Self>, ticket: &Ticket) {
         let left = self.lanes.lock().leave(ticket);
-        if let Some(start) = left.start {
+        if let Some(start) = left.and_then(|left| left.start) {
             self.start(start);
         }
-        left.next
     }
 
     fn cancel(self: &Arc<Self>, ticket: &Ticket) {
@@ -273,12 +282,18 @@ impl Inner {
                 Ok(false) => return After::Left,
                 Err(error) => {
                     tracing::debug!(event = "jobs.not_begun", from = %attempt.from, %error);
+                    tokio::time::sleep(PAUSE).await;
                     return After::Again(Box::new(attempt));
                 }
             }
         }
         let started = self.clock.now().0;
-        let outcome = self.deliver.deliver(order, tenure).await;
+        let delivering = AssertUnwindSafe(self.deliver.deliver(order, tenure));
+        let outcome = delivering.catch_unwind().await;
+        let outcome = outcome.unwrap_or_else(|_| Outcome {
+            is_success: false,
+            message: "the attempt broke off inside the server".into(),
+        });
         if !outcome.is_success && self.deliver.tenure() != Some(tenure) {
             // It failed at a time at which others might: it is not known as failed.
             return After::Left;
@@ -297,7 +312,7 @@ impl Inner {
     fn door(&self, attempt: &Attempt) -> Option<Door> {
         let door = self.router.door(attempt.ticket.0)?;
         let ledger = door.ledger();
-        let is_it = ledger.epoch().0 == attempt.order.epoch && ledger.failure().is_none();
+        let is_it = ledger.tenure().0 == attempt.order.epoch && ledger.check().is_ok();
         is_it.then_some(door)
     }
 
@@ -308,15 +323,20 @@ impl Inner {
         let partition = attempt.ticket.0;
         let telling = async {
             loop {
-                if let Some(door) = self.router.door(partition) {
-                    door.post(envelope);
-                    return After::Told;
-                }
-                if self.deliver.tenure().is_none() {
-                    return After::Left;
-                }
-                if self.router.call(partition, envelope.clone()).await.is_ok() {
-                    return After::Told;
+                match self.router.door(partition) {
+                    Some(door) if door.ledger().check().is_ok() => {
+                        let tenure = door.ledger().tenure();
+                        door.post(envelope);
+                        return After::Told(tenure.0);
+                    }
+                    // It is about to be given up, and comes back here or elsewhere.
+                    Some(_) => {}
+                    None => {
+                        let called = self.router.call(partition, envelope.clone()).await;
+                        if called.is_ok() {
+                            return After::Told(u64::MAX);
+                        }
+                    }
                 }
                 tokio::time::sleep(PAUSE).await;
             }

@@ -4,6 +4,7 @@
 mod lab;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lab::{BADLY, Lab, Manner, WELL, draft, every, outside, pass, time};
@@ -14,6 +15,8 @@ use steadfast_jobs::{
     Verdict,
 };
 use steadfast_partition::{Address, Answer, Halt, Kind, Service, Services, Turn, service_table};
+use steadfast_storage::hostile::{Faults, Hostile};
+use steadfast_storage::memory::Memory;
 
 const NOON: &str = "2025-06-01T12:00:00Z";
 const MINUTE: i64 = 60_000;
@@ -490,6 +493,40 @@ async fn attempts_of_a_partition_that_goes_and_comes_back_are_made_once() {
     for number in 0..HOST_CALLS + 6 {
         let id = home.job(&format!("moving-{number:03}")).unwrap();
         assert_eq!(node.state(&id).await, State::Completed, "{id:?}");
+    }
+}
+
+/// Commits whose outcome has to be found out raise the epoch of a partition that stays
+/// where it is: no attempt is forgotten by that.
+#[tokio::test(start_paused = true)]
+async fn commits_in_doubt_hold_nothing_up() {
+    let faults = Faults {
+        unknown_applied: 15,
+        unknown_dropped: 15,
+        ..Faults::default()
+    };
+    let engine = Hostile::new(Arc::new(Memory::new()), faults, 11);
+    let lab = Lab::on(Arc::new(engine), NOON);
+    let node = lab.start().await;
+    let home = node.collection().await;
+    lab.script.usual.lock().takes = Duration::from_secs(3);
+    let start = time(NOON) + MINUTE;
+    for number in 0..HOST_CALLS + 10 {
+        let id = home.job(&format!("doubtful-{number:03}")).unwrap();
+        let mut draft = draft(id, Some(start), Some(every(Frequency::Minute, 1)));
+        if number % 2 == 0 {
+            draft.policy.in_flight = InFlight::Skip;
+        }
+        node.make(draft).await;
+    }
+    pass(30 * 60 + 30).await;
+    let calls = lab.script.calls.lock().clone();
+    for number in 0..HOST_CALLS + 10 {
+        let name = format!("doubtful-{number:03}");
+        let own = calls.iter().filter(|call| call.order.job.name == name);
+        let times: Vec<_> = own.map(|call| call.order.occurrence).collect();
+        let expected: Vec<_> = (0..30).map(|k| start + k * MINUTE).collect();
+        assert_eq!(times, expected, "{name}");
     }
 }
 

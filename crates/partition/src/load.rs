@@ -59,7 +59,7 @@ pub(crate) async fn opening(ledger: &Ledger) -> Result<Opening> {
         {
             opening.work.push(Effect {
                 partition: ledger.partition(),
-                epoch: ledger.epoch(),
+                epoch: ledger.tenure(),
                 from: envelope.to,
                 work: Some(row.key.slice(2..)),
                 body: envelope.body,

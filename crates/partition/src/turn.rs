@@ -282,7 +282,7 @@ impl<'a> Turn<'a> {
     fn effect(&self, work: Option<Bytes>, body: Bytes) -> Effect {
         Effect {
             partition: self.ledger.partition(),
-            epoch: self.ledger.epoch(),
+            epoch: self.ledger.tenure(),
             from: self.to.clone(),
             work,
             body,

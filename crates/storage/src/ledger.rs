@@ -51,6 +51,12 @@ impl Ledger {
         self.shared.read().epoch
     }
 
+    /// The epoch in which it was acquired. It stays the same, though finding out about an
+    /// entry in doubt raises the other one.
+    pub fn tenure(&self) -> Epoch {
+        self.shared.tenure
+    }
+
     /// Stages a transaction: it is ordered now and durable soon. Follow it with
     /// [`Ledger::wait`].
     pub fn stage(&self, writes: Writes) -> Result<Staged> {

@@ -23,6 +23,8 @@ use crate::state::{Pending, State, Trim};
 /// A partition as its owner's tasks share it.
 pub(crate) struct Shared<L: Latch = Parking> {
     pub(crate) partition: Partition,
+    /// The epoch in which it was acquired.
+    pub(crate) tenure: Epoch,
     pub(crate) node: Arc<Node>,
     state: L::Of<State>,
     /// The last durable LSN, for whoever follows it.
@@ -84,6 +86,7 @@ impl<L: Latch> Shared<L> {
         let (durable, _) = watch::channel(state.durable_lsn);
         Self {
             partition,
+            tenure: state.epoch,
             node,
             state: Guarded::new(state),
             durable,

@@ -127,6 +127,7 @@ impl Store {
 
     /// Takes a partition and loads what is not in its tables yet.
     pub async fn acquire(&self, partition: Partition) -> Result<Ledger> {
+        let leased = self.leased();
         let tenure = self.take(partition).await?;
         let state = self.load(partition, tenure).await?;
         self.node.budget.add(state.overlay.bytes());
@@ -139,7 +140,17 @@ impl Store {
             let epoch = shared.read().epoch;
             before.abandon(&Error::new(Kind::Fenced { partition, epoch }));
         }
+        if self.leased() != leased {
+            // Others may have taken it since: what ended then did not see it.
+            self.forget(partition);
+            return Err(Error::new(Kind::LeaseEnded { partition }));
+        }
         Ok(Ledger { shared })
+    }
+
+    /// Which of its leases the node has, if it has one.
+    fn leased(&self) -> Option<u64> {
+        self.node.lease.as_ref().and_then(Lease::tenure)
     }
 
     /// Flushes a partition and gives it up. Its handles answer `Closed` from then

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use steadfast_core::clock::{Timestamp, VirtualClock};
 use steadfast_core::id::{Owner, Partition, Stream, Table};
+use steadfast_storage::hostile::{Faults, Hostile};
 use steadfast_storage::memory::Memory;
 use steadfast_storage::{Lease, Ledger, Options, Store, View, Writes};
 
@@ -63,4 +64,40 @@ async fn a_node_whose_lease_has_ended_shows_and_takes_nothing() {
     assert_eq!(read(&again).await, Ok(Some("one".to_owned())));
     again.commit(put("two")).await.unwrap();
     assert_eq!(read(&again).await, Ok(Some("two".to_owned())));
+}
+
+/// A lease that ends and begins anew while a partition is being taken: others may have
+/// taken it meanwhile, so this node does not have it.
+#[tokio::test]
+async fn what_is_taken_across_two_leases_is_not_kept() {
+    let clock = VirtualClock::default();
+    let lease = Lease::new(Arc::new(clock.clone()));
+    let faults = Faults {
+        delay: 95,
+        ..Faults::default()
+    };
+    let engine = Hostile::new(Arc::new(Memory::new()), faults, 3);
+    let options = Options {
+        lease: Some(lease.clone()),
+        background: false,
+        ..Options::new(Owner {
+            node: 1,
+            incarnation: 1,
+        })
+    };
+    let store = Store::start(Arc::new(engine), options);
+    lease.begin(Duration::from_secs(5));
+    let partition = Partition::new(0, 0);
+    let mut taking = Box::pin(store.acquire(partition));
+    assert!(futures_util::poll!(&mut taking).is_pending());
+    clock.advance(Duration::from_secs(6));
+    assert_eq!(store.lapse(), 0, "it does not have it yet");
+    lease.begin(Duration::from_secs(20));
+    let Err(error) = taking.await else {
+        panic!("it has what others may have");
+    };
+    assert_eq!(error.code().0, "STF-2019");
+    assert!(store.owned().is_empty());
+    let taken = store.acquire(partition).await;
+    assert!(taken.is_ok(), "in one lease it is taken");
 }

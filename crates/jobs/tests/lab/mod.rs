@@ -164,6 +164,10 @@ impl Performer for Through {
 
 impl Lab {
     pub(crate) fn at(start: &str) -> Self {
+        Self::on(Arc::new(Memory::new()), start)
+    }
+
+    pub(crate) fn on(engine: Arc<dyn Engine>, start: &str) -> Self {
         let clock = Arc::new(Paused {
             began: Instant::now(),
             start: time(start),
@@ -178,7 +182,7 @@ impl Lab {
             tenure: Mutex::new(Some(1)),
         };
         Self {
-            engine: Arc::new(Memory::new()),
+            engine,
             clock,
             script: Arc::new(script),
         }

@@ -124,7 +124,7 @@ impl Inner {
             let _ = self.ask(To::Witness, release).await;
         }
         let taken = setup.ways.send(To::Pair, &Word::Take(epoch), TAKING).await;
-        setup.follower.open(epoch).await.map_err(words)?;
+        self.follow(epoch).await.map_err(words)?;
         if wished(taken.clone()).is_err() {
             // It may try again itself.
             *self.not_before.lock() = self.now();

@@ -62,6 +62,8 @@ pub(super) struct Inner {
     /// witness.
     pub(super) granted: [AtomicBool; 2],
     is_catching_up: AtomicBool,
+    /// The copy is open.
+    is_following: AtomicBool,
     pub(super) is_copying: AtomicBool,
     /// How many want to hand the space over now.
     pub(super) handing: AtomicUsize,
@@ -94,6 +96,7 @@ impl Pairing {
             reaches: [AtomicBool::new(false), AtomicBool::new(false)],
             granted: [AtomicBool::new(false), AtomicBool::new(false)],
             is_catching_up: AtomicBool::new(is_catching_up),
+            is_following: AtomicBool::new(true),
             is_copying: AtomicBool::new(false),
             handing: AtomicUsize::new(0),
             is_recorded: AtomicBool::new(false),
@@ -221,8 +224,14 @@ impl Inner {
 
     /// The mirror has found out that this region is not the owner: so it follows.
     async fn settle(&self) {
-        if !self.setup.runtime.serving().is_empty() {
-            self.step_down("another region owns the space").await;
+        let _turning = self.turning.lock().await;
+        if self.setup.seat.mode() != Mode::Away {
+            return;
+        }
+        let is_following = self.is_following.load(Ordering::Acquire);
+        let is_serving = !self.setup.runtime.serving().is_empty();
+        if is_serving || !is_following && !self.is_handing() {
+            self.give_way("another region owns the space").await;
         }
     }
 
@@ -341,6 +350,7 @@ impl Inner {
     /// Serves the space.
     async fn take(&self, epoch: u64, until: Duration) -> Result<(), String> {
         let setup = &self.setup;
+        self.is_following.store(false, Ordering::Release);
         let generation = setup.follower.close(epoch).await;
         setup.mirror.reset(generation).await;
         self.serial.store(0, Ordering::Relaxed);
@@ -367,6 +377,11 @@ impl Inner {
     /// Is not the owner any more: follows.
     pub(super) async fn step_down(&self, why: &str) {
         let _turning = self.turning.lock().await;
+        self.give_way(why).await;
+    }
+
+    /// The same, for whoever is changing the role.
+    async fn give_way(&self, why: &str) {
         let setup = &self.setup;
         setup.seat.leave();
         // What was sent was sent; what it came to is the next owner's concern.
@@ -383,9 +398,24 @@ impl Inner {
             why,
             "this region follows",
         );
-        if let Err(error) = setup.follower.open(epoch).await {
+        if let Err(error) = self.open_copy(epoch).await {
             tracing::error!(event = "region.not_followed", %error);
         }
+    }
+
+    /// Follows whoever has the space from now on, unless this region has it again.
+    pub(super) async fn follow(&self, epoch: u64) -> Result<(), steadfast_storage::Error> {
+        let _turning = self.turning.lock().await;
+        match self.setup.seat.mode() {
+            Mode::Away => self.open_copy(epoch).await,
+            _ => Ok(()),
+        }
+    }
+
+    async fn open_copy(&self, epoch: u64) -> Result<(), steadfast_storage::Error> {
+        self.setup.follower.open(epoch).await?;
+        self.is_following.store(true, Ordering::Release);
+        Ok(())
     }
 
     /// Has somebody vote.

@@ -148,7 +148,10 @@ impl Follower {
             state.set(generation, ledgers);
         }
         let whole = state.stock.whole.unwrap_or_default();
-        *self.open.write() = state.ledgers(whole).to_vec();
+        *self.open.write() = match state.stock.whole {
+            Some(whole) => state.ledgers(whole).to_vec(),
+            None => Vec::new(),
+        };
         if !state.stock.is_copying {
             state.discard(whole.other());
         }
