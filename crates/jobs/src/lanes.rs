@@ -1,4 +1,4 @@
-//! Which attempts are under way, and which wait for their host.
+//! Attempts under way, and those that wait for their host.
 //!
 //! Attempts to one host share a lane with a bounded number of calls. Nothing here runs
 //! or spawns anything: whoever asks is told what to start.
