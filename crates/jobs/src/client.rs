@@ -16,7 +16,7 @@ use steadfast_partition::{
 };
 
 use crate::collection::{Collection, SweepKind};
-use crate::command::{Ask, CollectionDraft, Draft, Expect, Job, Say};
+use crate::command::{Ask, CollectionDraft, Draft, Expect, Job, Naming, Say};
 use crate::error::{Error, Kind, Result, check_size, refuse};
 use crate::history::{Item, Verdict};
 use crate::id::{CollectionId, JobId};
@@ -154,6 +154,15 @@ impl Jobs {
             expect,
         };
         collection_of(self.ask_collection(&id, ask).await?)
+    }
+
+    /// Asks about the name of a collection that two homes share; answers a ticket, if
+    /// there is one.
+    pub async fn name(&self, id: &CollectionId, naming: Naming) -> Result<Option<u64>> {
+        match self.ask_collection(id, Ask::Name(naming)).await? {
+            Say::Ticket(ticket) => Ok(ticket),
+            _ => Err(surprised()),
+        }
     }
 
     /// Begins to do something to all jobs of a collection; answers the number of

@@ -72,6 +72,9 @@ pub enum Expect {
     Nothing,
     #[n(1)]
     Version(u64),
+    /// Nothing, and the first home has lent the name with this ticket.
+    #[n(2)]
+    Lent(u64),
 }
 
 /// A job with everything that is known of it.
@@ -146,6 +149,27 @@ pub enum Ask {
     /// An attempt that must not be made twice is about to be made.
     #[n(16)]
     Begin(Claim),
+    /// About the name of a collection that two homes share.
+    #[n(17)]
+    Name(Naming),
+}
+
+/// What is asked about the name of a collection.
+#[derive(Record, Clone, Copy, PartialEq, Eq, Debug)]
+#[record(crate = "steadfast_collections", closed)]
+pub enum Naming {
+    /// Lend it to the second home.
+    #[n(0)]
+    Lend,
+    /// With which ticket is it lent?
+    #[n(1)]
+    Lent,
+    /// This ticket was voided: it is the first home's again.
+    #[n(2)]
+    TakeBack(u64),
+    /// Make nothing with this ticket or an earlier one.
+    #[n(3)]
+    Void(u64),
 }
 
 /// What came of an attempt.
@@ -178,9 +202,22 @@ pub enum Say {
     /// Whether an attempt may be made.
     #[n(3)]
     May(bool),
+    /// The ticket with which a name is lent.
+    #[n(4)]
+    Ticket(Option<u64>),
 }
 
 impl Message for Ask {
+    fn encode(&self) -> Bytes {
+        rows::encode(self)
+    }
+
+    fn decode(bytes: &Bytes) -> Result<Self, Malformed> {
+        rows::decode(bytes).ok_or(Malformed)
+    }
+}
+
+impl Message for Naming {
     fn encode(&self) -> Bytes {
         rows::encode(self)
     }

@@ -44,11 +44,13 @@ pub enum Kind {
     NeverRuns,
     /// A job or collection is too large to be kept.
     TooLarge,
+    /// The name of a collection is the other region's.
+    Taken,
     /// The way to the job failed.
     Partition,
 }
 
-const CODES: [(Kind, &str); 9] = [
+const CODES: [(Kind, &str); 10] = [
     (Kind::NoCollection, "STF-5201"),
     (Kind::NoJob, "STF-5202"),
     (Kind::Full, "STF-5203"),
@@ -58,6 +60,7 @@ const CODES: [(Kind, &str); 9] = [
     (Kind::Crowded, "STF-5207"),
     (Kind::NeverRuns, "STF-5208"),
     (Kind::TooLarge, "STF-5209"),
+    (Kind::Taken, "STF-5210"),
 ];
 
 impl Error {

@@ -17,6 +17,7 @@ mod id;
 pub mod iso;
 mod kept;
 mod lanes;
+mod name;
 mod order;
 pub mod recurrence;
 pub mod region;
@@ -30,7 +31,7 @@ mod sweeper;
 
 pub use client::{Jobs, Page, Wanted};
 pub use collection::{Collection, Sweep, SweepKind};
-pub use command::{Ask, CollectionDraft, Draft, Ended, Expect, Job, Say};
+pub use command::{Ask, CollectionDraft, Draft, Ended, Expect, Job, Naming, Say};
 pub use definition::{Action, Definition, InFlight, Misfire, Overlap, Policy, Retry, Target};
 pub use error::{Error, Kind as ErrorKind, Result};
 pub use history::{Item, Verdict};

@@ -20,6 +20,8 @@ pub(crate) const STATUS: Table = service_table(KIND, 2);
 pub(crate) const HISTORY: Table = service_table(KIND, 3);
 /// Key of a job to the requests to run it that were heard of late.
 pub(crate) const REQUESTS: Table = service_table(KIND, 4);
+/// Key of a collection that the other home of a pair has, or may make, to its ticket.
+pub(crate) const NAMES: Table = service_table(KIND, 6);
 /// Numbers of the whole partition.
 pub(crate) const COUNTS: Table = service_table(KIND, 5);
 
@@ -65,11 +67,19 @@ pub(crate) fn read<T: Record>(
 
 /// How many jobs the partition has.
 pub(crate) fn job_count(turn: &mut Turn<'_>) -> Result<u64, Halt> {
-    let row = turn.get(COUNTS, JOB_COUNT)?;
-    let count = row.and_then(|row| row[..].try_into().ok().map(u64::from_be_bytes));
-    Ok(count.unwrap_or(0))
+    Ok(number(turn, COUNTS, JOB_COUNT)?.unwrap_or(0))
 }
 
 pub(crate) fn put_job_count(turn: &mut Turn<'_>, count: u64) {
-    turn.put(COUNTS, JOB_COUNT, count.to_be_bytes().to_vec());
+    put_number(turn, COUNTS, JOB_COUNT, count);
+}
+
+/// A row that is a number.
+pub(crate) fn number(turn: &mut Turn<'_>, table: Table, key: &[u8]) -> Result<Option<u64>, Halt> {
+    let row = turn.get(table, key)?;
+    Ok(row.and_then(|row| row[..].try_into().ok().map(u64::from_be_bytes)))
+}
+
+pub(crate) fn put_number(turn: &mut Turn<'_>, table: Table, key: &[u8], number: u64) {
+    turn.put(table, key, number.to_be_bytes().to_vec());
 }

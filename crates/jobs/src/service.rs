@@ -10,6 +10,7 @@ use crate::change;
 use crate::command::{Ask, Say};
 use crate::id::KIND;
 use crate::kept::{collection, job, with};
+use crate::name;
 use crate::sweep;
 
 /// Keeps jobs and runs them when they are due.
@@ -30,6 +31,7 @@ impl Service for Scheduler {
             Ask::PutCollection { draft, expect } => {
                 sweep::put_collection(turn, to, draft, *expect)?
             }
+            Ask::Name(naming) => name::answer(turn, to, *naming)?,
             Ask::Sweep(kind) => sweep::begin(turn, to, *kind)?,
             Ask::Swept(number) => sweep::end(turn, to, *number)?,
             Ask::Get => Say::Job(Box::new(job(turn, to)?)),

@@ -10,6 +10,7 @@ use crate::collection::{Collection, Sweep, SweepKind};
 use crate::command::{CollectionDraft, Expect, Say};
 use crate::error::{Kind, refuse};
 use crate::kept::collection;
+use crate::name;
 use crate::order::{Wish, sweep_id};
 use crate::rows::{self, COLLECTIONS};
 
@@ -22,6 +23,7 @@ pub(crate) fn put_collection(
 ) -> Result<Say, Halt> {
     let found: Option<Collection> = rows::read(turn, COLLECTIONS, &to.name)?;
     check_version(found.as_ref().map(|found| found.version), expect)?;
+    name::check(turn, to, expect)?;
     let mut kept = found.unwrap_or_else(|| Collection {
         id: draft.id.clone(),
         document: String::new(),

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use steadfast_core::clock::{Clock, Timestamp};
 use steadfast_core::id::Owner;
 use steadfast_partition::region::{
-    CopyWay, Hands, Pairing, Polls, Setup, Standing, To, Ways, Word,
+    CopyWay, Hands, Pairing, Polls, Setup, Standing, To, Ways, Wish, Word,
 };
 use steadfast_partition::{
     Address, Alone, Answer, Halt, Idle, Kind, Options, Router, Runtime, Service, Services, Space,
@@ -69,7 +69,7 @@ struct Lines {
 #[async_trait]
 impl Ways for Lines {
     async fn send(&self, to: To, word: &Word, limit: Duration) -> Option<Bytes> {
-        let is_end = matches!(word, Word::Copy(copy) if copy.step == Step::Whole);
+        let is_end = matches!(&word.wish, Wish::Copy(copy) if copy.step == Step::Whole);
         let is_cut = match to {
             _ if is_end && self.never_whole.load(Ordering::Relaxed) => true,
             To::Pair => self.across.load(Ordering::Relaxed),
@@ -80,12 +80,12 @@ impl Ways for Lines {
             return None;
         }
         match to {
-            To::Pair => Some(self.pair.get()?.answer(word.clone()).await),
+            To::Pair => Some(self.pair.get()?.answer(word.wish.clone()).await),
             To::Witness => {
-                let Word::Vote(space, ask) = word else {
+                let Wish::Vote(ask) = &word.wish else {
                     return None;
                 };
-                let say: Option<Say> = self.witness.vote(space, ask).await.unwrap();
+                let say: Option<Say> = self.witness.vote(&word.space, ask).await.unwrap();
                 say.map(|say| say.encode())
             }
         }
@@ -158,7 +158,10 @@ async fn region(world: &World, index: usize, engine: Arc<dyn Engine>) -> Region 
         never_whole: AtomicBool::new(false),
     });
     let seat = Arc::new(Seat::new(Arc::clone(&clock)));
-    let way = Arc::new(CopyWay(Arc::clone(&lines) as Arc<dyn Ways>));
+    let way = Arc::new(CopyWay {
+        ways: Arc::clone(&lines) as Arc<dyn Ways>,
+        space: "jobs@East US".into(),
+    });
     let mirror = Arc::new(Mirror::new(Arc::clone(&engine), Arc::clone(&seat), way));
     let options = |node| StoreOptions {
         clock: Arc::clone(&clock),

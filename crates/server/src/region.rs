@@ -11,46 +11,53 @@ use crate::context::Target;
 use crate::out::out;
 use crate::remote::Remote;
 use crate::result::print;
-use crate::table::Output;
+use crate::table::{Output, Table};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Show who owns the jobs of the pair, and whether both regions have everything
+    /// Show who owns the jobs of each home, and whether both regions have everything
     Status,
-    /// Have the region that does not own the jobs own them
+    /// Have the region of the server that is asked own all jobs of the pair
     ///
-    /// If the owner is there it hands them over, without a loss. If it is not, the other
+    /// If the owner is there it hands them over, without a loss. If it is not, this
     /// region takes them as soon as nobody is promised them any more.
     Failover {
+        /// Only the jobs that have their home there
+        #[arg(long)]
+        home: Option<String>,
         /// Also if the owner worked alone: what only it has is lost
         #[arg(long)]
         accept_loss: bool,
     },
-    /// Have the home region own the jobs again
-    Failback,
+    /// Have each home own its jobs again
+    Failback {
+        /// Only the jobs that have their home there
+        #[arg(long)]
+        home: Option<String>,
+    },
 }
 
 pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<()> {
     let remote = Remote::new(target)?;
     match command {
         Command::Status => status(&remote, output),
-        Command::Failover { accept_loss } => {
-            let body = json!({"accept_loss": accept_loss});
-            moved(&remote, "/v1/region/failover", Some(&body))?;
+        Command::Failover { home, accept_loss } => {
+            let body = json!({"home": home, "accept_loss": accept_loss});
+            moved(&remote, "/v1/region/failover", &body)?;
             status(&remote, output)
         }
-        Command::Failback => {
-            moved(&remote, "/v1/region/failback", None)?;
+        Command::Failback { home } => {
+            moved(&remote, "/v1/region/failback", &json!({"home": home}))?;
             status(&remote, output)
         }
     }
 }
 
 /// Calls under way are waited for, and then the other region takes over.
-const MOVING: Duration = Duration::from_secs(40);
+const MOVING: Duration = Duration::from_secs(80);
 
-fn moved(remote: &Remote, path: &str, body: Option<&Value>) -> Result<()> {
-    let _: Value = remote.ask_within(MOVING, Method::POST, path, body)?;
+fn moved(remote: &Remote, path: &str, body: &Value) -> Result<()> {
+    let _: Value = remote.ask_within(MOVING, Method::POST, path, Some(body))?;
     Ok(())
 }
 
@@ -64,14 +71,15 @@ fn status(remote: &Remote, output: Output) -> Result<()> {
         &[
             ("region", take("region")),
             ("pair", take("pair")),
-            ("home", take("home")),
-            ("owner", take("owner")),
-            ("epoch", take("epoch")),
-            ("mode", take("mode")),
-            ("lag in ms", take("lag_ms")),
             ("reaches pair", take("reaches_pair")),
             ("reaches witness", take("reaches_witness")),
         ],
         output,
-    )
+    )?;
+    let mut homes = Table::new("homes", &["home", "owner", "epoch", "mode", "lag_ms"]);
+    for home in status["homes"].as_array_mut().into_iter().flatten() {
+        homes.row(home.take());
+    }
+    out(&"")?;
+    homes.print(output)
 }

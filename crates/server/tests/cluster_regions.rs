@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use regions::{Heard, Pair, jobs, now};
-use reqwest::StatusCode;
+use reqwest::{Method, StatusCode};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -33,6 +33,9 @@ const RECORDED: Duration = Duration::from_secs(2);
 
 /// The longest pause of a planned hand-over.
 const PAUSE: Duration = Duration::from_secs(2);
+
+/// How long a region waits for the other one before it works alone, on a busy machine.
+const ALONE: Duration = Duration::from_secs(9);
 
 /// A job that runs every second, jobs that run every 10 s, jobs that run once, and jobs
 /// whose target always fails.
@@ -152,9 +155,10 @@ fn twice(heard: &[Heard]) -> BTreeSet<String> {
 #[test]
 fn jobs_46_48_a_killed_region_is_followed_and_gets_its_jobs_back() {
     let mut pair = Pair::start();
-    let home = pair.owner();
+    let home = pair.home();
     let other = 1 - home;
     fill(&pair, other, amount());
+    pair.fill_other(home);
     for policy in ["rerun", "skip"] {
         let job = json!({"properties": {
             "action": pair.action(&format!("/held/{policy}")),
@@ -255,6 +259,22 @@ fn jobs_46_48_a_killed_region_is_followed_and_gets_its_jobs_back() {
     assert!(epochs.is_sorted(), "{epochs:?}");
     pair.no_gaps(&heard, 10);
     jobs_50_no_job_data_in_the_witness(&pair);
+    jobs_of_the_region_that_lived_never_changed_hands(&pair, other);
+}
+
+/// The other home's job ran there all the time, in its first epoch. It stood still only
+/// until its region worked alone.
+fn jobs_of_the_region_that_lived_never_changed_hands(pair: &Pair, at: usize) {
+    let heard = pair.heard_other();
+    let strange = heard
+        .iter()
+        .find(|one| one.region != pair.name(at) || one.epoch != 1);
+    assert!(strange.is_none(), "{strange:?}");
+    assert_eq!(twice(&heard), BTreeSet::new());
+    let gaps = heard.windows(2).map(|two| two[1].at - two[0].at);
+    let longest = gaps.max().unwrap();
+    println!("jobs of the region that lived stood still for {longest:?}");
+    assert!(longest <= ALONE, "{longest:?}");
 }
 
 /// Two calls had no answer when the owner was killed.
@@ -320,7 +340,7 @@ mod jobs_50_no_job_data_is_in_the_witness {
 
     fn a_frozen_region_sends_nothing_with_an_old_epoch() {
         let pair = Pair::start();
-        let home = pair.owner();
+        let home = pair.home();
         let other = 1 - home;
         fill(&pair, home, JOBS);
         pair.synced(home);
@@ -363,7 +383,7 @@ mod jobs_50_no_job_data_is_in_the_witness {
     /// The network: first between the regions only, then around the owner.
     fn a_region_that_is_cut_off_shows_what_it_has_and_changes_nothing() {
         let pair = Pair::start();
-        let home = pair.owner();
+        let home = pair.home();
         let other = 1 - home;
         fill(&pair, home, JOBS);
         pair.synced(home);
@@ -380,7 +400,10 @@ mod jobs_50_no_job_data_is_in_the_witness {
         let (_, headers, _) = pair.get(home, "");
         assert_eq!(headers["x-steadfast-replication"], "degraded");
         let metrics = pair.metrics(home);
-        assert!(metrics.contains("region_degraded 1"), "{metrics}");
+        assert!(
+            metrics.contains("region_degraded{home=\"East US\"} 1"),
+            "{metrics}"
+        );
         // The other one shows what it has, and says so.
         let (status, headers, _) = pair.get(other, "/jobs/every0");
         assert_eq!(status, StatusCode::OK);
@@ -433,16 +456,21 @@ const STRICT: &str = "[[region]]\nname = \"East US\"\ngeography = \"United State
 #[test]
 fn a_pair_is_led_by_commands_and_refuses_what_only_one_region_would_have() {
     let mut pair = Pair::start_with(STRICT);
-    let home = pair.owner();
+    let home = pair.home();
     let other = 1 - home;
     pair.collection(home, "c");
     let job = json!({"properties": {"action": pair.action("/late")}});
     pair.put(home, "first", job.clone());
+    // Who follows looks around twice in a second.
+    running::until("the other region knows the owner", || {
+        (pair.standing(other, home)["mode"] == "following").then_some(())
+    });
     let status = pair.command(other, &["region", "status"]);
     for line in [
-        "owner            East US",
-        "epoch            1",
-        "mode             following",
+        "region           West US",
+        "reaches witness  true",
+        "East US  East US  1      following",
+        "West US  West US  1      synced",
     ] {
         assert!(status.contains(line), "{status}");
     }
@@ -489,6 +517,111 @@ fn a_pair_is_led_by_commands_and_refuses_what_only_one_region_would_have() {
     assert_eq!(pair.get(other, "/jobs/lost").0, StatusCode::NOT_FOUND);
 }
 
+#[test]
+fn each_collection_has_a_home_and_both_regions_work_at_once() {
+    let pair = Pair::start();
+    let (east, west) = (pair.home(), 1 - pair.home());
+    // Each is made through the other region.
+    pair.collection(west, "c");
+    pair.put(
+        west,
+        "tick",
+        json!({"properties": {
+            "action": pair.action("/tick"),
+            "recurrence": {"frequency": "Second", "interval": 1},
+        }}),
+    );
+    pair.fill_other(east);
+    pair.heard_from(east, &["/tick"]);
+    running::until("the other region runs its own", || {
+        pair.heard_other().first().cloned()
+    });
+    let regions: BTreeSet<_> = pair.heard_other().iter().map(place_of).collect();
+    assert_eq!(regions, [(pair.name(west).to_owned(), 1)].into());
+    let regions: BTreeSet<_> = pair.heard().iter().map(place_of).collect();
+    assert_eq!(regions, [(pair.name(east).to_owned(), 1)].into());
+    // Where nothing is said, it is made where it was asked for.
+    let nowhere = json!({"properties": {}});
+    let (status, _, made) = pair.request(west, Method::PUT, "/n", Some(&nowhere));
+    assert_eq!(
+        (status, &made["location"]),
+        (StatusCode::CREATED, &json!("West US"))
+    );
+    for at in [east, west] {
+        let (_, _, list) = pair.request(at, Method::GET, "", None);
+        let shown = list["value"].as_array().unwrap().iter();
+        let shown: Vec<_> = shown
+            .map(|one| {
+                let replication = &one["properties"]["steadfast"]["replication"];
+                assert_eq!(replication["mode"], "synced", "{one}");
+                (&one["name"], &one["location"], &replication["owner"])
+            })
+            .map(|(name, location, owner)| format!("{name} {location} {owner}"))
+            .collect();
+        let expected = [
+            r#""c" "East US" "East US""#,
+            r#""n" "West US" "West US""#,
+            r#""o" "West US" "West US""#,
+        ];
+        assert_eq!(shown, expected);
+        // A collection does not move.
+        for (name, place) in [("/c", "West US"), ("/o", "East US")] {
+            let body = json!({"location": place, "properties": {}});
+            let (status, _, answer) = pair.request(at, Method::PUT, name, Some(&body));
+            assert_eq!(status, StatusCode::CONFLICT, "{answer}");
+            assert_eq!(answer["error"]["code"], "InvalidResourceLocation");
+        }
+        let (status, _, answer) = pair.request(at, Method::GET, "/none", None);
+        assert_eq!(status, StatusCode::NOT_FOUND, "{answer}");
+    }
+    // Deleted in one home, made in the other, and back.
+    for (at, place) in [(east, "East US"), (west, "West US")] {
+        let (status, _, answer) = pair.request(1 - at, Method::DELETE, "/n", None);
+        assert_eq!(status, StatusCode::OK, "{answer}");
+        let body = json!({"location": place, "properties": {}});
+        let (status, _, answer) = pair.request(at, Method::PUT, "/n", Some(&body));
+        assert_eq!(status, StatusCode::CREATED, "{answer}");
+        assert_eq!(answer["location"], place);
+    }
+    a_name_is_used_once(&pair);
+    // One home's jobs go over by themselves.
+    pair.command(east, &["region", "failover", "--home", "westus"]);
+    pair.synced_home(east, west);
+    assert_eq!(pair.standing(west, east)["epoch"], 1);
+    running::until("the other home's job runs here", || {
+        let heard = pair.heard_other();
+        let moved = heard.iter().find(|one| one.region == pair.name(east))?;
+        assert_eq!(moved.epoch, 2);
+        Some(())
+    });
+    pair.command(east, &["region", "failback"]);
+    pair.synced_home(west, west);
+    assert_eq!(pair.standing(west, west)["epoch"], 3);
+    assert_eq!(pair.standing(west, east)["epoch"], 1);
+}
+
+fn place_of(one: &Heard) -> (String, u64) {
+    (one.region.clone(), one.epoch)
+}
+
+/// Both regions are asked at once for a collection of the same name, each for its own.
+fn a_name_is_used_once(pair: &Pair) {
+    let mut winners = BTreeMap::new();
+    for round in 0..20 {
+        let path = format!("/race{round}");
+        let made = pair.both_make(&path);
+        let won = made.iter().position(|one| *one == StatusCode::CREATED);
+        let won = won.unwrap_or_else(|| panic!("{path}: {made:?}"));
+        assert_eq!(made[1 - won], StatusCode::CONFLICT, "{path}: {made:?}");
+        *winners.entry(won).or_insert(0) += 1;
+        for at in [0, 1] {
+            let (_, _, shown) = pair.request(at, Method::GET, &path, None);
+            assert_eq!(shown["location"], pair.name(won), "{path}");
+        }
+    }
+    println!("a name that both regions wanted went to {winners:?}");
+}
+
 /// Regions with different keys know nothing of one another, and say why.
 #[test]
 fn a_region_with_another_key_is_refused() {
@@ -508,7 +641,9 @@ fn a_region_with_another_key_is_refused() {
         assert!(line.contains("STF-7010") && line.contains("WARN"), "{line}");
         let (_, standing) = server.get("/v1/region");
         assert_eq!(standing["reaches_pair"], false, "{standing}");
-        assert_eq!(standing["is_owner"], false, "{standing}");
+        for home in standing["homes"].as_array().unwrap() {
+            assert_eq!(home["is_owner"], false, "{standing}");
+        }
     }
 }
 

@@ -1,4 +1,5 @@
 //! Jobs on a virtual clock, with a target that obeys.
+#![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use super::lines::To;
 use super::pairing::{Inner, wished, words};
-use super::word::Word;
+use super::word::Wish;
 
 /// How long work that is under way is waited for.
 const UNDER_WAY: Duration = Duration::from_secs(20);
@@ -50,7 +50,7 @@ impl Inner {
             false => Err(format!("{} does not own the space", setup.region)),
             true => {
                 let limit = UNDER_WAY + TAKING + COMMANDS;
-                let given = setup.ways.send(To::Pair, &Word::Give, limit).await;
+                let given = self.say(To::Pair, Wish::Give, limit).await;
                 match given.map(|given| wished(Some(given))) {
                     // Perhaps neither region owns it; the voters know.
                     Some(Err(why)) if accepts_loss && setup.has_witness => {
@@ -123,7 +123,7 @@ impl Inner {
         if setup.has_witness {
             let _ = self.ask(To::Witness, release).await;
         }
-        let taken = setup.ways.send(To::Pair, &Word::Take(epoch), TAKING).await;
+        let taken = self.say(To::Pair, Wish::Take(epoch), TAKING).await;
         self.follow(epoch).await.map_err(words)?;
         if wished(taken.clone()).is_err() {
             // It may try again itself.
@@ -158,7 +158,7 @@ impl Inner {
         let all = all.map(|partition| setup.runtime.hand_over(partition, COMMANDS));
         for given in join_all(all).await {
             if let Err(error) = given {
-                tracing::warn!(event = "region.partition_kept", %error);
+                tracing::warn!(event = "region.partition_kept", home = setup.home, %error);
             }
         }
         let was_synced = setup.seat.mode() == Mode::Synced && setup.seat.epoch() == Some(epoch);
@@ -168,7 +168,12 @@ impl Inner {
         for partition in setup.runtime.serving() {
             setup.runtime.abandon(partition);
         }
-        tracing::info!(event = "region.handing_over", epoch, to = setup.pair);
+        tracing::info!(
+            event = "region.handing_over",
+            home = setup.home,
+            epoch,
+            to = setup.pair
+        );
         match was_synced {
             true => Ok(epoch),
             false => {

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use steadfast_storage::mirror::{BEGINNING, Copy, Pair, Reply, Step};
 
-use super::word::Word;
+use super::word::{Wish, Word};
 
 /// Whom a region talks to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +40,11 @@ pub trait Hands: Send + Sync + 'static {
     fn work(&self);
 }
 
-/// Copies go to the other region as words.
-pub struct CopyWay(pub Arc<dyn Ways>);
+/// Copies of a space go to the other region as words.
+pub struct CopyWay {
+    pub ways: Arc<dyn Ways>,
+    pub space: String,
+}
 
 /// How long a small step of copying may take before it is sent again.
 const STEP: Duration = Duration::from_secs(1);
@@ -60,8 +63,11 @@ impl Pair for CopyWay {
             }
             Step::Whole => STEP,
         };
-        let word = Word::Copy(copy.clone());
-        let reply = self.0.send(To::Pair, &word, limit).await?;
+        let word = Word {
+            space: self.space.clone(),
+            wish: Wish::Copy(copy.clone()),
+        };
+        let reply = self.ways.send(To::Pair, &word, limit).await?;
         Reply::decode(reply).ok()
     }
 }

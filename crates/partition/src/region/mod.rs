@@ -16,4 +16,4 @@ pub use lines::{CopyWay, Hands, To, Ways};
 pub use pairing::{Pairing, Setup};
 pub use polls::Polls;
 pub use standing::Standing;
-pub use word::Word;
+pub use word::{Wish, Word};

@@ -78,6 +78,7 @@ impl Inner {
         if wants_alone && (by_witness || !setup.has_witness) {
             tracing::warn!(
                 event = "region.degraded",
+                home = setup.home,
                 epoch,
                 "the other region does not follow"
             );
@@ -88,7 +89,7 @@ impl Inner {
             && !self.is_handing()
             && let Err(error) = setup.runtime.serve_all().await
         {
-            tracing::warn!(event = "region.not_served", %error);
+            tracing::warn!(event = "region.not_served", home = setup.home, %error);
         }
         self.bring_up(epoch, by_pair);
         self.fail_back(in_sync);
@@ -108,11 +109,14 @@ impl Inner {
                 Ok(()) => {
                     tracing::info!(
                         event = "region.synced",
+                        home = setup.home,
                         epoch,
                         "the other region has everything"
                     );
                 }
-                Err(why) => tracing::warn!(event = "region.not_synced", epoch, why),
+                Err(why) => {
+                    tracing::warn!(event = "region.not_synced", home = setup.home, epoch, why)
+                }
             }
             own.is_copying.store(false, Ordering::Release);
         });
@@ -136,7 +140,7 @@ impl Inner {
         let own = Arc::clone(self);
         tokio::spawn(async move {
             if let Ok(Err(why)) = handing.await {
-                tracing::warn!(event = "region.not_handed_over", why);
+                tracing::warn!(event = "region.not_handed_over", home = own.setup.home, why);
                 // Work that rests again and again would never be done.
                 let mut since = own.synced_since.lock();
                 *since = since.map(|_| own.now());

@@ -20,7 +20,7 @@ use tokio::task::AbortHandle;
 use super::lines::{Hands, To, Ways};
 use super::polls::Polls;
 use super::standing::Standing;
-use super::word::{Word, opened, outcome};
+use super::word::{Wish, Word, opened, outcome};
 use crate::runtime::Runtime;
 
 /// What a pair needs.
@@ -125,12 +125,12 @@ impl Pairing {
         self.inner.standing()
     }
 
-    /// Answers the other region, which has proven who it is. Requests for the service
-    /// are not among what is answered here.
+    /// Answers the other region, which has proven who it is and means this space.
+    /// Requests for the service are not among what is answered here.
     /// What was begun comes to its end also if the answer is not waited for.
-    pub async fn answer(&self, word: Word) -> Bytes {
+    pub async fn answer(&self, wish: Wish) -> Bytes {
         let inner = Arc::clone(&self.inner);
-        let answering = tokio::spawn(async move { inner.answer(word).await });
+        let answering = tokio::spawn(async move { inner.answer(wish).await });
         answering.await.unwrap_or_default()
     }
 
@@ -145,8 +145,8 @@ impl Pairing {
 
     /// Has the owner do something; `None` if it is not certain that it did.
     pub async fn ask_owner(&self, request: Bytes, limit: Duration) -> Option<Bytes> {
-        let word = Word::Proxy(request);
-        self.inner.setup.ways.send(To::Pair, &word, limit).await
+        let wish = Wish::Proxy(request);
+        self.inner.say(To::Pair, wish, limit).await
     }
 
     /// Gives the space to the other region if that follows; for a server that leaves.
@@ -203,7 +203,7 @@ impl Inner {
     /// Somebody who follows: are the others there, and what do they know?
     async fn greet(&self) {
         let setup = &self.setup;
-        let seen = setup.ways.send(To::Pair, &Word::Look, ANSWER);
+        let seen = self.say(To::Pair, Wish::Look, ANSWER);
         // Nobody has ever owned epoch 0: it is refused, and that tells how it stands.
         let nothing = Ask::Release {
             epoch: 0,
@@ -252,7 +252,7 @@ impl Inner {
             if setup.region == setup.home
                 && let Err(why) = self.found().await
             {
-                tracing::debug!(event = "region.not_founded", why);
+                tracing::debug!(event = "region.not_founded", home = setup.home, why);
             }
             return;
         }
@@ -267,13 +267,13 @@ impl Inner {
             return;
         }
         if let Err(why) = self.claim(false).await {
-            tracing::debug!(event = "region.not_taken", why);
+            tracing::debug!(event = "region.not_taken", home = setup.home, why);
         }
     }
 
     /// Whether the other region knows of no later epoch.
     async fn is_unchallenged(&self, epoch: u64) -> bool {
-        let seen = self.setup.ways.send(To::Pair, &Word::Look, ANSWER).await;
+        let seen = self.say(To::Pair, Wish::Look, ANSWER).await;
         let seen = seen.and_then(|seen| Ballot::decode(seen).ok());
         seen.is_some_and(|seen| seen.epoch <= epoch)
     }
@@ -281,7 +281,7 @@ impl Inner {
     /// A space that nobody has owned yet: all three must say so.
     async fn found(self: &Arc<Self>) -> Result<(), String> {
         let setup = &self.setup;
-        let seen = setup.ways.send(To::Pair, &Word::Look, ANSWER).await;
+        let seen = self.say(To::Pair, Wish::Look, ANSWER).await;
         self.reaches[0].store(seen.is_some(), Ordering::Relaxed);
         let seen = seen.ok_or("the other region does not answer")?;
         let seen = Ballot::decode(seen).map_err(|_| "its answer is malformed")?;
@@ -363,6 +363,7 @@ impl Inner {
         self.takeovers.fetch_add(1, Ordering::Relaxed);
         tracing::warn!(
             event = "region.taken",
+            home = setup.home,
             region = setup.region,
             epoch,
             "this region owns the space",
@@ -393,13 +394,14 @@ impl Inner {
         let epoch = self.known.lock().epoch;
         tracing::warn!(
             event = "region.left",
+            home = setup.home,
             region = setup.region,
             epoch,
             why,
             "this region follows",
         );
         if let Err(error) = self.open_copy(epoch).await {
-            tracing::error!(event = "region.not_followed", %error);
+            tracing::error!(event = "region.not_followed", home = setup.home, %error);
         }
     }
 
@@ -418,11 +420,16 @@ impl Inner {
         Ok(())
     }
 
+    /// Says something about this space.
+    pub(super) async fn say(&self, to: To, wish: Wish, limit: Duration) -> Option<Bytes> {
+        let space = self.setup.space.clone();
+        let word = Word { space, wish };
+        self.setup.ways.send(to, &word, limit).await
+    }
+
     /// Has somebody vote.
     pub(super) async fn ask(&self, to: To, ask: Ask) -> Option<Say> {
-        let setup = &self.setup;
-        let word = Word::Vote(setup.space.clone(), ask);
-        let said = setup.ways.send(to, &word, ANSWER).await;
+        let said = self.say(to, Wish::Vote(ask), ANSWER).await;
         let index = match to {
             To::Pair => 0,
             To::Witness => 1,
@@ -438,17 +445,17 @@ impl Inner {
         }
     }
 
-    async fn answer(self: &Arc<Self>, word: Word) -> Bytes {
+    async fn answer(self: &Arc<Self>, wish: Wish) -> Bytes {
         let setup = &self.setup;
-        match word {
-            Word::Vote(space, ask) if space == setup.space => {
-                let said = setup.polls.vote(&space, &ask).await;
+        match wish {
+            Wish::Vote(ask) => {
+                let said = setup.polls.vote(&setup.space, &ask).await;
                 match said.ok().flatten() {
                     Some(say) => say.encode(),
                     None => Bytes::new(),
                 }
             }
-            Word::Copy(copy) => {
+            Wish::Copy(copy) => {
                 let known = self.known.lock().epoch;
                 let reply = match setup.seat.mode() {
                     Mode::Away => setup.follower.apply(copy).await,
@@ -458,13 +465,13 @@ impl Inner {
                 };
                 reply.encode()
             }
-            Word::Look => match setup.polls.look(&setup.space).await {
+            Wish::Look => match setup.polls.look(&setup.space).await {
                 Ok((ballot, _)) => ballot.encode(),
                 Err(_) => Bytes::new(),
             },
-            Word::Give => outcome(self.hand_over().await),
-            Word::Take(epoch) => outcome(self.take_given(epoch).await),
-            Word::Vote(..) | Word::Proxy(_) => Bytes::new(),
+            Wish::Give => outcome(self.hand_over().await),
+            Wish::Take(epoch) => outcome(self.take_given(epoch).await),
+            Wish::Proxy(_) => Bytes::new(),
         }
     }
 

@@ -6,14 +6,22 @@ use steadfast_storage::mirror::{Ask, Copy};
 
 /// A request to another region, or to a witness.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Word {
-    /// Vote on a space.
-    Vote(String, Ask),
+pub struct Word {
+    /// The space that it is about: `jobs@West US`.
+    pub space: String,
+    pub wish: Wish,
+}
+
+/// What is wanted of a space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// Vote on it.
+    Vote(Ask),
     /// Apply a step of copying.
     Copy(Copy),
-    /// The owner of this epoch has given the space up for you: take it.
+    /// The owner of this epoch has given it up for you: take it.
     Take(u64),
-    /// Give the space to me.
+    /// Give it to me.
     Give,
     /// Say how you stand.
     Look,
@@ -22,29 +30,29 @@ pub enum Word {
 }
 
 /// The version of the encoding.
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
 
 impl Word {
     /// For the wire.
     pub fn encode(&self) -> Bytes {
         let mut out = vec![FORMAT];
-        match self {
-            Self::Vote(space, ask) => {
+        put_bytes(&mut out, self.space.as_bytes());
+        match &self.wish {
+            Wish::Vote(ask) => {
                 out.push(1);
-                put_bytes(&mut out, space.as_bytes());
                 put_bytes(&mut out, &ask.encode());
             }
-            Self::Copy(copy) => {
+            Wish::Copy(copy) => {
                 out.push(2);
                 put_bytes(&mut out, &copy.encode());
             }
-            Self::Take(epoch) => {
+            Wish::Take(epoch) => {
                 out.push(3);
                 put_varint(&mut out, *epoch);
             }
-            Self::Give => out.push(4),
-            Self::Look => out.push(5),
-            Self::Proxy(request) => {
+            Wish::Give => out.push(4),
+            Wish::Look => out.push(5),
+            Wish::Proxy(request) => {
                 out.push(6);
                 put_bytes(&mut out, request);
             }
@@ -58,19 +66,17 @@ impl Word {
         if reader.byte()? != FORMAT {
             return Err(Malformed);
         }
-        Ok(match reader.byte()? {
-            1 => {
-                let space = reader.bytes()?;
-                let space = String::from_utf8(space.to_vec()).map_err(|_| Malformed)?;
-                Self::Vote(space, Ask::decode(reader.bytes()?)?)
-            }
-            2 => Self::Copy(Copy::decode(reader.bytes()?)?),
-            3 => Self::Take(reader.varint()?),
-            4 => Self::Give,
-            5 => Self::Look,
-            6 => Self::Proxy(reader.bytes()?),
+        let space = String::from_utf8(reader.bytes()?.to_vec()).map_err(|_| Malformed)?;
+        let wish = match reader.byte()? {
+            1 => Wish::Vote(Ask::decode(reader.bytes()?)?),
+            2 => Wish::Copy(Copy::decode(reader.bytes()?)?),
+            3 => Wish::Take(reader.varint()?),
+            4 => Wish::Give,
+            5 => Wish::Look,
+            6 => Wish::Proxy(reader.bytes()?),
             _ => return Err(Malformed),
-        })
+        };
+        Ok(Self { space, wish })
     }
 }
 
@@ -109,14 +115,16 @@ mod tests {
             epoch: 3,
             owner: "West US".to_owned(),
         };
-        for word in [
-            Word::Vote("jobs@West US".to_owned(), ask),
-            Word::Copy(copy),
-            Word::Take(7),
-            Word::Give,
-            Word::Look,
-            Word::Proxy("GET".into()),
+        for wish in [
+            Wish::Vote(ask),
+            Wish::Copy(copy),
+            Wish::Take(7),
+            Wish::Give,
+            Wish::Look,
+            Wish::Proxy("GET".into()),
         ] {
+            let space = "jobs@West US".to_owned();
+            let word = Word { space, wish };
             let bytes = word.encode();
             assert_eq!(Word::decode(bytes.clone()), Ok(word));
             for end in 0..bytes.len() {

@@ -132,11 +132,11 @@ pub trait Operator: Send + Sync + 'static {
     /// How the pair of regions stands.
     fn region(&self) -> Result<Value, Problem>;
 
-    /// Has the region that does not own the jobs of a pair own them.
-    async fn fail_over(&self, accepts_loss: bool) -> Result<(), Problem>;
+    /// Has this server's region own the jobs of a home, or of both homes of its pair.
+    async fn fail_over(&self, home: Option<&str>, accepts_loss: bool) -> Result<(), Problem>;
 
-    /// Has the home region of a pair own its jobs.
-    async fn fail_back(&self) -> Result<(), Problem>;
+    /// Has each home of a pair, or this one, own its jobs.
+    async fn fail_back(&self, home: Option<&str>) -> Result<(), Problem>;
 
     /// Looks at what collections hold.
     async fn inspect(&self, question: Value) -> Result<Value, Problem>;

@@ -16,8 +16,18 @@ use crate::http::Problem;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Failover {
+    /// Which jobs: those of this home, or all.
+    #[serde(default)]
+    home: Option<String>,
     #[serde(default)]
     accept_loss: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Failback {
+    #[serde(default)]
+    home: Option<String>,
 }
 
 /// Adds the routes of regions.
@@ -26,13 +36,14 @@ pub fn region_routes(interface: Interface, operator: &Arc<dyn Operator>) -> Inte
     let status = async move || own.region().map(Json);
     let own = Arc::clone(operator);
     let failover = async move |body: Result<Json<Failover>, JsonRejection>| {
-        let Failover { accept_loss } = read(body)?;
-        own.fail_over(accept_loss).await?;
+        let Failover { home, accept_loss } = read(body)?;
+        own.fail_over(home.as_deref(), accept_loss).await?;
         Ok::<_, Problem>(StatusCode::NO_CONTENT)
     };
     let own = Arc::clone(operator);
-    let failback = async move || {
-        own.fail_back().await?;
+    let failback = async move |body: Result<Json<Failback>, JsonRejection>| {
+        let Failback { home } = read(body)?;
+        own.fail_back(home.as_deref()).await?;
         Ok::<_, Problem>(StatusCode::NO_CONTENT)
     };
     interface
@@ -41,7 +52,7 @@ pub fn region_routes(interface: Interface, operator: &Arc<dyn Operator>) -> Inte
                 Method::GET,
                 "/v1/region",
                 "How the pair of regions stands, as this server sees it",
-                (200, "Owner, epoch, mode and lag"),
+                (200, "Owner, epoch, mode and lag of the jobs of each home"),
                 None,
             ),
             on(&Method::GET, status),
@@ -50,9 +61,10 @@ pub fn region_routes(interface: Interface, operator: &Arc<dyn Operator>) -> Inte
             operation(
                 Method::POST,
                 "/v1/region/failover",
-                "Have the region that does not own the jobs own them",
+                "Have this server's region own the jobs of a home, or of both",
                 (204, "It owns them"),
                 Some(json!({"type": "object", "properties": {
+                    "home": {"type": "string"},
                     "accept_loss": {"type": "boolean"},
                 }})),
             ),
@@ -62,9 +74,11 @@ pub fn region_routes(interface: Interface, operator: &Arc<dyn Operator>) -> Inte
             operation(
                 Method::POST,
                 "/v1/region/failback",
-                "Have the home region own the jobs",
-                (204, "It owns them"),
-                None,
+                "Have each home, or this one, own its jobs",
+                (204, "They own them"),
+                Some(json!({"type": "object", "properties": {
+                    "home": {"type": "string"},
+                }})),
             ),
             on(&Method::POST, failback),
         )

@@ -4,12 +4,12 @@ use serde_json::{Map, Value, json};
 use steadfast_jobs::recurrence::Frequency;
 use steadfast_jobs::{Collection, CollectionDraft, CollectionId, SweepKind};
 
-use super::context::Context;
+use super::context::{Context, Keeping};
 use super::fault::Fault;
+use super::home::{self, Home};
 use super::merge::merge;
 use super::path;
 use super::recurrence::FREQUENCIES;
-use super::regional;
 use super::value::{Object, spell};
 
 /// Name, most jobs, shortest distance of occurrences in minutes.
@@ -76,6 +76,7 @@ pub(crate) fn patched(body: &Value, known: &Value) -> Value {
 /// Checks a body and makes a draft of it.
 pub(crate) fn draft(
     context: &Context,
+    home: Option<&dyn Home>,
     id: &CollectionId,
     body: &Value,
 ) -> Result<CollectionDraft, Fault> {
@@ -92,8 +93,7 @@ pub(crate) fn draft(
     let (sku, most, minutes) = sku.unwrap_or(SKUS[0]);
     let (quota, most_jobs) = read_quota(context, &properties, most, minutes)?;
     let mut document = Map::new();
-    if let Some(location) = object.text("location")? {
-        let place = regional::place(&context.atlas, context.regional.as_deref(), location)?;
+    if let Some(place) = location(context, home, object.text("location")?)? {
         document.insert("location".into(), place.into());
     }
     let tags: Map<_, _> = object
@@ -114,6 +114,28 @@ pub(crate) fn draft(
         most_jobs,
         is_enabled: read_state(&properties)?,
     })
+}
+
+/// The place of a collection, as it is shown. In a pair it never changes.
+fn location(
+    context: &Context,
+    home: Option<&dyn Home>,
+    wanted: Option<&str>,
+) -> Result<Option<String>, Fault> {
+    let own = home.map(|home| home.name().to_owned());
+    let Some(wanted) = wanted else {
+        return Ok(own);
+    };
+    let place = match &context.keeping {
+        Keeping::Alone(_) => home::place(&context.atlas, wanted)?,
+        Keeping::Pair(pair) => pair.place(&context.atlas, wanted)?.name().to_owned(),
+    };
+    match own {
+        Some(own) if own != place => Err(Fault::moved(format!(
+            "the job collection is in {own} and stays there: delete it, and make it in {place}"
+        ))),
+        _ => Ok(Some(place)),
+    }
 }
 
 fn read_state(properties: &Object<'_>) -> Result<Option<bool>, Fault> {
@@ -180,7 +202,7 @@ fn read_quota(
 }
 
 /// A collection as clients know it, in the caller's spelling of its id.
-pub(crate) fn show(context: &Context, id: &CollectionId, collection: &Collection) -> Value {
+pub(crate) fn show(home: Option<&dyn Home>, id: &CollectionId, collection: &Collection) -> Value {
     let mut shown = stored(collection);
     shown["id"] = path::collection_id(id).into();
     shown["type"] = "Microsoft.Scheduler/jobCollections".into();
@@ -194,6 +216,6 @@ pub(crate) fn show(context: &Context, id: &CollectionId, collection: &Collection
         (false, false) => "Disabled",
     };
     shown["properties"]["state"] = state.into();
-    regional::show(context.regional.as_deref(), &mut shown);
+    home::show(home, &mut shown);
     shown
 }

@@ -9,13 +9,13 @@ use steadfast_core::clock::Clock;
 use steadfast_jobs::region::Atlas;
 use steadfast_jobs::{JobId, Jobs, Target};
 
-use super::regional::Regional;
+use super::home::Pair;
 use super::seal::SecretKey;
 use crate::access::Access;
 
 /// Everything that handlers share.
 pub struct Context {
-    pub jobs: Jobs,
+    pub keeping: Keeping,
     pub clock: Arc<dyn Clock>,
     pub auth: Auth,
     pub key: SecretKey,
@@ -24,8 +24,14 @@ pub struct Context {
     pub settings: Settings,
     /// The places where collections may live.
     pub atlas: Atlas,
-    /// Whether two regions keep the jobs.
-    pub regional: Option<Arc<dyn Regional>>,
+}
+
+/// Where the jobs are.
+pub enum Keeping {
+    /// All of them here.
+    Alone(Jobs),
+    /// In two regions.
+    Pair(Pair),
 }
 
 /// Who may ask.

@@ -1,33 +1,95 @@
 //! Collections that a configuration declares.
 
-use serde_json::json;
-use steadfast_jobs::{CollectionId, ErrorKind, Expect};
+use axum::body::to_bytes;
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use serde_json::{Value, json};
+use steadfast_jobs::{CollectionId, ErrorKind, Expect, Jobs};
 
 use super::collection;
-use super::context::Context;
+use super::context::{Context, Keeping};
+use super::forwarded::Forwarded;
+use super::home::Pair;
+use super::{pair, path};
+
+/// A collection that is to be there.
+#[derive(Clone, Copy, Debug)]
+pub struct Declared<'a> {
+    pub subscription: &'a str,
+    pub group: &'a str,
+    pub name: &'a str,
+    pub most_jobs: Option<u32>,
+    /// In a pair, its home: this server's region if nothing is said.
+    pub location: Option<&'a str>,
+}
 
 /// Makes a collection unless it is there already; what is there stays as it is.
-pub async fn declare(
-    context: &Context,
-    subscription: &str,
-    group: &str,
-    name: &str,
-    most_jobs: Option<u32>,
-) -> Result<(), String> {
+pub async fn declare(context: &Context, declared: Declared<'_>) -> Result<(), String> {
+    let Declared {
+        subscription,
+        group,
+        name,
+        most_jobs,
+        location,
+    } = declared;
     let Some(id) = CollectionId::new(subscription, group, name) else {
         return Err(format!("'{subscription}/{group}/{name}' is not a name"));
     };
-    match context.jobs.collection(&id).await {
-        Ok(_) => return Ok(()),
-        Err(error) if error.kind() == ErrorKind::NoCollection => {}
-        Err(error) => return Err(error.to_string()),
-    }
     let mut body = json!({"properties": {}});
     if let Some(most_jobs) = most_jobs {
         body["properties"]["quota"] = json!({"maxJobCount": most_jobs});
     }
-    let draft = collection::draft(context, &id, &body);
+    if let Some(location) = location {
+        body["location"] = location.into();
+    }
+    match &context.keeping {
+        Keeping::Alone(jobs) => declare_in(context, jobs, &id, &body).await,
+        Keeping::Pair(both) => declare_between(context, both, &id, &body).await,
+    }
+}
+
+async fn declare_in(
+    context: &Context,
+    jobs: &Jobs,
+    id: &CollectionId,
+    body: &Value,
+) -> Result<(), String> {
+    match jobs.collection(id).await {
+        Ok(_) => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::NoCollection => {}
+        Err(error) => return Err(error.to_string()),
+    }
+    let draft = collection::draft(context, None, id, body);
     let draft = draft.map_err(|fault| fault.message)?;
-    let made = context.jobs.put_collection(draft, Expect::Nothing).await;
+    let made = jobs.put_collection(draft, Expect::Nothing).await;
     made.map(drop).map_err(|error| error.to_string())
+}
+
+/// In one of two regions: as a client would do it.
+async fn declare_between(
+    context: &Context,
+    both: &Pair,
+    id: &CollectionId,
+    body: &Value,
+) -> Result<(), String> {
+    let address = format!("{}?api-version=2016-03-01", path::collection_url(id));
+    let mut wanted = Forwarded {
+        method: Method::GET,
+        uri: Uri::try_from(address).map_err(|error| error.to_string())?,
+        headers: HeaderMap::new(),
+        base: String::new(),
+        body: body.to_string().into(),
+    };
+    match pair::answer(context, both, &wanted).await.status() {
+        StatusCode::OK => return Ok(()),
+        StatusCode::NOT_FOUND => wanted.method = Method::PUT,
+        status => return Err(format!("looking for it was answered with {status}")),
+    }
+    let made = pair::answer(context, both, &wanted).await;
+    match made.status().is_success() {
+        true => Ok(()),
+        false => {
+            let why = to_bytes(made.into_body(), usize::MAX).await;
+            Err(String::from_utf8_lossy(&why.unwrap_or_default()).into_owned())
+        }
+    }
 }

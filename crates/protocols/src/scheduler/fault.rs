@@ -86,6 +86,12 @@ impl Fault {
         Self::new(StatusCode::CONFLICT, "ConflictError", message)
     }
 
+    /// A resource does not move from one region to another.
+    pub(crate) fn moved(message: impl Into<String>) -> Self {
+        let fault = Self::new(StatusCode::CONFLICT, "InvalidResourceLocation", message);
+        fault.with_target("location")
+    }
+
     pub(crate) fn with_target(mut self, target: impl Into<String>) -> Self {
         self.target = Some(target.into());
         self
@@ -103,9 +109,11 @@ impl From<Error> for Fault {
         let message = error.to_string();
         match error.kind() {
             ErrorKind::NoCollection | ErrorKind::NoJob => Self::not_found(message),
-            ErrorKind::Full | ErrorKind::Final | ErrorKind::Changed | ErrorKind::Leaving => {
-                Self::conflict(message)
-            }
+            ErrorKind::Full
+            | ErrorKind::Final
+            | ErrorKind::Changed
+            | ErrorKind::Leaving
+            | ErrorKind::Taken => Self::conflict(message),
             ErrorKind::NeverRuns => Self::member("properties.recurrence", message),
             ErrorKind::TooLarge => Self::new(
                 StatusCode::PAYLOAD_TOO_LARGE,

@@ -11,6 +11,7 @@ use super::answer::Answer;
 use super::context::Context;
 use super::extension;
 use super::fault::Fault;
+use super::home::Home;
 use super::job::{self, STATES, VERDICTS};
 use super::query::Parameters;
 use super::value::Object;
@@ -24,6 +25,10 @@ pub(crate) struct Asked<'a> {
     pub(crate) context: &'a Context,
     /// The jobs, or what was copied of them.
     pub(crate) jobs: &'a Jobs,
+    /// In a pair, the home that they belong to.
+    pub(crate) home: Option<&'a dyn Home>,
+    /// How a collection that is not there is made, if it may be.
+    pub(crate) makes: Option<Expect>,
     pub(crate) query: &'a Parameters,
     pub(crate) body: &'a [u8],
     /// Scheme and host, for links.
@@ -69,14 +74,14 @@ impl Asked<'_> {
         let found = self.jobs.collections(subscription, group).await?;
         let shown: Vec<_> = found
             .iter()
-            .map(|found| collection::show(self.context, &found.id, found))
+            .map(|found| collection::show(self.home, &found.id, found))
             .collect();
         Ok(Answer::Shown(json!({"value": shown, "nextLink": null})))
     }
 
     pub(crate) async fn get_collection(&self, id: &CollectionId) -> Result<Answer, Fault> {
         let found = self.jobs.collection(id).await?;
-        Ok(kept_collection(self.context, id, &found, false))
+        Ok(kept_collection(self.home, id, &found, false))
     }
 
     pub(crate) async fn put_collection(
@@ -85,12 +90,11 @@ impl Asked<'_> {
         manner: Manner,
     ) -> Result<Answer, Fault> {
         let body = self.json()?;
+        let is_put = manner == Manner::Put && self.makes.is_some();
         for _ in 0..TRIES {
             let found = match self.jobs.collection(id).await {
                 Ok(found) => Some(found),
-                Err(error) if error.kind() == ErrorKind::NoCollection && manner == Manner::Put => {
-                    None
-                }
+                Err(error) if error.kind() == ErrorKind::NoCollection && is_put => None,
                 Err(error) => return Err(error.into()),
             };
             self.check_seen(found.as_ref().map(|found| found.version))?;
@@ -100,10 +104,13 @@ impl Asked<'_> {
                 }
                 _ => body.clone(),
             };
-            let draft = collection::draft(self.context, id, &wanted)?;
-            let expect = expect(found.as_ref().map(|found| found.version));
+            let draft = collection::draft(self.context, self.home, id, &wanted)?;
+            let expect = match (&found, self.makes) {
+                (None, Some(makes)) => makes,
+                _ => expect(found.as_ref().map(|found| found.version)),
+            };
             match self.jobs.put_collection(draft, expect).await {
-                Ok(kept) => return Ok(kept_collection(self.context, id, &kept, found.is_none())),
+                Ok(kept) => return Ok(kept_collection(self.home, id, &kept, found.is_none())),
                 Err(error) if error.kind() == ErrorKind::Changed => {}
                 Err(error) => return Err(error.into()),
             }
@@ -331,7 +338,7 @@ fn expect(version: Option<u64>) -> Expect {
 }
 
 fn kept_collection(
-    context: &Context,
+    home: Option<&dyn Home>,
     id: &CollectionId,
     found: &Collection,
     is_new: bool,
@@ -339,7 +346,7 @@ fn kept_collection(
     Answer::Kept {
         is_new,
         version: found.version,
-        body: collection::show(context, id, found),
+        body: collection::show(home, id, found),
     }
 }
 

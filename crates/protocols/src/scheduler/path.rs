@@ -70,6 +70,18 @@ impl Place {
         }
     }
 
+    /// The collection that is meant, or that has what is meant.
+    pub(crate) fn collection(&self) -> Option<&CollectionId> {
+        match self {
+            Self::Collections { .. } | Self::Preview => None,
+            Self::Collection(id)
+            | Self::CollectionVerb(id, _)
+            | Self::Jobs(id)
+            | Self::Operation(id, _) => Some(id),
+            Self::Job(id) | Self::JobVerb(id, _) => Some(&id.collection),
+        }
+    }
+
     fn below(id: CollectionId, rest: &[&str]) -> Option<Self> {
         match rest {
             [] => Some(Self::Collection(id)),

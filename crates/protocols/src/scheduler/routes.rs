@@ -1,4 +1,4 @@
-//! From a request to its operation.
+//! Takes requests, and looks at who asks.
 //!
 //! Paths are matched without regard to case, which a table of routes cannot do;
 //! so one handler takes everything below `/subscriptions`.
@@ -6,21 +6,19 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Bytes;
 use axum::extract::{Request, State};
-use axum::http::header::{AUTHORIZATION, HOST, HeaderValue, IF_MATCH};
-use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::http::header::{AUTHORIZATION, HOST};
+use axum::http::{HeaderMap, Method, Uri};
 use axum::response::Response;
 use axum::routing::any;
-use steadfast_jobs::{Jobs, SweepKind};
+use steadfast_jobs::Expect;
 
-use super::answer::{Answer, finish};
-use super::context::{Auth, Context};
+use super::answer::finish;
+use super::context::{Auth, Context, Keeping};
+use super::dispatch::{Source, operate};
 use super::fault::Fault;
-use super::operate::{Asked, Manner};
-use super::path::Place;
-use super::query::Parameters;
-use super::regional::{self, Forwarded, Regional, pack, unpack};
+use super::forwarded::Forwarded;
+use super::pair;
 use crate::access::{Area, Reason, Right};
 use crate::http::Client;
 
@@ -55,77 +53,18 @@ async fn handle(State(context): State<Arc<Context>>, request: Request) -> Respon
         base,
         body,
     };
-    match &context.regional {
-        Some(regional) if !regional.is_owner() => elsewhere(&context, &**regional, &wanted).await,
-        _ => here(&context, &wanted).await,
-    }
-}
-
-/// Answers what another region was asked; it has looked at who asks.
-pub async fn proxied(context: &Context, request: Bytes) -> Bytes {
-    let response = match Forwarded::decode(request) {
-        // Never sent on: regions that disagree would send it round for ever.
-        Ok(_) if context.regional.as_ref().is_none_or(|own| !own.is_owner()) => {
-            finish(&HeaderMap::new(), Err(not_owned()))
+    match &context.keeping {
+        Keeping::Pair(both) => pair::answer(&context, both, &wanted).await,
+        Keeping::Alone(jobs) => {
+            let source = Source {
+                jobs,
+                home: None,
+                makes: Some(Expect::Nothing),
+            };
+            let result = operate(&context, source, &wanted).await;
+            finish(&wanted.headers, result)
         }
-        Ok(wanted) => here(context, &wanted).await,
-        Err(_) => finish(
-            &HeaderMap::new(),
-            Err(Fault::bad("the request is malformed")),
-        ),
-    };
-    pack(response).await
-}
-
-/// This server has the jobs.
-async fn here(context: &Context, wanted: &Forwarded) -> Response {
-    let allowed = match &context.regional {
-        Some(regional) => regional::check(&**regional, &wanted.method),
-        None => Ok(()),
-    };
-    let result = match allowed {
-        Ok(()) => answer(context, &context.jobs, wanted).await,
-        Err(fault) => Err(fault),
-    };
-    // The other region may have been lost since.
-    let confirmed = match (&result, &context.regional) {
-        (Ok(_), Some(regional)) => regional::confirm(&**regional, &wanted.method),
-        _ => Ok(()),
-    };
-    let result = confirmed.and(result);
-    let mut response = finish(&wanted.headers, result);
-    let mode = context.regional.as_ref().map(|own| own.replication().mode);
-    if mode.is_some_and(|mode| mode == "degraded") {
-        let headers = response.headers_mut();
-        headers.insert(
-            "x-steadfast-replication",
-            HeaderValue::from_static("degraded"),
-        );
     }
-    response
-}
-
-/// The other region has the jobs, or nobody.
-async fn elsewhere(context: &Context, regional: &dyn Regional, wanted: &Forwarded) -> Response {
-    let is_read = wanted.method == Method::GET;
-    if let Some(answer) = regional.forward(wanted.encode(), is_read).await
-        && let Ok(response) = unpack(answer)
-        && (!is_read || response.status() != StatusCode::SERVICE_UNAVAILABLE)
-    {
-        return response;
-    }
-    let Some(copies) = regional.copies().filter(|_| is_read) else {
-        return finish(&wanted.headers, Err(not_owned()));
-    };
-    let result = answer(context, &copies, wanted).await;
-    let mut response = finish(&wanted.headers, result);
-    let headers = response.headers_mut();
-    headers.insert("x-steadfast-stale", HeaderValue::from_static("true"));
-    response
-}
-
-fn not_owned() -> Fault {
-    Fault::unavailable("STF-7033: no region that can be reached owns the jobs now; try again soon")
 }
 
 /// Scheme and host, as the client knows them.
@@ -140,66 +79,6 @@ fn base(context: &Context, uri: &Uri, headers: &HeaderMap, client: Option<&Clien
         scheme.as_deref().unwrap_or(context.settings.scheme),
         host.unwrap_or_default()
     )
-}
-
-async fn answer(context: &Context, jobs: &Jobs, wanted: &Forwarded) -> Result<Answer, Fault> {
-    let query = Parameters::read(&wanted.uri)?;
-    let place = Place::read(wanted.uri.path());
-    let place = place.ok_or_else(|| Fault::not_found("there is no such resource"))?;
-    let text = |name: &str| {
-        let value = wanted.headers.get(name)?;
-        value.to_str().ok()
-    };
-    let asked = Asked {
-        context,
-        jobs,
-        query: &query,
-        body: &wanted.body,
-        base: wanted.base.clone(),
-        if_match: text(IF_MATCH.as_str()).map(Into::into),
-        request: text("x-ms-client-request-id").map(Into::into),
-    };
-    operate(&asked, &wanted.method, place).await
-}
-
-async fn operate(asked: &Asked<'_>, method: &Method, place: Place) -> Result<Answer, Fault> {
-    match (method.as_str(), place) {
-        ("POST", Place::Preview) => asked.preview(),
-        (
-            "GET",
-            Place::Collections {
-                subscription,
-                group,
-            },
-        ) => asked.collections(&subscription, group.as_deref()).await,
-        ("GET", Place::Collection(id)) => asked.get_collection(&id).await,
-        ("PUT", Place::Collection(id)) => asked.put_collection(&id, Manner::Put).await,
-        ("PATCH", Place::Collection(id)) => asked.put_collection(&id, Manner::Patch).await,
-        ("DELETE", Place::Collection(id)) => asked.sweep(&id, SweepKind::Delete).await,
-        ("POST", Place::CollectionVerb(id, verb)) => match verb.as_str() {
-            "enable" => asked.sweep(&id, SweepKind::Enable).await,
-            "disable" => asked.sweep(&id, SweepKind::Disable).await,
-            "import" => asked.import(&id).await,
-            _ => Err(Fault::not_found(
-                "there is no such operation on a job collection",
-            )),
-        },
-        ("GET", Place::Operation(id, number)) => asked.operation(&id, number).await,
-        ("GET", Place::Jobs(id)) => asked.list(&id).await,
-        ("GET", Place::Job(id)) => asked.get_job(&id).await,
-        ("PUT", Place::Job(id)) => asked.put_job(&id, Manner::Put).await,
-        ("PATCH", Place::Job(id)) => asked.put_job(&id, Manner::Patch).await,
-        ("DELETE", Place::Job(id)) => asked.delete_job(&id).await,
-        ("GET", Place::JobVerb(id, verb)) if verb == "history" => asked.history(&id).await,
-        ("POST", Place::JobVerb(id, verb)) => match verb.as_str() {
-            "run" => asked.run(&id).await,
-            "backfill" => asked.backfill(&id).await,
-            "pause" => asked.pause(&id).await,
-            "resume" => asked.resume(&id).await,
-            _ => Err(Fault::not_found("there is no such operation on a job")),
-        },
-        _ => Err(Fault::method("this resource does not know the method")),
-    }
 }
 
 fn check_access(

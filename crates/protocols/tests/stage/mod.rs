@@ -22,7 +22,9 @@ use steadfast_partition::{Router as Doors, Runtime};
 use steadfast_protocols::http;
 use steadfast_protocols::listen::{Bind, Certificate, Listener};
 use steadfast_protocols::outbound::{Options as OutboundOptions, Outbound};
-use steadfast_protocols::scheduler::{Auth, Context, NoInternal, SecretKey, Settings, routes};
+use steadfast_protocols::scheduler::{
+    Auth, Context, Keeping, NoInternal, SecretKey, Settings, routes,
+};
 use steadfast_storage::local::{self, Local};
 use steadfast_storage::memory::Memory;
 use steadfast_storage::{Engine, Store};
@@ -127,14 +129,13 @@ impl Stage {
         let mut settings = setup.settings;
         settings.scheme = if setup.tls.is_some() { "https" } else { "http" };
         let context = Context {
-            jobs: jobs.clone(),
+            keeping: Keeping::Alone(jobs.clone()),
             clock,
             auth: setup.auth,
             key,
             internal: Arc::new(NoInternal),
             settings,
             atlas: Atlas::default(),
-            regional: None,
         };
         let tls = setup
             .tls

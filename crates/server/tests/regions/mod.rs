@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use reqwest::header::HeaderMap;
-use reqwest::{Method, StatusCode};
+use reqwest::{Method, RequestBuilder, StatusCode};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use steadfast_harness::FaultProxy;
@@ -20,8 +20,11 @@ use crate::running::{self, KNOWN, Server, Start, until};
 
 const KEY: &str = "0123456789abcdef0123456789abcdef";
 
-/// The regions of the test; the first one is home.
+/// The regions of the test; most jobs have their home in the first one.
 const NAMES: [&str; 2] = ["East US", "West US"];
+
+/// What the other home's job calls.
+const OTHERS: &str = "/others";
 
 /// Two regions and a witness.
 pub(crate) struct Pair {
@@ -90,6 +93,7 @@ impl Pair {
             pair.launch(index);
         }
         pair.synced(0);
+        pair.synced_home(1, 1);
         pair
     }
 
@@ -101,9 +105,8 @@ impl Pair {
         self.servers[index] = Some(start.ready());
     }
 
-    /// The region that owns the jobs at the beginning.
-    pub(crate) fn owner(&self) -> usize {
-        self.synced(0);
+    /// The home of most jobs.
+    pub(crate) fn home(&self) -> usize {
         0
     }
 
@@ -121,28 +124,37 @@ impl Pair {
         json!({"type": "Http", "request": {"method": "POST", "uri": uri, "body": "x"}})
     }
 
-    fn standing(&self, index: usize) -> Value {
-        let (status, standing) = self.server(index).get("/v1/region");
+    /// How the jobs of a home stand, as a region sees it.
+    pub(crate) fn standing(&self, index: usize, home: usize) -> Value {
+        let (status, mut standing) = self.server(index).get("/v1/region");
         assert_eq!(status, StatusCode::OK, "{standing}");
-        standing
+        let homes = standing["homes"].as_array_mut().unwrap().iter_mut();
+        let mut homes = homes.filter(|one| one["home"] == NAMES[home]);
+        homes.next().unwrap().take()
     }
 
-    /// Waits until a region owns the jobs and the other one has everything.
+    /// Waits until a region owns most jobs and the other one has everything.
     pub(crate) fn synced(&self, index: usize) {
-        let what = format!("{} is the owner, and in sync", NAMES[index]);
+        self.synced_home(index, self.home());
+    }
+
+    /// The same for the jobs of another home.
+    pub(crate) fn synced_home(&self, index: usize, home: usize) {
+        let what = format!("{} owns jobs of {}, in sync", NAMES[index], NAMES[home]);
         until(&what, || {
-            let standing = self.standing(index);
+            let standing = self.standing(index, home);
             (standing["is_owner"] == true && standing["mode"] == "synced").then_some(())
         });
     }
 
-    /// Waits until a region owns the jobs.
+    /// Waits until a region owns most jobs.
     pub(crate) fn owned_by(&self, index: usize) {
         until(&format!("{} is the owner", NAMES[index]), || {
-            (self.standing(index)["is_owner"] == true).then_some(())
+            (self.standing(index, self.home())["is_owner"] == true).then_some(())
         });
     }
 
+    /// About the collection of most jobs.
     fn ask(
         &self,
         index: usize,
@@ -150,10 +162,38 @@ impl Pair {
         path: &str,
         body: Option<&Value>,
     ) -> (StatusCode, HeaderMap, Value) {
+        self.request(index, method, &format!("/c{path}"), body)
+    }
+
+    /// About any collection, or all of them.
+    pub(crate) fn request(
+        &self,
+        index: usize,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> (StatusCode, HeaderMap, Value) {
+        let request = self.prepared(index, method, path, body);
+        self.server(index).block(async {
+            let answer = request.send().await.unwrap();
+            let (status, headers) = (answer.status(), answer.headers().clone());
+            let text = answer.text().await.unwrap();
+            let body = serde_json::from_str(&text);
+            (status, headers, body.unwrap_or(Value::String(text)))
+        })
+    }
+
+    fn prepared(
+        &self,
+        index: usize,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> RequestBuilder {
         let server = self.server(index);
         let place = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Scheduler";
         let url = format!(
-            "{}{place}/jobCollections/c{path}?api-version=2016-03-01",
+            "{}{place}/jobCollections{path}?api-version=2016-03-01",
             server.url
         );
         let request = server.client.request(method, url);
@@ -161,13 +201,19 @@ impl Pair {
         if let Some(body) = body {
             request = request.json(body);
         }
-        server.block(async {
-            let answer = request.send().await.unwrap();
-            let (status, headers) = (answer.status(), answer.headers().clone());
-            let text = answer.text().await.unwrap();
-            let body = serde_json::from_str(&text);
-            (status, headers, body.unwrap_or(Value::String(text)))
-        })
+        request
+    }
+
+    /// Asks both regions at once for a collection, each for one of its own.
+    pub(crate) fn both_make(&self, path: &str) -> [StatusCode; 2] {
+        let [one, other] = [0, 1].map(|index| {
+            let body = json!({"location": NAMES[index], "properties": {}});
+            self.prepared(index, Method::PUT, path, Some(&body))
+        });
+        let (one, other) = self
+            .runtime
+            .block_on(async { tokio::join!(one.send(), other.send()) });
+        [one.unwrap().status(), other.unwrap().status()]
     }
 
     pub(crate) fn get(&self, index: usize, path: &str) -> (StatusCode, HeaderMap, Value) {
@@ -265,8 +311,31 @@ impl Pair {
         bytes
     }
 
+    /// Every call, but those of the other home's job.
     pub(crate) fn heard(&self) -> Vec<Heard> {
-        self.target.heard()
+        let mut heard = self.target.heard();
+        heard.retain(|one| one.path != OTHERS);
+        heard
+    }
+
+    /// A collection and a job that have their home in the other region.
+    pub(crate) fn fill_other(&self, index: usize) {
+        let body = json!({"location": NAMES[1 - self.home()], "properties": {}});
+        let (status, _, answer) = self.request(index, Method::PUT, "/o", Some(&body));
+        assert_eq!(status, StatusCode::CREATED, "{answer}");
+        let job = json!({"properties": {
+            "action": self.action(OTHERS),
+            "recurrence": {"frequency": "Second", "interval": 1},
+        }});
+        let (status, _, answer) = self.request(index, Method::PUT, "/o/jobs/tick", Some(&job));
+        assert_eq!(status, StatusCode::CREATED, "{answer}");
+    }
+
+    /// The calls of that job.
+    pub(crate) fn heard_other(&self) -> Vec<Heard> {
+        let mut heard = self.target.heard();
+        heard.retain(|one| one.path == OTHERS);
+        heard
     }
 
     /// Waits for a delivery that fits.

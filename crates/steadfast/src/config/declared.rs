@@ -59,6 +59,8 @@ pub struct DeclaredJobCollection {
     pub name: String,
     /// How many jobs it may hold.
     pub max_jobs: Option<u32>,
+    /// In a pair of regions, its home: the region of this server if nothing is said.
+    pub location: Option<String>,
 }
 
 /// A region beside Azure's, or instead of one of them.
@@ -70,9 +72,6 @@ pub struct DeclaredRegion {
     pub geography: String,
     /// The region that takes over.
     pub pair: Option<String>,
-    /// Whether it owns the jobs of its pair when both are there.
-    #[serde(default)]
-    pub home: bool,
     /// Whether nothing is changed while only one region would have it.
     #[serde(default)]
     pub require_sync: bool,
@@ -155,7 +154,6 @@ pub(super) const TEMPLATE: &str = r#"
 # name = "Bremen"
 # geography = "Germany"
 # pair = "Jena"
-# home = true
 
 # Without app servers (realtime.mode) the first that fits is told of a client.
 # [[upstream]]

@@ -21,12 +21,10 @@ pub enum Role {
     Witness,
     /// It keeps the jobs of a pair.
     Region {
-        /// Its region, the other one, and the one that owns the jobs when both are there.
+        /// Its region.
         region: String,
         /// The other one.
         pair: String,
-        /// The one that owns the jobs when both are there.
-        home: String,
         /// Host and port of the server in the other region.
         address: String,
         /// Host and port of the witness.
@@ -92,14 +90,10 @@ fn role(
         found.is_some_and(what)
     };
     let both = [&region.name, &pair.name];
-    let home = both.into_iter().find(|name| says(|own| own.home, name));
-    // Both servers must come to the same one.
-    let home = home.or(both.into_iter().min()).cloned().unwrap_or_default();
     Ok(Role::Region {
         requires_sync: both.iter().any(|name| says(|own| own.require_sync, name)),
         region: region.name.clone(),
         pair: pair.name.clone(),
-        home,
         address,
         witness,
     })
@@ -109,38 +103,42 @@ fn role(
 mod tests {
     use super::*;
 
-    fn declared(name: &str, geography: &str, pair: &str, home: bool) -> DeclaredRegion {
+    fn declared(name: &str, geography: &str, pair: &str) -> DeclaredRegion {
         DeclaredRegion {
             name: name.to_owned(),
             geography: geography.to_owned(),
             pair: Some(pair.to_owned()),
-            home,
-            require_sync: false,
+            require_sync: name == "Jena",
         }
     }
 
     #[test]
-    fn both_servers_of_a_pair_agree_on_their_home() {
+    fn both_servers_of_a_pair_know_one_another_and_what_they_require() {
         let own = [
-            declared("Bremen", "Germany", "Jena", false),
-            declared("Jena", "Germany", "Bremen", true),
+            declared("Bremen", "Germany", "Jena"),
+            declared("Jena", "Germany", "Bremen"),
         ];
         for name in ["bremen", "Jena"] {
             let regions = Regions::new(&own, Some(name), Some("x:1".to_owned()), None);
             let Some(Role::Region {
-                home, region, pair, ..
+                region,
+                pair,
+                requires_sync,
+                ..
             }) = regions.unwrap().role
             else {
                 panic!("it is a region");
             };
-            assert_eq!(home, "Jena");
-            assert_ne!(region, pair);
+            let mut both = [region, pair];
+            both.sort();
+            assert_eq!(both, ["Bremen", "Jena"]);
+            assert!(requires_sync);
         }
     }
 
     #[test]
     fn jobs_49_a_pair_across_geographies_is_a_mistake_of_its_own() {
-        let own = [declared("Bremen", "Germany", "West Europe", false)];
+        let own = [declared("Bremen", "Germany", "West Europe")];
         let error = Regions::new(&own, None, None, None).unwrap_err();
         assert_eq!(error.code().0, "STF-7030");
         let address = || Some("x:1".to_owned());

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use steadfast_partition::region::{Polls, Word};
+use steadfast_partition::region::{Wish, Word};
 use steadfast_protocols::cluster::{Answer, serve};
 use steadfast_protocols::scheduler;
 
@@ -14,7 +14,6 @@ use super::web;
 
 /// Answers the other region, or both as their witness.
 struct Desk {
-    polls: Arc<Polls>,
     peers: Peers,
     inner: Weak<Inner>,
 }
@@ -24,11 +23,9 @@ pub(super) fn open(entrance: Entrance, inner: &Arc<Inner>) {
     let Entrance {
         listener,
         credentials,
-        polls,
         peers,
     } = entrance;
     let desk = Desk {
-        polls,
         peers,
         inner: Arc::downgrade(inner),
     };
@@ -53,16 +50,20 @@ impl Answer for Desk {
             );
             return Bytes::new();
         }
-        match (word, &inner.paired) {
-            (Word::Vote(space, ask), None) => match self.polls.vote(&space, &ask).await {
+        let Word { space, wish } = word;
+        if let (Peers::Voting(_, polls), Wish::Vote(ask)) = (&self.peers, &wish) {
+            return match polls.vote(&space, ask).await {
                 Ok(Some(say)) => say.encode(),
                 _ => Bytes::new(),
-            },
-            (Word::Proxy(request), Some(_)) => {
+            };
+        }
+        let home = inner.paired.as_ref().and_then(|own| own.home(&space));
+        match (wish, home) {
+            (Wish::Proxy(errand), Some(home)) => {
                 let context = web::jobs(&inner, false);
-                scheduler::proxied(&context, request).await
+                scheduler::proxied(&context, home, errand).await
             }
-            (word, Some(paired)) => paired.pairing.answer(word).await,
+            (wish, Some(home)) => home.pairing.answer(wish).await,
             (_, None) => Bytes::new(),
         }
     }

@@ -20,7 +20,7 @@ use steadfast_protocols::access::{Access, Ring};
 use steadfast_protocols::http::{Health, State};
 use steadfast_protocols::listen::Certificate;
 use steadfast_protocols::rest::RestoreOutcome;
-use steadfast_protocols::scheduler::{self, Regional};
+use steadfast_protocols::scheduler;
 use steadfast_realtime::{Hub, HubOptions, PUSHES, Pusher};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -467,16 +467,15 @@ impl Builder {
             None => None,
         };
         let mut makers = self.makers;
-        let region = region::Prepared::new(&config);
         let lease = joined.as_ref().map(|joined| joined.lease.clone());
-        let prepared = own::prepare(&config, &clock, &mut makers, region.as_ref(), lease.clone())?;
+        let prepared = own::prepare(&config, &clock, &mut makers, lease.clone())?;
         hosted.set_mode(&config, &prepared.outbound, &access)?;
         let pusher = Pusher::new(hosted.realtime.clone());
         makers.insert(PUSHES, Box::new(move |_| pusher as Arc<dyn Performer>));
         let services = own::services(self.services);
-        let runner = &prepared.runner;
+        let outbound = &prepared.outbound;
         let (paired, entrance) =
-            region::start(&config, &engine, nodes_port, region, &mut makers, runner).await?;
+            region::start(&config, &engine, nodes_port, outbound, &clock).await?;
         let beneath = (Arc::clone(&engine), lease);
         let (store, runtime) =
             runtime(&config, engine, &clock, services, makers, joined.as_ref()).await?;
@@ -494,11 +493,8 @@ impl Builder {
         };
         let memories = memories::start(&config, &runtime, &clock, beneath, cluster.as_ref());
         let own_hubs = self.functions.keys().cloned().collect();
-        let jobs_runtime = paired.as_ref().map_or(&runtime, |paired| &paired.runtime);
-        let own = own::open(prepared, &config, &runtime, jobs_runtime, &clock, own_hubs);
-        if let Some(paired) = &paired {
-            paired.lend(&own.jobs);
-        }
+        let abroad = paired.as_ref().map(|paired| paired.jobs());
+        let own = own::open(prepared, &config, &runtime, abroad, &clock, own_hubs);
         if let Some(cluster) = &cluster {
             neighbours::introduce(cluster, &own.task_hubs);
         }
@@ -631,16 +627,20 @@ struct Checked {
 async fn declare_jobs(inner: &Inner) -> Result<()> {
     let context = web::jobs(inner, false);
     for declared in &inner.config.job_collections {
-        let subscription = declared.subscription.as_deref().unwrap_or("main");
-        let group = declared.resource_group.as_deref().unwrap_or("default");
-        let (name, most) = (&declared.name, declared.max_jobs);
-        let made = scheduler::declare(&context, subscription, group, name, most).await;
+        let declared = scheduler::Declared {
+            subscription: declared.subscription.as_deref().unwrap_or("main"),
+            group: declared.resource_group.as_deref().unwrap_or("default"),
+            name: &declared.name,
+            most_jobs: declared.max_jobs,
+            location: declared.location.as_deref(),
+        };
+        let made = scheduler::declare(&context, declared).await;
         made.map_err(|why| ConfigError::value("job_collection", "the configuration", why))?;
     }
     Ok(())
 }
 
-/// The same, as soon as this region owns the jobs.
+/// The same, as soon as the owners of the pair's jobs are there.
 fn declare_later(inner: &Arc<Inner>) {
     let weak = Arc::downgrade(inner);
     let stop = inner.stop.clone();
@@ -652,8 +652,7 @@ fn declare_later(inner: &Arc<Inner>) {
                 let Some(inner) = weak.upgrade() else {
                     return;
                 };
-                let owner = inner.paired.as_ref();
-                if owner.is_some_and(|own| own.is_owner()) && declare_jobs(&inner).await.is_ok() {
+                if declare_jobs(&inner).await.is_ok() {
                     return;
                 }
             }

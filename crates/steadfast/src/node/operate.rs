@@ -15,9 +15,11 @@ use steadfast_protocols::rest::{
     BackupOrder, DrainSheet, KeyInfo, KeySecret, Operator, RestoreOrder, Status, StatusPartition,
 };
 
+use steadfast_protocols::scheduler::Home;
 use steadfast_storage::postgres::Replica;
 
 use super::error::Error;
+use super::home::Kept;
 use super::inner::{Inner, ring};
 use super::keys::Changed;
 use super::region::Paired;
@@ -142,26 +144,18 @@ impl Operator for Inner {
     }
 
     fn region(&self) -> Result<Value, Problem> {
-        Ok(region_json(&self.paired()?.pairing.standing()))
+        Ok(region_json(self.paired()?))
     }
 
-    async fn fail_over(&self, accepts_loss: bool) -> Result<(), Problem> {
-        let pairing = &self.paired()?.pairing;
-        let standing = pairing.standing();
-        let to = match standing.is_owner {
-            true => standing.pair,
-            false => standing.region,
-        };
-        let moved = pairing.transfer(&to, accepts_loss).await;
-        moved.map_err(|why| Problem::new(NOT_MOVED, why))
+    async fn fail_over(&self, home: Option<&str>, accepts_loss: bool) -> Result<(), Problem> {
+        let paired = self.paired()?;
+        self.hand(home, |_| paired.region.clone(), accepts_loss)
+            .await
     }
 
-    async fn fail_back(&self) -> Result<(), Problem> {
-        let pairing = &self.paired()?.pairing;
-        let standing = pairing.standing();
+    async fn fail_back(&self, home: Option<&str>) -> Result<(), Problem> {
         // Home asks for it, wherever the request has come.
-        let moved = pairing.transfer(&standing.home, false).await;
-        moved.map_err(|why| Problem::new(NOT_MOVED, why))
+        self.hand(home, |home| home.to_owned(), false).await
     }
 
     async fn inspect(&self, question: Value) -> Result<Value, Problem> {
@@ -229,21 +223,28 @@ impl Operator for Inner {
 }
 
 /// The standing of a pair as REST shows it.
-fn region_json(standing: &region::Standing) -> Value {
+fn region_json(paired: &Paired) -> Value {
+    let standings = paired.homes.iter().map(|home| home.pairing.standing());
+    let standings: Vec<_> = standings.collect();
+    let home = |standing: &region::Standing| {
+        json!({
+            "home": standing.home,
+            "owner": standing.owner,
+            "epoch": standing.epoch,
+            "is_owner": standing.is_owner,
+            "mode": standing.mode,
+            "lag_ms": standing.lag_ms,
+            "takeovers": standing.takeovers,
+            "fenced": standing.fenced,
+        })
+    };
     json!({
-        "region": standing.region,
-        "pair": standing.pair,
-        "home": standing.home,
-        "owner": standing.owner,
-        "epoch": standing.epoch,
-        "is_owner": standing.is_owner,
-        "mode": standing.mode,
-        "lag_ms": standing.lag_ms,
-        "reaches_pair": standing.reaches_pair,
-        "reaches_witness": standing.reaches_witness,
-        "has_witness": standing.has_witness,
-        "takeovers": standing.takeovers,
-        "fenced": standing.fenced,
+        "region": paired.region,
+        "pair": paired.pair,
+        "reaches_pair": standings.iter().any(|standing| standing.reaches_pair),
+        "reaches_witness": standings.iter().any(|standing| standing.reaches_witness),
+        "has_witness": standings.iter().any(|standing| standing.has_witness),
+        "homes": standings.iter().map(home).collect::<Vec<_>>(),
     })
 }
 
@@ -273,6 +274,36 @@ fn cluster_json(standing: &Standing) -> Value {
 }
 
 impl Inner {
+    /// Has regions own the jobs of a home, or of both.
+    async fn hand(
+        &self,
+        home: Option<&str>,
+        to: impl Fn(&str) -> String,
+        accepts_loss: bool,
+    ) -> Result<(), Problem> {
+        let paired = self.paired()?;
+        let atlas = &self.config.regions.atlas;
+        let home = home.map(|home| atlas.find(home).map_or(home, |known| &known.name));
+        let is_meant = |kept: &&Arc<Kept>| home.is_none_or(|home| kept.name() == home);
+        let meant: Vec<_> = paired.homes.iter().filter(is_meant).collect();
+        if meant.is_empty() {
+            let (one, other) = (paired.homes[0].name(), paired.homes[1].name());
+            let message = format!("the homes of this pair are {one} and {other}");
+            return Err(Problem::bad_request(message));
+        }
+        let mut refused = Vec::new();
+        for kept in meant {
+            let to = to(kept.name());
+            if let Err(why) = kept.pairing.transfer(&to, accepts_loss).await {
+                refused.push(format!("jobs of {}: {why}", kept.name()));
+            }
+        }
+        match refused.is_empty() {
+            true => Ok(()),
+            false => Err(Problem::new(NOT_MOVED, refused.join("; "))),
+        }
+    }
+
     /// This server's part in a pair.
     fn paired(&self) -> Result<&Arc<Paired>, Problem> {
         let alone = "this server belongs to no pair of regions: set jobs.region";

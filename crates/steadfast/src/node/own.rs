@@ -18,7 +18,7 @@ use steadfast_storage::Lease;
 
 use super::error::Result;
 use super::performers::Maker;
-use super::{region, secret};
+use super::secret;
 use crate::config::{Config, Error as ConfigError};
 
 /// Ways to the services of a node.
@@ -42,7 +42,7 @@ pub(super) struct Prepared {
     addresses: Arc<RwLock<Vec<SocketAddr>>>,
     /// How calls to the outside are made.
     pub(super) outbound: outbound::Options,
-    pub(super) runner: Arc<OnceLock<Runner>>,
+    runner: Arc<OnceLock<Runner>>,
     dispatcher: Arc<OnceLock<Dispatcher>>,
 }
 
@@ -59,7 +59,6 @@ pub(super) fn prepare(
     config: &Config,
     clock: &Arc<dyn Clock>,
     makers: &mut BTreeMap<Kind, Maker>,
-    region: Option<&region::Prepared>,
     lease: Option<Lease>,
 ) -> Result<Prepared> {
     let secret = secret::key(config)?;
@@ -78,31 +77,35 @@ pub(super) fn prepare(
         options.roots = Some(std::fs::read(file).map_err(wrong)?);
     }
     let kept = options.clone();
-    // Another node or region may run the jobs as soon as this one's time is over.
+    // Another node may run the jobs as soon as this one's time is over.
     options.permit = lease.map(|lease| Permit::node(move || lease.tenure()));
-    if let Some(region) = region {
-        options.region = region.region();
-        options.permit = Some(region.permit());
-    }
-    let outbound = Outbound::new(options, Arc::clone(clock));
-    let outbound = outbound.map_err(|why| ConfigError::value("jobs", "the settings", why))?;
-    let runner = Arc::new(OnceLock::new());
-    let dispatcher = dispatcher(clock, makers);
-    let (made, clock) = (Arc::clone(&runner), Arc::clone(clock));
-    let make = move |runtime: &Runtime| {
-        let router = Arc::clone(runtime.router());
-        let runner = Runner::new(router, Arc::new(outbound), clock);
-        let runner = made.get_or_init(|| runner).clone();
-        Arc::new(runner) as Arc<dyn Performer>
-    };
-    makers.insert(steadfast_jobs::KIND, Box::new(make));
+    let made = Arc::new(OnceLock::new());
+    let maker = runner(options, clock, &made)?;
+    makers.insert(steadfast_jobs::KIND, maker);
     Ok(Prepared {
         secret,
         addresses,
         outbound: kept,
-        runner,
-        dispatcher,
+        runner: made,
+        dispatcher: dispatcher(clock, makers),
     })
+}
+
+/// Makes what makes calls for jobs, once their runtime is there.
+pub(super) fn runner(
+    options: outbound::Options,
+    clock: &Arc<dyn Clock>,
+    made: &Arc<OnceLock<Runner>>,
+) -> Result<Maker> {
+    let outbound = Outbound::new(options, Arc::clone(clock));
+    let outbound = outbound.map_err(|why| ConfigError::value("jobs", "the settings", why))?;
+    let (made, clock) = (Arc::clone(made), Arc::clone(clock));
+    Ok(Box::new(move |runtime: &Runtime| {
+        let router = Arc::clone(runtime.router());
+        let runner = Runner::new(router, Arc::new(outbound), clock);
+        let runner = made.get_or_init(|| runner).clone();
+        Arc::new(runner) as Arc<dyn Performer>
+    }))
 }
 
 /// Adds what brings work to workers to the performers.
@@ -123,12 +126,12 @@ fn dispatcher(
 }
 
 /// Opens the ways, once the runtime serves. Task hubs whose functions this process
-/// hosts are known without a declaration.
+/// hosts are known without a declaration; jobs that two regions keep are `abroad`.
 pub(super) fn open(
     prepared: Prepared,
     config: &Config,
     runtime: &Runtime,
-    jobs_runtime: &Runtime,
+    abroad: Option<&Jobs>,
     clock: &Arc<dyn Clock>,
     hosted: Vec<String>,
 ) -> Own {
@@ -158,7 +161,9 @@ pub(super) fn open(
         blobs: Blobs::new(runtime, hubs.clone()),
         work: Arc::default(),
         task_hubs,
-        jobs: Jobs::new(jobs_runtime, runner),
+        jobs: abroad
+            .cloned()
+            .unwrap_or_else(|| Jobs::new(runtime, runner)),
         replicas: Arc::new(Replicas::new(Arc::clone(runtime.router()), options)),
         secret: prepared.secret,
         addresses: prepared.addresses,

@@ -4,6 +4,7 @@ use std::fs;
 
 use steadfast_core::limits;
 use steadfast_partition::Counts;
+use steadfast_partition::region::Standing;
 use steadfast_protocols::http::Reading;
 use steadfast_realtime::HubCounts;
 
@@ -122,43 +123,53 @@ pub(super) fn readings(inner: &Inner) -> Vec<Reading> {
     readings
 }
 
-/// How the pair of regions stands.
+/// How the pair of regions stands, for each of its homes.
 fn region(inner: &Inner) -> Vec<Reading> {
     let Some(paired) = &inner.paired else {
         return Vec::new();
     };
-    let standing = paired.pairing.standing();
-    let flag = |is_so: bool| f64::from(u8::from(is_so));
+    let standings = paired.homes.iter().map(|home| home.pairing.standing());
+    let standings: Vec<_> = standings.collect();
+    let gauges = |name, help, value: fn(&Standing) -> f64| {
+        let each = standings.iter();
+        let each = each.map(|standing| (standing.home.clone(), value(standing)));
+        Reading::Gauges(name, help, "home", each.collect())
+    };
+    let counters = |name, help, value: fn(&Standing) -> u64| {
+        let each = standings.iter();
+        let each = each.map(|standing| (standing.home.clone(), value(standing)));
+        Reading::Counters(name, help, "home", each.collect())
+    };
     vec![
-        Reading::Gauge(
+        gauges(
             "region_owner",
-            "Whether this region owns the jobs of its pair",
-            flag(standing.is_owner),
+            "Whether this region owns the jobs of a home",
+            |standing| f64::from(u8::from(standing.is_owner)),
         ),
-        Reading::Gauge(
+        gauges(
             "region_epoch",
-            "How often the jobs of the pair have changed hands",
-            standing.epoch as f64,
+            "How often the jobs of a home have changed hands",
+            |standing| standing.epoch as f64,
         ),
-        Reading::Gauge(
+        gauges(
             "region_degraded",
             "Whether this region owns the jobs and the other one does not have everything",
-            flag(standing.mode == "degraded"),
+            |standing| f64::from(u8::from(standing.mode == "degraded")),
         ),
-        Reading::Gauge(
+        gauges(
             "region_lag_seconds",
             "Age of the oldest change that only this region has",
-            standing.lag_ms as f64 / 1000.0,
+            |standing| standing.lag_ms as f64 / 1000.0,
         ),
-        Reading::Counter(
+        counters(
             "region_takeovers",
             "How often this region has become the owner",
-            standing.takeovers,
+            |standing| standing.takeovers,
         ),
-        Reading::Counter(
+        counters(
             "region_fenced",
             "Entries refused because this region was not the owner",
-            standing.fenced,
+            |standing| standing.fenced,
         ),
     ]
 }

@@ -136,7 +136,8 @@ impl Node {
         &self.inner.own.task_hubs
     }
 
-    /// Jobs: make them, run them, look at their history.
+    /// Jobs: make them, run them, look at their history. In a pair of regions, those
+    /// that have their home in this one.
     pub fn jobs(&self) -> &Jobs {
         &self.inner.own.jobs
     }
@@ -372,11 +373,10 @@ impl Inner {
                 tracing::info!(event = "realtime.drained", closed, cut_off);
             }
         }));
-        if let Some(paired) = &self.paired {
-            let leaving = paired.pairing.leave();
-            if tokio::time::timeout(limit, leaving).await.is_err() {
-                tracing::warn!(event = "region.leave_cut_off");
-            }
+        if let Some(paired) = &self.paired
+            && tokio::time::timeout(limit, paired.leave()).await.is_err()
+        {
+            tracing::warn!(event = "region.leave_cut_off");
         }
         // From now on the others know that they have to take what is given up.
         if let Some(cluster) = &self.cluster {

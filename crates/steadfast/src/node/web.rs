@@ -8,7 +8,7 @@ use steadfast_protocols::http::{Cors, Frame, Proxies, Registry, serve};
 use steadfast_protocols::listen::{Bind, Listener};
 use steadfast_protocols::publish;
 use steadfast_protocols::rest::{self, Collections, Interface, Operator};
-use steadfast_protocols::scheduler::{self, Auth, NoInternal, Regional, Settings};
+use steadfast_protocols::scheduler::{self, Auth, Keeping, NoInternal, Settings};
 
 use super::address::Address;
 use super::collections::Shelves;
@@ -57,7 +57,10 @@ pub(super) fn frame(inner: &Arc<Inner>) -> Frame {
 /// What the interface of jobs needs.
 pub(super) fn jobs(inner: &Inner, is_encrypted: bool) -> scheduler::Context {
     scheduler::Context {
-        jobs: inner.own.jobs.clone(),
+        keeping: match &inner.paired {
+            Some(paired) => Keeping::Pair(paired.pair()),
+            None => Keeping::Alone(inner.own.jobs.clone()),
+        },
         clock: Arc::clone(&inner.clock),
         auth: Auth::Keys(Arc::clone(&inner.access)),
         key: inner.own.secret.clone(),
@@ -69,10 +72,6 @@ pub(super) fn jobs(inner: &Inner, is_encrypted: bool) -> scheduler::Context {
             }),
         },
         atlas: inner.config.regions.atlas.clone(),
-        regional: inner
-            .paired
-            .clone()
-            .map(|paired| paired as Arc<dyn Regional>),
         settings: Settings {
             enforce_quotas: inner.config.jobs_quotas,
             allow_seconds: inner.config.jobs_allow_seconds,

@@ -1,0 +1,278 @@
+//! Requests for jobs, on their way to another region.
+
+use axum::body::{Body, to_bytes};
+use axum::http::header::{HeaderName, HeaderValue};
+use axum::http::{HeaderMap, Method, Response as HttpResponse, StatusCode, Uri};
+use axum::response::Response;
+use bytes::Bytes;
+use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
+use steadfast_jobs::{CollectionId, Naming};
+use steadfast_partition::Message;
+
+/// A request as its client made it.
+#[derive(Clone)]
+pub(crate) struct Forwarded {
+    pub(crate) method: Method,
+    pub(crate) uri: Uri,
+    pub(crate) headers: HeaderMap,
+    /// Scheme and host that the client knows.
+    pub(crate) base: String,
+    pub(crate) body: Bytes,
+}
+
+/// Whether a collection may be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Only what is there is meant.
+    Find,
+    /// It is nowhere: make it, with the ticket that its name was lent with, if it was.
+    Make(Option<u64>),
+}
+
+/// What one region asks of the one that owns a home's jobs.
+pub(crate) enum Errand {
+    Request(Forwarded, Purpose),
+    Name(CollectionId, Naming),
+}
+
+/// What the owner answers.
+pub(crate) enum Reply {
+    /// The collection is not among this home's.
+    NotHere,
+    Response(Response),
+    Ticket(Option<u64>),
+}
+
+/// Headers that an operation looks at.
+const KEPT: [&str; 3] = [
+    "if-match",
+    "x-ms-client-request-id",
+    "x-ms-correlation-request-id",
+];
+
+/// The version of the encodings.
+const FORMAT: u8 = 2;
+
+impl Forwarded {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_bytes(out, self.method.as_str().as_bytes());
+        put_bytes(out, self.uri.to_string().as_bytes());
+        put_bytes(out, self.base.as_bytes());
+        let kept = KEPT.iter();
+        let kept = kept.filter_map(|name| Some((name, self.headers.get(*name)?)));
+        put_headers(out, kept.map(|(name, value)| (*name, value)));
+        put_bytes(out, &self.body);
+    }
+
+    fn take(reader: &mut Reader) -> Result<Self, Malformed> {
+        let method = Method::from_bytes(&reader.bytes()?).map_err(|_| Malformed)?;
+        let uri = Uri::try_from(&reader.bytes()?[..]).map_err(|_| Malformed)?;
+        let base = text(reader)?;
+        Ok(Self {
+            method,
+            uri,
+            base,
+            headers: take_headers(reader)?,
+            body: reader.bytes()?,
+        })
+    }
+}
+
+impl Errand {
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut out = vec![FORMAT];
+        match self {
+            Self::Request(wanted, purpose) => {
+                match purpose {
+                    Purpose::Find => out.push(1),
+                    Purpose::Make(None) => out.push(2),
+                    Purpose::Make(Some(ticket)) => {
+                        out.push(3);
+                        put_varint(&mut out, *ticket);
+                    }
+                }
+                wanted.put(&mut out);
+            }
+            Self::Name(id, naming) => {
+                out.push(4);
+                for part in [&id.subscription, &id.group, &id.name] {
+                    put_bytes(&mut out, part.as_bytes());
+                }
+                put_bytes(&mut out, &naming.encode());
+            }
+        }
+        out.into()
+    }
+
+    pub(crate) fn decode(bytes: Bytes) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes);
+        if reader.byte()? != FORMAT {
+            return Err(Malformed);
+        }
+        let purpose = match reader.byte()? {
+            1 => Purpose::Find,
+            2 => Purpose::Make(None),
+            3 => Purpose::Make(Some(reader.varint()?)),
+            4 => {
+                let parts = [text(&mut reader)?, text(&mut reader)?, text(&mut reader)?];
+                let [subscription, group, name] = parts;
+                let id = CollectionId::new(&subscription, &group, &name).ok_or(Malformed)?;
+                return Ok(Self::Name(id, Naming::decode(&reader.bytes()?)?));
+            }
+            _ => return Err(Malformed),
+        };
+        Ok(Self::Request(Forwarded::take(&mut reader)?, purpose))
+    }
+}
+
+impl Reply {
+    /// For the region that asks.
+    pub(crate) async fn encode(self) -> Bytes {
+        let mut out = vec![FORMAT];
+        match self {
+            Self::NotHere => out.push(1),
+            Self::Response(response) => {
+                out.push(2);
+                put_response(&mut out, response).await;
+            }
+            Self::Ticket(None) => out.push(3),
+            Self::Ticket(Some(ticket)) => {
+                out.push(4);
+                put_varint(&mut out, ticket);
+            }
+        }
+        out.into()
+    }
+
+    pub(crate) fn decode(bytes: Bytes) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes);
+        if reader.byte()? != FORMAT {
+            return Err(Malformed);
+        }
+        Ok(match reader.byte()? {
+            1 => Self::NotHere,
+            2 => Self::Response(take_response(&mut reader)?),
+            3 => Self::Ticket(None),
+            4 => Self::Ticket(Some(reader.varint()?)),
+            _ => return Err(Malformed),
+        })
+    }
+}
+
+fn text(reader: &mut Reader) -> Result<String, Malformed> {
+    String::from_utf8(reader.bytes()?.to_vec()).map_err(|_| Malformed)
+}
+
+fn put_headers<'a>(out: &mut Vec<u8>, headers: impl Iterator<Item = (&'a str, &'a HeaderValue)>) {
+    let headers: Vec<_> = headers.collect();
+    put_varint(out, headers.len() as u64);
+    for (name, value) in headers {
+        put_bytes(out, name.as_bytes());
+        put_bytes(out, value.as_bytes());
+    }
+}
+
+fn take_headers(reader: &mut Reader) -> Result<HeaderMap, Malformed> {
+    let count = reader.varint()?;
+    if count > 64 {
+        return Err(Malformed);
+    }
+    let mut headers = HeaderMap::new();
+    for _ in 0..count {
+        let name = HeaderName::from_bytes(&reader.bytes()?).map_err(|_| Malformed)?;
+        let value = HeaderValue::from_bytes(&reader.bytes()?).map_err(|_| Malformed)?;
+        headers.append(name, value);
+    }
+    Ok(headers)
+}
+
+async fn put_response(out: &mut Vec<u8>, response: Response) {
+    let (parts, body) = response.into_parts();
+    put_varint(out, u64::from(parts.status.as_u16()));
+    let headers = parts.headers.iter();
+    put_headers(out, headers.map(|(name, value)| (name.as_str(), value)));
+    // It was made in memory.
+    let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
+    put_bytes(out, &body);
+}
+
+fn take_response(reader: &mut Reader) -> Result<Response, Malformed> {
+    let status = u16::try_from(reader.varint()?).map_err(|_| Malformed)?;
+    let status = StatusCode::from_u16(status).map_err(|_| Malformed)?;
+    let headers = take_headers(reader)?;
+    let mut response = HttpResponse::new(Body::from(reader.bytes()?));
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(headers: HeaderMap) -> Forwarded {
+        Forwarded {
+            method: Method::PUT,
+            uri: Uri::from_static("/subscriptions/s?api-version=2016-03-01"),
+            headers,
+            base: "http://b".to_owned(),
+            body: "{}".into(),
+        }
+    }
+
+    #[test]
+    fn a_request_comes_back_as_sent() {
+        let mut headers = HeaderMap::new();
+        headers.insert("if-match", HeaderValue::from_static("\"7\""));
+        headers.insert("authorization", HeaderValue::from_static("secret"));
+        let sent = request(headers);
+        for purpose in [Purpose::Find, Purpose::Make(None), Purpose::Make(Some(7))] {
+            let bytes = Errand::Request(sent.clone(), purpose).encode();
+            let Ok(Errand::Request(got, read)) = Errand::decode(bytes.clone()) else {
+                panic!("it is a request");
+            };
+            assert_eq!(read, purpose);
+            assert_eq!((&got.method, &got.uri), (&sent.method, &sent.uri));
+            assert_eq!((&got.base, &got.body), (&sent.base, &sent.body));
+            // What a client has shown is checked where it came, and goes no further.
+            assert_eq!(got.headers.len(), 1);
+            for end in 0..bytes.len() {
+                assert!(Errand::decode(bytes.slice(..end)).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn questions_about_names_come_back_as_sent() {
+        let id = CollectionId::new("s", "g", "n").unwrap();
+        let bytes = Errand::Name(id.clone(), Naming::Void(9)).encode();
+        for end in 0..bytes.len() {
+            assert!(Errand::decode(bytes.slice(..end)).is_err());
+        }
+        let Ok(Errand::Name(found, naming)) = Errand::decode(bytes) else {
+            panic!("it is a question about a name");
+        };
+        assert_eq!((found, naming), (id, Naming::Void(9)));
+    }
+
+    #[tokio::test]
+    async fn replies_come_back_as_sent() {
+        let response = HttpResponse::builder().status(409).header("etag", "\"3\"");
+        let response = response.body(Body::from("no")).unwrap();
+        let bytes = Reply::Response(response).encode().await;
+        for end in 0..bytes.len() {
+            assert!(Reply::decode(bytes.slice(..end)).is_err());
+        }
+        let Ok(Reply::Response(response)) = Reply::decode(bytes) else {
+            panic!("it is a response");
+        };
+        assert_eq!(response.status(), StatusCode::CONFLICT);
+        assert_eq!(response.headers()["etag"], "\"3\"");
+        let body = to_bytes(response.into_body(), 10).await.unwrap();
+        assert_eq!(&body[..], b"no");
+        let bytes = Reply::Ticket(Some(4)).encode().await;
+        assert!(matches!(Reply::decode(bytes), Ok(Reply::Ticket(Some(4)))));
+        let bytes = Reply::NotHere.encode().await;
+        assert!(matches!(Reply::decode(bytes), Ok(Reply::NotHere)));
+    }
+}

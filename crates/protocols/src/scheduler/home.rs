@@ -1,0 +1,186 @@
+//! The jobs that have their home in one region of a pair.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use axum::http::Method;
+use bytes::Bytes;
+use serde_json::{Value, json};
+use steadfast_jobs::Jobs;
+use steadfast_jobs::region::Atlas;
+
+use super::fault::Fault;
+
+/// How the jobs of a home are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replication {
+    /// The region that owns them.
+    pub owner: String,
+    pub epoch: u64,
+    /// How old the oldest change is that only the owner has.
+    pub lag_ms: u64,
+    /// `synced` or `degraded`.
+    pub mode: String,
+}
+
+/// The jobs of one home, as a server of either region of the pair has them.
+#[async_trait]
+pub trait Home: Send + Sync + 'static {
+    /// The region whose collections these are.
+    fn name(&self) -> &str;
+
+    /// Whether this server's region owns them right now.
+    fn is_owner(&self) -> bool;
+
+    /// How they are kept.
+    fn replication(&self) -> Replication;
+
+    /// Whether nothing is changed while the other region does not have everything.
+    fn requires_sync(&self) -> bool;
+
+    /// Has the owner answer; `None` if it is not certain that it has.
+    async fn forward(&self, errand: Bytes, is_read: bool) -> Option<Bytes>;
+
+    /// The jobs, for their owner.
+    fn jobs(&self) -> &Jobs;
+
+    /// The jobs as they were copied here, if they were.
+    fn copies(&self) -> Option<Jobs>;
+}
+
+/// The collections of both regions.
+pub struct Pair {
+    /// The region of this server.
+    pub region: String,
+    /// In an order on which both agree: the first one keeps the names.
+    pub homes: [Arc<dyn Home>; 2],
+}
+
+impl Pair {
+    /// The home that a location means.
+    pub(crate) fn place(&self, atlas: &Atlas, location: &str) -> Result<&dyn Home, Fault> {
+        let name = place(atlas, location)?;
+        let mut homes = self.homes.iter();
+        let found = homes.find(|home| home.name() == name);
+        found.map(|home| &**home).ok_or_else(|| {
+            let [one, other] = [0, 1].map(|index| self.homes[index].name());
+            let message = format!("{name} is not kept here: this server keeps {one} and {other}");
+            Fault::member("location", message)
+        })
+    }
+}
+
+/// The name of a place as it is shown.
+pub(crate) fn place(atlas: &Atlas, text: &str) -> Result<String, Fault> {
+    match atlas.find(text) {
+        Some(region) => Ok(region.name.clone()),
+        None => {
+            let message = format!("there is no region '{text}'");
+            Err(Fault::member("location", message))
+        }
+    }
+}
+
+/// Shows how a collection is kept.
+pub(crate) fn show(home: Option<&dyn Home>, shown: &mut Value) {
+    let Some(home) = home else {
+        return;
+    };
+    let Replication {
+        owner,
+        epoch,
+        lag_ms,
+        mode,
+    } = home.replication();
+    let replication = json!({"owner": owner, "epoch": epoch, "lagMs": lag_ms, "mode": mode});
+    shown["properties"]["steadfast"]["replication"] = replication;
+}
+
+/// Refuses a change that would not be in both regions, where that is wanted.
+pub(crate) fn check(home: &dyn Home, method: &Method) -> Result<(), Fault> {
+    let is_read = [Method::GET, Method::HEAD].contains(method);
+    if is_read || !home.requires_sync() || home.replication().mode == "synced" {
+        return Ok(());
+    }
+    Err(Fault::unavailable(
+        "STF-7035: the other region does not have everything, and require_sync is set for the region",
+    ))
+}
+
+/// Looks again after a change: it may be that only this region has it.
+pub(crate) fn confirm(home: &dyn Home, method: &Method) -> Result<(), Fault> {
+    check(home, method).map_err(|_| {
+        Fault::unavailable(
+            "STF-7036: the change was made here, but it is not certain that the other region \
+             has it, and require_sync is set for the region; look before you repeat it",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Kept {
+        mode: &'static str,
+        requires_sync: bool,
+    }
+
+    #[async_trait]
+    impl Home for Kept {
+        fn name(&self) -> &'static str {
+            "a"
+        }
+
+        fn is_owner(&self) -> bool {
+            true
+        }
+
+        fn replication(&self) -> Replication {
+            Replication {
+                owner: "a".to_owned(),
+                epoch: 1,
+                lag_ms: 0,
+                mode: self.mode.to_owned(),
+            }
+        }
+
+        fn requires_sync(&self) -> bool {
+            self.requires_sync
+        }
+
+        async fn forward(&self, _: Bytes, _: bool) -> Option<Bytes> {
+            None
+        }
+
+        fn jobs(&self) -> &Jobs {
+            unreachable!("nobody asks for jobs")
+        }
+
+        fn copies(&self) -> Option<Jobs> {
+            None
+        }
+    }
+
+    #[test]
+    fn places_are_shown_in_one_spelling() {
+        let atlas = Atlas::default();
+        assert_eq!(place(&atlas, "westus").unwrap(), "West US");
+        assert_eq!(place(&atlas, "Atlantis").unwrap_err().status, 400);
+    }
+
+    #[test]
+    fn a_change_that_one_region_has_is_not_confirmed() {
+        let kept = |mode, requires_sync| Kept {
+            mode,
+            requires_sync,
+        };
+        let alone = kept("degraded", true);
+        let refused = confirm(&alone, &Method::PUT).unwrap_err();
+        assert_eq!(refused.status, 503);
+        assert!(refused.message.starts_with("STF-7036"));
+        assert!(confirm(&alone, &Method::GET).is_ok());
+        assert!(confirm(&kept("synced", true), &Method::PUT).is_ok());
+        assert!(confirm(&kept("degraded", false), &Method::PUT).is_ok());
+    }
+}

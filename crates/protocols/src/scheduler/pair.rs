@@ -1,0 +1,330 @@
+//! Jobs of a pair of regions: which of them answers.
+//!
+//! Each region is the home of some collections: their `location`. A request goes to
+//! whichever region owns the jobs of the collection's home now, and its answer comes
+//! back; clients are never sent elsewhere. If the owner is not reached, what was copied
+//! is shown, and marked as stale; nothing is changed.
+
+use axum::body::to_bytes;
+use axum::http::header::HeaderValue;
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::response::Response;
+use bytes::Bytes;
+use serde_json::{Value, json};
+use steadfast_jobs::{CollectionId, ErrorKind, Expect, Naming};
+
+use super::answer::{Answer, finish};
+use super::context::Context;
+use super::dispatch::{Source, operate};
+use super::fault::Fault;
+use super::forwarded::{Errand, Forwarded, Purpose, Reply};
+use super::home::{self, Home, Pair};
+use super::path::Place;
+use super::query::Parameters;
+
+/// Says that an answer comes from a copy.
+const STALE: &str = "x-steadfast-stale";
+
+/// Says that an answer comes from a region that works alone.
+const REPLICATION: &str = "x-steadfast-replication";
+
+/// Answers a request, wherever its collection is.
+pub(crate) async fn answer(context: &Context, pair: &Pair, wanted: &Forwarded) -> Response {
+    let read = Parameters::read(&wanted.uri).map(|_| Place::read(wanted.uri.path()));
+    let place = match read {
+        Ok(place) => place,
+        Err(fault) => return finish(&wanted.headers, Err(fault)),
+    };
+    match place {
+        Some(Place::Collections { .. }) if wanted.method == Method::GET => {
+            pair.list(context, wanted).await
+        }
+        Some(place) if place.collection().is_some() => pair.find(context, wanted, &place).await,
+        // It is the same everywhere.
+        _ => {
+            let home = &*pair.homes[0];
+            finish(&wanted.headers, run(context, home, wanted, None).await)
+        }
+    }
+}
+
+impl Pair {
+    /// Those that are owned here first: they need no hop.
+    fn nearest(&self) -> Vec<&dyn Home> {
+        let mut all: Vec<_> = self.homes.iter().map(|home| &**home).collect();
+        all.sort_by_key(|home| !home.is_owner());
+        all
+    }
+
+    /// Asks each home, until one has the collection.
+    async fn find(&self, context: &Context, wanted: &Forwarded, place: &Place) -> Response {
+        let mut silent = Vec::new();
+        for home in self.nearest() {
+            match ask(context, home, wanted, Purpose::Find).await {
+                Some(Reply::Response(response)) => {
+                    if let (Place::Collection(id), &Method::DELETE, StatusCode::OK) =
+                        (place, &wanted.method, response.status())
+                    {
+                        // If it fails, the next one who wants the name does it.
+                        let _ = self.free(id).await;
+                    }
+                    return response;
+                }
+                Some(_) => {}
+                None => silent.push(home),
+            }
+        }
+        if !silent.is_empty() {
+            return stale(context, &silent, wanted, place).await;
+        }
+        let result = match place {
+            Place::Collection(id) if wanted.method == Method::PUT => {
+                return self.make(context, wanted, id).await;
+            }
+            // Whatever was done to its jobs has come to its end with it.
+            Place::Operation(..) if wanted.method == Method::GET => Ok(Answer::Done),
+            _ => Err(Fault::not_found(
+                "STF-5201: there is no such job collection",
+            )),
+        };
+        finish(&wanted.headers, result)
+    }
+
+    /// Makes a collection that is nowhere.
+    async fn make(&self, context: &Context, wanted: &Forwarded, id: &CollectionId) -> Response {
+        let home = match self.wanted_home(context, wanted) {
+            Ok(home) => home,
+            Err(fault) => return finish(&wanted.headers, Err(fault)),
+        };
+        let ticket = match home.name() == self.homes[0].name() {
+            true => self.free(id).await.map(|()| None),
+            false => {
+                let first = &*self.homes[0];
+                name(first, id, Naming::Lend).await
+            }
+        };
+        let said = match ticket {
+            Ok(ticket) => ask(context, home, wanted, Purpose::Make(ticket)).await,
+            Err(response) => return *response,
+        };
+        match said {
+            Some(Reply::Response(response)) => response,
+            _ => finish(&wanted.headers, Err(not_owned())),
+        }
+    }
+
+    /// Takes back a name that was lent for a collection that is not there, so that the
+    /// first home may use it.
+    async fn free(&self, id: &CollectionId) -> Result<(), Box<Response>> {
+        let [first, second] = &self.homes;
+        if let Some(ticket) = name(&**first, id, Naming::Lent).await? {
+            name(&**second, id, Naming::Void(ticket)).await?;
+            name(&**first, id, Naming::TakeBack(ticket)).await?;
+        }
+        Ok(())
+    }
+
+    /// Where a body wants a collection: here, if it does not say.
+    fn wanted_home(&self, context: &Context, wanted: &Forwarded) -> Result<&dyn Home, Fault> {
+        let body: Value = serde_json::from_slice(&wanted.body)
+            .map_err(|error| Fault::bad(format!("the body is not JSON: {error}")))?;
+        let location = match &body["location"] {
+            Value::Null => &self.region,
+            Value::String(text) => text,
+            _ => return Err(Fault::member("location", "it must be a text")),
+        };
+        self.place(&context.atlas, location)
+    }
+
+    /// The collections of both homes.
+    async fn list(&self, context: &Context, wanted: &Forwarded) -> Response {
+        let (mut all, mut marks) = (Vec::new(), HeaderMap::new());
+        for home in &self.homes {
+            let home = &**home;
+            let response = match ask(context, home, wanted, Purpose::Find).await {
+                Some(Reply::Response(response)) => response,
+                _ => match home.copies() {
+                    Some(_) => from_copy(context, home, wanted).await,
+                    None => finish(&wanted.headers, Err(not_owned())),
+                },
+            };
+            if response.status() != StatusCode::OK {
+                return response;
+            }
+            for mark in [STALE, REPLICATION] {
+                if let Some(value) = response.headers().get(mark) {
+                    marks.insert(mark, value.clone());
+                }
+            }
+            // It was made in memory.
+            let body = to_bytes(response.into_body(), usize::MAX).await;
+            let shown: Value =
+                serde_json::from_slice(&body.unwrap_or_default()).unwrap_or_default();
+            all.extend(shown["value"].as_array().cloned().unwrap_or_default());
+        }
+        all.sort_by_key(|one| one["id"].as_str().unwrap_or_default().to_lowercase());
+        let shown = Answer::Shown(json!({"value": all, "nextLink": null}));
+        let mut response = finish(&wanted.headers, Ok(shown));
+        response.headers_mut().extend(marks);
+        response
+    }
+}
+
+/// Has the owner of a home's jobs answer; `None` if it is not reached.
+async fn ask(
+    context: &Context,
+    home: &dyn Home,
+    wanted: &Forwarded,
+    purpose: Purpose,
+) -> Option<Reply> {
+    if home.is_owner() {
+        return Some(here(context, home, wanted, purpose).await);
+    }
+    let is_read = wanted.method == Method::GET;
+    let errand = Errand::Request(wanted.clone(), purpose);
+    let said = home.forward(errand.encode(), is_read).await?;
+    match Reply::decode(said) {
+        Ok(Reply::Response(response))
+            if is_read && response.status() == StatusCode::SERVICE_UNAVAILABLE =>
+        {
+            None
+        }
+        said => said.ok(),
+    }
+}
+
+/// Asks about a name; answers the response of a refusal.
+async fn name(
+    home: &dyn Home,
+    id: &CollectionId,
+    naming: Naming,
+) -> Result<Option<u64>, Box<Response>> {
+    let said = match home.is_owner() {
+        true => Some(named(home, id, naming).await),
+        false => {
+            let errand = Errand::Name(id.clone(), naming);
+            let said = home.forward(errand.encode(), false).await;
+            said.and_then(|said| Reply::decode(said).ok())
+        }
+    };
+    match said {
+        Some(Reply::Ticket(ticket)) => Ok(ticket),
+        Some(Reply::Response(response)) => Err(Box::new(response)),
+        _ => Err(Box::new(finish(&HeaderMap::new(), Err(not_owned())))),
+    }
+}
+
+async fn named(home: &dyn Home, id: &CollectionId, naming: Naming) -> Reply {
+    match home.jobs().name(id, naming).await {
+        Ok(ticket) => Reply::Ticket(ticket),
+        Err(error) => Reply::Response(finish(&HeaderMap::new(), Err(error.into()))),
+    }
+}
+
+/// Answers what another region was asked; it has looked at who asks.
+pub async fn proxied(context: &Context, home: &dyn Home, errand: Bytes) -> Bytes {
+    let none = HeaderMap::new();
+    let reply = match Errand::decode(errand) {
+        // Never sent on: regions that disagree would send it round for ever.
+        Ok(_) if !home.is_owner() => Reply::Response(finish(&none, Err(not_owned()))),
+        Ok(Errand::Request(wanted, purpose)) => here(context, home, &wanted, purpose).await,
+        Ok(Errand::Name(id, naming)) => named(home, &id, naming).await,
+        Err(_) => {
+            let fault = Fault::bad("the request is malformed");
+            Reply::Response(finish(&none, Err(fault)))
+        }
+    };
+    reply.encode().await
+}
+
+/// This server has the jobs of the home.
+async fn here(context: &Context, home: &dyn Home, wanted: &Forwarded, purpose: Purpose) -> Reply {
+    let place = Place::read(wanted.uri.path());
+    let makes = match purpose {
+        Purpose::Find => None,
+        Purpose::Make(ticket) => Some(ticket.map_or(Expect::Nothing, Expect::Lent)),
+    };
+    if let (Purpose::Find, Some(id)) = (purpose, place.as_ref().and_then(Place::collection)) {
+        match home.jobs().collection(id).await {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::NoCollection => return Reply::NotHere,
+            Err(error) => return Reply::Response(finish(&wanted.headers, Err(error.into()))),
+        }
+    }
+    let result = match home::check(home, &wanted.method) {
+        Ok(()) => run(context, home, wanted, makes).await,
+        Err(fault) => Err(fault),
+    };
+    // The other region may have been lost since.
+    let confirmed = match &result {
+        Ok(_) => home::confirm(home, &wanted.method),
+        Err(_) => Ok(()),
+    };
+    let mut response = finish(&wanted.headers, confirmed.and(result));
+    if home.replication().mode == "degraded" {
+        let headers = response.headers_mut();
+        headers.insert(REPLICATION, HeaderValue::from_static("degraded"));
+    }
+    Reply::Response(response)
+}
+
+async fn run(
+    context: &Context,
+    home: &dyn Home,
+    wanted: &Forwarded,
+    makes: Option<Expect>,
+) -> Result<Answer, Fault> {
+    let source = Source {
+        jobs: home.jobs(),
+        home: Some(home),
+        makes,
+    };
+    operate(context, source, wanted).await
+}
+
+/// Nobody who is reached has the collection: what was copied is shown.
+async fn stale(
+    context: &Context,
+    silent: &[&dyn Home],
+    wanted: &Forwarded,
+    place: &Place,
+) -> Response {
+    if wanted.method != Method::GET {
+        return finish(&wanted.headers, Err(not_owned()));
+    }
+    let mut known = None;
+    for home in silent {
+        let (Some(copies), Some(id)) = (home.copies(), place.collection()) else {
+            continue;
+        };
+        if copies.collection(id).await.is_ok() || known.is_none() {
+            known = Some(*home);
+        }
+    }
+    match known {
+        Some(home) => from_copy(context, home, wanted).await,
+        None => finish(&wanted.headers, Err(not_owned())),
+    }
+}
+
+async fn from_copy(context: &Context, home: &dyn Home, wanted: &Forwarded) -> Response {
+    let result = match home.copies() {
+        Some(copies) => {
+            let source = Source {
+                jobs: &copies,
+                home: Some(home),
+                makes: None,
+            };
+            operate(context, source, wanted).await
+        }
+        None => Err(not_owned()),
+    };
+    let mut response = finish(&wanted.headers, result);
+    let headers = response.headers_mut();
+    headers.insert(STALE, HeaderValue::from_static("true"));
+    response
+}
+
+fn not_owned() -> Fault {
+    Fault::unavailable("STF-7033: no region that can be reached owns the jobs now; try again soon")
+}

@@ -1,0 +1,261 @@
+//! The jobs that have their home in one region of a pair.
+//!
+//! Both regions keep the jobs of both homes, each home's in a folder, a log and a runtime
+//! of its own, so that each is owned, lost and handed over by itself.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use steadfast_core::clock::{Clock, SleeplessClock};
+use steadfast_core::id::Owner;
+use steadfast_core::limits;
+use steadfast_jobs::{Jobs, Runner, Scheduler};
+use steadfast_partition::region::{CopyWay, Hands, Pairing, Polls, Setup, Ways};
+use steadfast_partition::{Alone, Options, Performer, Router, Runtime, Services, Space};
+use steadfast_protocols::outbound::{self, Permit};
+use steadfast_protocols::scheduler::{Home, Replication};
+use steadfast_storage::local::{self, Local};
+use steadfast_storage::mirror::{Follower, Mirror, Seat};
+use steadfast_storage::{Engine, Options as StoreOptions, Store};
+use uuid::Uuid;
+
+use super::error::Result;
+use super::own;
+use super::performers::Performers;
+use crate::config::Config;
+
+/// In front of a home, in the name of its space.
+pub(super) const SPACES: &str = "jobs@";
+
+/// The number of the space of a home's jobs.
+const SPACE: u16 = 1;
+
+/// How long a request to the owner may take.
+const PROXIED: Duration = Duration::from_secs(25);
+
+/// How long a read may take before what was copied is shown.
+const READ: Duration = Duration::from_secs(4);
+
+/// How long a region is waited for that has not answered lately.
+const UNHEARD_OF: Duration = Duration::from_secs(1);
+
+/// What this server must know to keep the jobs of a home.
+pub(super) struct Place<'a> {
+    pub(super) config: &'a Config,
+    /// This server's region, the other one, and the home: one of both.
+    pub(super) region: &'a str,
+    pub(super) pair: &'a str,
+    pub(super) home: &'a str,
+    pub(super) has_witness: bool,
+    pub(super) requires_sync: bool,
+    pub(super) ways: Arc<dyn Ways>,
+    /// How calls to the outside are made, and by which clock.
+    pub(super) outbound: &'a outbound::Options,
+    pub(super) clock: &'a Arc<dyn Clock>,
+}
+
+/// The jobs of a home, as this server keeps them.
+pub(super) struct Kept {
+    name: String,
+    pub(super) space: String,
+    pub(super) pairing: Pairing,
+    runtime: Arc<Runtime>,
+    pub(super) jobs: Jobs,
+    requires_sync: bool,
+}
+
+/// Makes calls, or rests.
+struct Callers(Runner);
+
+#[async_trait]
+impl Hands for Callers {
+    async fn rest(&self, limit: Duration) -> usize {
+        self.0.rest(limit).await
+    }
+
+    fn resume(&self) {
+        self.0.resume();
+    }
+
+    fn stop(&self) {
+        self.0.stop();
+    }
+
+    fn work(&self) {
+        self.0.work();
+    }
+}
+
+impl Place<'_> {
+    /// Opens what is here of the home's jobs, and takes part in deciding who owns them.
+    pub(super) async fn open(self) -> Result<Kept> {
+        let clock: Arc<dyn Clock> = Arc::new(SleeplessClock::default());
+        let engine = self.engine(&clock).await?;
+        let wanted = Space {
+            number: SPACE,
+            name: format!("{SPACES}{}", self.home),
+            partitions: self.config.partitions,
+            incarnation: incarnation(self.home),
+        };
+        let space = Space::open(&*engine, wanted).await?;
+        let name = space.name.clone();
+        let seat = Arc::new(Seat::new(Arc::clone(&clock)));
+        let way = CopyWay {
+            ways: Arc::clone(&self.ways),
+            space: name.clone(),
+        };
+        let mirror = Mirror::new(Arc::clone(&engine), Arc::clone(&seat), Arc::new(way));
+        let mirror = Arc::new(mirror);
+        let follower = Follower::new(
+            Arc::clone(&engine),
+            Store::start(Arc::clone(&engine), self.store_options(&clock, 1)),
+            space.all().collect(),
+        );
+        let leased = StoreOptions {
+            lease: Some(seat.lease()),
+            ..self.store_options(&clock, 2)
+        };
+        let store = Arc::new(Store::start(Arc::clone(&mirror) as Arc<dyn Engine>, leased));
+        let (runtime, runner) = self.runtime(&store, space, &seat, &clock)?;
+        let pairing = Pairing::start(Setup {
+            region: self.region.to_owned(),
+            pair: self.pair.to_owned(),
+            home: self.home.to_owned(),
+            space: name.clone(),
+            has_witness: self.has_witness,
+            polls: Arc::new(Polls::new(Arc::clone(&engine), clock)),
+            engine,
+            seat,
+            mirror,
+            store,
+            runtime: Arc::clone(&runtime),
+            follower: Arc::new(follower),
+            ways: self.ways,
+            hands: Arc::new(Callers(runner.clone())),
+        });
+        Ok(Kept {
+            name: self.home.to_owned(),
+            space: name,
+            pairing: pairing.await?,
+            jobs: Jobs::new(&runtime, runner),
+            runtime,
+            requires_sync: self.requires_sync,
+        })
+    }
+
+    /// Runs the jobs, when this region owns them.
+    fn runtime(
+        &self,
+        store: &Arc<Store>,
+        space: Space,
+        seat: &Arc<Seat>,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<(Arc<Runtime>, Runner)> {
+        let mut outbound = self.outbound.clone();
+        outbound.region = self.region.to_owned();
+        // Calls are made only while the seat is ours.
+        let permitted = Arc::clone(seat);
+        outbound.permit = Some(Permit::region(move || permitted.epoch()));
+        let runner = Arc::new(OnceLock::new());
+        let maker = own::runner(outbound, self.clock, &runner)?;
+        let performers = Arc::new(Performers::default());
+        let options = Options {
+            services: Services::new().with(Scheduler),
+            performer: Arc::clone(&performers) as Arc<dyn Performer>,
+            router: Arc::new(Router::new(Arc::new(Alone))),
+            clock: Arc::clone(clock),
+        };
+        let runtime = Arc::new(Runtime::new(Arc::clone(store), space, options));
+        performers.make([(steadfast_jobs::KIND, maker)].into(), &runtime);
+        let runner = runner.get().cloned();
+        Ok((runtime, runner.expect("performers were made")))
+    }
+
+    /// The folder of the home's jobs.
+    async fn engine(&self, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Engine>> {
+        let folder = match self.home == self.region {
+            true => "own",
+            false => "pair",
+        };
+        let folder = self.config.data.join("region").join(folder);
+        let options = local::Options {
+            clock: Arc::clone(clock),
+            ..local::Options::default()
+        };
+        let opening = tokio::task::spawn_blocking(move || Local::open(&folder, &options));
+        Ok(Arc::new(opening.await.expect("opening does not panic")?))
+    }
+
+    fn store_options(&self, clock: &Arc<dyn Clock>, node: u32) -> StoreOptions {
+        StoreOptions {
+            clock: Arc::clone(clock),
+            log_target: self.config.log_target,
+            log_limit: self.config.log_limit(),
+            row_cache: self.config.memory / 32,
+            event_tail: 0,
+            ..StoreOptions::new(Owner {
+                node,
+                incarnation: Uuid::new_v4().as_u128(),
+            })
+        }
+    }
+}
+
+/// The same in both regions, for ever (FNV-1a).
+fn incarnation(home: &str) -> u128 {
+    let step = |hash: u128, byte: u8| {
+        (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
+    };
+    home.bytes()
+        .fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, step)
+}
+
+#[async_trait]
+impl Home for Kept {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn is_owner(&self) -> bool {
+        self.pairing.epoch().is_some()
+    }
+
+    fn replication(&self) -> Replication {
+        let standing = self.pairing.standing();
+        Replication {
+            owner: standing.owner,
+            epoch: standing.epoch,
+            lag_ms: standing.lag_ms,
+            mode: standing.mode.to_owned(),
+        }
+    }
+
+    fn requires_sync(&self) -> bool {
+        self.requires_sync
+    }
+
+    async fn forward(&self, errand: Bytes, is_read: bool) -> Option<Bytes> {
+        if errand.len() > limits::NODE_MESSAGE_BYTES {
+            return None;
+        }
+        // A copy can be read at once, so the owner is not waited for as long.
+        let limit = match (self.pairing.standing().reaches_pair, is_read) {
+            (false, _) => UNHEARD_OF,
+            (true, true) => READ,
+            (true, false) => PROXIED,
+        };
+        self.pairing.ask_owner(errand, limit).await
+    }
+
+    fn jobs(&self) -> &Jobs {
+        &self.jobs
+    }
+
+    fn copies(&self) -> Option<Jobs> {
+        let all = self.runtime.space().all();
+        let all: Option<Vec<_>> = all.map(|one| self.pairing.stale(one)).collect();
+        Some(self.jobs.of_copies(Router::of_copies(all?)))
+    }
+}
