@@ -96,6 +96,8 @@ pub(crate) fn facts(sheet: &DrainSheet) -> Facts {
         ("completed", json!(sheet.completed)),
         ("cut off", json!(sheet.cut_off)),
         ("left", json!(sheet.left)),
+        ("clients", json!(sheet.clients)),
+        ("dropped", json!(sheet.dropped)),
         ("lost", json!(sheet.lost)),
         ("took", json!(format!("{} ms", sheet.took_ms))),
     ]

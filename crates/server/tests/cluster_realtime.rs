@@ -199,6 +199,14 @@ fn a_hub_is_one_hub_at_all_nodes() {
     assert_eq!(closed["allowReconnect"], true, "{closed}");
     let (code, said) = leaving.ended();
     assert_eq!(code, 0, "{said}");
+    // The sheet says how many of them there were.
+    let line = |name: &str| {
+        let line = said.lines().find(|line| line.starts_with(name));
+        let count = line.and_then(|line| line.split_whitespace().last());
+        count.and_then(|count| count.parse::<u64>().ok())
+    };
+    assert!(line("clients").unwrap() >= 1, "{said}");
+    assert_eq!(line("dropped"), Some(0), "{said}");
     // And so does a node whose server was linked to one that is killed.
     let mut killed = nodes.remove(0);
     killed.process.kill().unwrap();

@@ -178,7 +178,9 @@ fn c66_acknowledged_volatile_state_survives_its_owners() {
         book.tell("three nodes");
         let mut leaving = nodes.pop().unwrap();
         leaving.signal(Signal::TERM);
-        assert_eq!(leaving.ended().0, 0);
+        let (code, sheet) = leaving.ended();
+        assert_eq!(code, 0, "{sheet}");
+        assert!(sheet.contains("lost       0"), "{sheet}");
         taken_over(&nodes[0], 2, now());
         book.goes_on();
         book.tell("a clean leave");
@@ -333,7 +335,8 @@ fn c66_the_loss_of_all_holders_is_told_once() {
         assert_eq!(life(&asked, "gone", slot).0, 2);
     }
     assert!(!fresh.log().contains("volatile.state_lost"));
-    runtime.block_on(library.drain(Duration::from_secs(5)));
+    let sheet = runtime.block_on(library.drain(Duration::from_secs(5)));
+    assert_eq!(sheet.lost, 0);
     for slot in &names {
         assert_eq!(
             get(&asked, "gone", slot, "new"),

@@ -179,6 +179,9 @@ async fn an_owner_hears_of_a_loss_that_others_saw_first() {
             let slot = cache.slot_with(SlotKey::Only, &diary).await.unwrap();
             assert_eq!(slot.incarnation(), life);
         }
+        // Nobody else has what goes with this node, and it says so.
+        let sheet = node.drain(Duration::from_secs(10)).await;
+        assert_eq!((sheet.left, sheet.lost), (0, 1));
     }
     assert_eq!(*diary.0.lock().unwrap(), [2]);
 }

@@ -78,7 +78,14 @@ pub struct DrainSheet {
     pub cut_off: u64,
     /// Partitions that could not be handed over.
     pub left: u64,
-    /// Acknowledged changes that are gone.
+    /// Clients of hubs that went when they were told to come back elsewhere.
+    #[serde(default)]
+    pub clients: u64,
+    /// Clients that did not go in time.
+    #[serde(default)]
+    pub dropped: u64,
+    /// Slots of volatile services whose state no other node had. What was acknowledged
+    /// of durable ones is in the log, also where the limit struck.
     pub lost: u64,
     pub took_ms: u64,
 }

@@ -476,7 +476,7 @@ impl Builder {
         let outbound = &prepared.outbound;
         let (paired, entrance) =
             region::start(&config, &engine, nodes_port, outbound, &clock).await?;
-        let beneath = (Arc::clone(&engine), lease);
+        let beneath = Arc::clone(&engine);
         let (store, runtime) =
             runtime(&config, engine, &clock, services, makers, joined.as_ref()).await?;
         let forwarded = joined.as_ref().map(|joined| Arc::clone(&joined.forward));
@@ -491,7 +491,8 @@ impl Builder {
                 None
             }
         };
-        let memories = memories::start(&config, &runtime, &clock, beneath, cluster.as_ref());
+        let under = (Arc::clone(&beneath), lease);
+        let memories = memories::start(&config, &runtime, &clock, under, cluster.as_ref());
         let own_hubs = self.functions.keys().cloned().collect();
         let abroad = paired.as_ref().map(|paired| paired.jobs());
         let own = own::open(prepared, &config, &runtime, abroad, &clock, own_hubs);
@@ -516,6 +517,7 @@ impl Builder {
                 access,
                 clock,
                 began,
+                engine: beneath,
                 store,
                 shards,
                 runtime,

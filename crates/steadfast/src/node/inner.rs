@@ -13,8 +13,8 @@ use steadfast_protocols::access::{Access, Ring};
 use steadfast_protocols::http::{Check, Health};
 use steadfast_protocols::listen::Certificate;
 use steadfast_protocols::rest::{DrainSheet, RestoreOrder, RestoreOutcome};
-use steadfast_storage::Store;
 use steadfast_storage::shards::Shards;
+use steadfast_storage::{Engine, Store};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -36,6 +36,8 @@ pub(super) struct Inner {
     pub(super) is_development: bool,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) began: Duration,
+    /// Under the store: what others have flushed is read here.
+    pub(super) engine: Arc<dyn Engine>,
     pub(super) store: Arc<Store>,
     /// The databases, if the engine is PostgreSQL.
     pub(super) shards: Option<Arc<Shards>>,

@@ -102,6 +102,23 @@ impl Memories {
         charter.map_or(1, |charter| charter.holders.len())
     }
 
+    /// How many slots no other node has a copy of.
+    pub(super) async fn only_here(&self) -> u64 {
+        let mut slots = 0;
+        for (index, known) in self.known.iter().enumerate() {
+            let known = known.lock().await;
+            let Some(known) = &*known else {
+                continue;
+            };
+            let ledger = known.replica.ledger();
+            let is_ours = ledger.is_ok_and(|ledger| ledger.failure().is_none());
+            if is_ours && self.copies(index as u16) <= 1 {
+                slots += known.slots.len() as u64;
+            }
+        }
+        slots
+    }
+
     /// A slot whose partition is here. `home` is the main partition beside it.
     pub(super) async fn slot(
         &self,

@@ -1,7 +1,7 @@
 //! A node that runs.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use steadfast_collections::{Replica, Scheme};
@@ -366,18 +366,22 @@ impl Inner {
         hooks.push(Box::pin(async move { task_hubs.leave(WORKER_LIMIT).await }));
         // Clients come back elsewhere when all hooks have said what they had to say.
         let realtime = self.hosted.realtime.clone();
+        let departed = Arc::new(OnceLock::new());
+        let told = Arc::clone(&departed);
         hooks.push(Box::pin(async move {
             let departed = realtime.drain(limit / 2).await;
             let (closed, cut_off) = (departed.closed, departed.cut_off);
             if closed + cut_off > 0 {
                 tracing::info!(event = "realtime.drained", closed, cut_off);
             }
+            let _ = told.set(departed);
         }));
         if let Some(paired) = &self.paired
             && tokio::time::timeout(limit, paired.leave()).await.is_err()
         {
             tracing::warn!(event = "region.leave_cut_off");
         }
+        let lost = self.memories.only_here().await;
         // From now on the others know that they have to take what is given up.
         if let Some(cluster) = &self.cluster {
             cluster.leave().await;
@@ -393,14 +397,23 @@ impl Inner {
         }
         self.hosts.lock().clear();
         let took = self.clock.monotonic().saturating_sub(began);
-        tracing::info!(event = "node.drained", moved, completed, cut_off, left);
+        tracing::info!(
+            event = "node.drained",
+            moved,
+            completed,
+            cut_off,
+            left,
+            lost
+        );
+        let departed = departed.get().copied().unwrap_or_default();
         DrainSheet {
             moved,
             completed,
             cut_off,
             left,
-            // What was acknowledged is in the log, also where the limit struck.
-            lost: 0,
+            clients: departed.closed as u64,
+            dropped: departed.cut_off as u64,
+            lost,
             took_ms: took.as_millis() as u64,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use steadfast_collections::{Lifecycle, Replica, Scheme, Service, SlotKey};
+use steadfast_collections::{Lifecycle, Options, Replica, Scheme, Service, SlotKey};
 use steadfast_core::id::Partition;
 
 use super::error::{Error, Result};
@@ -11,7 +11,8 @@ use super::lending::{Errand, service, shown};
 use super::slot::Slot;
 
 /// A partitioned service of collections. In a cluster a slot is opened on the node that
-/// owns its partition; others are refused with STF-4001.
+/// owns its partition; others are refused with STF-4001, and may read it as a
+/// [secondary](Self::secondary).
 ///
 /// ```
 /// use steadfast::collections::{Queue, Scheme, SlotKey};
@@ -61,7 +62,29 @@ impl StatefulService {
         self.inner.slot(&self.service, slot).await
     }
 
-    /// The same, and tells its owner: that it is about to be used, and before that, of
+    /// The slot that holds a key, to be read on any node, also on one that does not own
+    /// its partition: whole states that its owner has flushed, which may be old. A
+    /// transaction says which one it has seen (`snapshot_lsn`), and its first write is
+    /// refused (STF-3002). Of a volatile service nothing is flushed (STF-3019).
+    ///
+    /// ```
+    /// use steadfast::collections::{Role, Scheme, SlotKey};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let node = steadfast::Node::builder().memory().start().await?;
+    /// let orders = node.service("orders", Scheme::Singleton).await?;
+    /// let there = orders.secondary(SlotKey::Only)?;
+    /// assert_eq!(there.replica().role(), Role::ActiveSecondary);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn secondary(&self, key: SlotKey<'_>) -> Result<Slot> {
+        let slot = self.service.slot(key)?;
+        self.inner.secondary(&self.service, slot)
+    }
+
+    /// Like [`slot`](Self::slot), and tells its owner: that it is about to be used, and before that, of
     /// a volatile service whose state was lost, that it was. Whoever is told has the
     /// state in hand, and does not open the slot itself.
     ///
@@ -108,6 +131,19 @@ impl Inner {
         }
         let state = service.state(&home, slot)?;
         Ok(Slot::new(home, state, 0))
+    }
+
+    /// A slot, as it was flushed.
+    fn secondary(&self, service: &Service, slot: u32) -> Result<Slot> {
+        let index = service.partition(slot, self.partitions());
+        let partition = Partition::new(self.runtime.space().number, index);
+        let options = Options {
+            clock: Arc::clone(&self.clock),
+            ..Options::default()
+        };
+        let replica = Replica::secondary(Arc::clone(&self.engine), partition, options);
+        let state = service.state(&replica, slot)?;
+        Ok(Slot::new(replica, state, 0))
     }
 
     async fn slot_with(&self, service: &Service, slot: u32, life: &impl Lifecycle) -> Result<Slot> {
