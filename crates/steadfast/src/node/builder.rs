@@ -13,6 +13,7 @@ use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_durable::Failure;
 use steadfast_durable::native::{ActivityContext, Context, EntityType, Functions, Host};
 use steadfast_events::{Definition, Handler, ProcessorOptions};
+use steadfast_partition::cluster::{PROTOCOL, SCHEMA};
 use steadfast_partition::{
     Alone, Kind, Options, Performer, Router, Runtime, Service, Services, Space, Transport,
 };
@@ -78,6 +79,7 @@ pub struct Builder {
     event_hubs: Vec<Definition>,
     processors: Vec<processors::Start>,
     hubs: Hubs,
+    versions: (u32, u32),
 }
 
 impl Node {
@@ -102,6 +104,7 @@ impl Default for Builder {
             event_hubs: Vec::new(),
             processors: Vec::new(),
             hubs: Hubs::default(),
+            versions: (PROTOCOL, SCHEMA),
         }
     }
 }
@@ -173,6 +176,15 @@ impl Builder {
     #[must_use]
     pub fn restored(mut self, outcome: Option<RestoreOutcome>) -> Self {
         self.restored = outcome;
+        self
+    }
+
+    /// Which versions of what nodes say and leave to one another it speaks, if not the
+    /// usual ones: a test of upgrades.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn versions(mut self, protocol: u32, schema: u32) -> Self {
+        self.versions = (protocol, schema);
         self
     }
 
@@ -461,7 +473,7 @@ impl Builder {
             Some(shards) => {
                 let identity = shards.cluster();
                 let port = nodes_port.take();
-                let place = cluster::join(&config, &engine, identity, &clock, port);
+                let place = cluster::join(&config, self.versions, &engine, identity, &clock, port);
                 Some(place.await?)
             }
             None => None,

@@ -64,6 +64,7 @@ pub(super) struct Joined {
 /// Finds this node's place in the cluster of an engine.
 pub(super) async fn join(
     config: &Config,
+    (protocol, schema): (u32, u32),
     engine: &Arc<dyn Engine>,
     cluster: &str,
     clock: &Arc<dyn Clock>,
@@ -74,7 +75,10 @@ pub(super) async fn join(
         .zip(config.cluster_key.as_ref())
         .map(|(listener, key)| {
             let address = advertised(config.cluster_advertise.as_deref(), listener.address())?;
-            let credentials = Credentials::new(&config.name, &address, cluster, &Secret::new(key));
+            let secret = Secret::new(key);
+            let mut credentials = Credentials::new(&config.name, &address, cluster, &secret);
+            credentials.identity.protocol = protocol;
+            credentials.identity.schema = schema;
             Ok::<_, ConfigError>((listener, credentials))
         })
         .transpose()?;
