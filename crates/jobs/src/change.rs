@@ -145,7 +145,7 @@ fn is_final() -> Halt {
 /// Refuses a change of something that is not what its author saw.
 pub(crate) fn check_version(found: Option<u64>, expect: Expect) -> Result<(), Halt> {
     let fits = match (found, expect) {
-        (None, Expect::Nothing | Expect::Lent(_)) => true,
+        (None, Expect::Nothing | Expect::Ticket(_)) => true,
         (Some(found), Expect::Version(expected)) => found == expected,
         _ => false,
     };

@@ -156,9 +156,9 @@ impl Jobs {
         collection_of(self.ask_collection(&id, ask).await?)
     }
 
-    /// Asks about the name of a collection that two homes share; answers a ticket, if
-    /// there is one.
-    pub async fn name(&self, id: &CollectionId, naming: Naming) -> Result<Option<u64>> {
+    /// Asks about the name of a collection that two homes share, and that is not here;
+    /// answers a ticket.
+    pub async fn name(&self, id: &CollectionId, naming: Naming) -> Result<u64> {
         match self.ask_collection(id, Ask::Name(naming)).await? {
             Say::Ticket(ticket) => Ok(ticket),
             _ => Err(surprised()),

@@ -72,9 +72,9 @@ pub enum Expect {
     Nothing,
     #[n(1)]
     Version(u64),
-    /// Nothing, and the first home has lent the name with this ticket.
+    /// Nothing, and this ticket must still count.
     #[n(2)]
-    Lent(u64),
+    Ticket(u64),
 }
 
 /// A job with everything that is known of it.
@@ -154,22 +154,22 @@ pub enum Ask {
     Name(Naming),
 }
 
-/// What is asked about the name of a collection.
+/// What is asked about the name of a collection, of a home that does not have it.
 #[derive(Record, Clone, Copy, PartialEq, Eq, Debug)]
 #[record(crate = "steadfast_collections", closed)]
 pub enum Naming {
-    /// Lend it to the second home.
+    /// At the first home: a ticket to make it.
     #[n(0)]
-    Lend,
-    /// With which ticket is it lent?
+    Draw {
+        #[n(0)]
+        above: u64,
+    },
+    /// At the second home: make nothing with this ticket or an earlier one.
     #[n(1)]
-    Lent,
-    /// This ticket was voided: it is the first home's again.
-    #[n(2)]
-    TakeBack(u64),
-    /// Make nothing with this ticket or an earlier one.
-    #[n(3)]
-    Void(u64),
+    Void {
+        #[n(0)]
+        up_to: u64,
+    },
 }
 
 /// What came of an attempt.
@@ -202,9 +202,9 @@ pub enum Say {
     /// Whether an attempt may be made.
     #[n(3)]
     May(bool),
-    /// The ticket with which a name is lent.
+    /// A ticket to make a collection, or up to which they are void.
     #[n(4)]
-    Ticket(Option<u64>),
+    Ticket(u64),
 }
 
 impl Message for Ask {

@@ -20,8 +20,6 @@ pub(crate) const STATUS: Table = service_table(KIND, 2);
 pub(crate) const HISTORY: Table = service_table(KIND, 3);
 /// Key of a job to the requests to run it that were heard of late.
 pub(crate) const REQUESTS: Table = service_table(KIND, 4);
-/// Key of a collection that the other home of a pair has, or may make, to its ticket.
-pub(crate) const NAMES: Table = service_table(KIND, 6);
 /// Numbers of the whole partition.
 pub(crate) const COUNTS: Table = service_table(KIND, 5);
 

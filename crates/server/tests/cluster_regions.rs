@@ -517,9 +517,13 @@ fn a_pair_is_led_by_commands_and_refuses_what_only_one_region_would_have() {
     assert_eq!(pair.get(other, "/jobs/lost").0, StatusCode::NOT_FOUND);
 }
 
+/// Both files declare the same collection.
+const DECLARED: &str = "[[job_collection]]\nsubscription = \"s\"\nresource_group = \"g\"\n\
+                        name = \"d\"\nlocation = \"westus\"\n";
+
 #[test]
 fn each_collection_has_a_home_and_both_regions_work_at_once() {
-    let pair = Pair::start();
+    let pair = Pair::start_with(DECLARED);
     let (east, west) = (pair.home(), 1 - pair.home());
     // Each is made through the other region.
     pair.collection(west, "c");
@@ -547,6 +551,10 @@ fn each_collection_has_a_home_and_both_regions_work_at_once() {
         (status, &made["location"]),
         (StatusCode::CREATED, &json!("West US"))
     );
+    running::until("what is declared is there", || {
+        let (status, ..) = pair.request(east, Method::GET, "/d", None);
+        (status == StatusCode::OK).then_some(())
+    });
     for at in [east, west] {
         let (_, _, list) = pair.request(at, Method::GET, "", None);
         let shown = list["value"].as_array().unwrap().iter();
@@ -560,6 +568,7 @@ fn each_collection_has_a_home_and_both_regions_work_at_once() {
             .collect();
         let expected = [
             r#""c" "East US" "East US""#,
+            r#""d" "West US" "West US""#,
             r#""n" "West US" "West US""#,
             r#""o" "West US" "West US""#,
         ];

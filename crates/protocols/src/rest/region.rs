@@ -23,7 +23,7 @@ struct Failover {
     accept_loss: bool,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Failback {
     #[serde(default)]
@@ -41,9 +41,9 @@ pub fn region_routes(interface: Interface, operator: &Arc<dyn Operator>) -> Inte
         Ok::<_, Problem>(StatusCode::NO_CONTENT)
     };
     let own = Arc::clone(operator);
-    let failback = async move |body: Result<Json<Failback>, JsonRejection>| {
-        let Failback { home } = read(body)?;
-        own.fail_back(home.as_deref()).await?;
+    let failback = async move |body: Result<Option<Json<Failback>>, JsonRejection>| {
+        let body = read(body.map(|body| body.unwrap_or_default()))?;
+        own.fail_back(body.home.as_deref()).await?;
         Ok::<_, Problem>(StatusCode::NO_CONTENT)
     };
     interface

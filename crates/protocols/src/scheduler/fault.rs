@@ -19,6 +19,8 @@ pub(crate) struct Fault {
     pub(crate) code: &'static str,
     pub(crate) message: String,
     pub(crate) target: Option<String>,
+    /// What jobs said, if they did.
+    pub(crate) reason: Option<ErrorKind>,
 }
 
 impl Fault {
@@ -28,6 +30,7 @@ impl Fault {
             code,
             message: message.into(),
             target: None,
+            reason: None,
         }
     }
 
@@ -107,7 +110,7 @@ impl From<Invalid> for Fault {
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {
         let message = error.to_string();
-        match error.kind() {
+        let fault = match error.kind() {
             ErrorKind::NoCollection | ErrorKind::NoJob => Self::not_found(message),
             ErrorKind::Full
             | ErrorKind::Final
@@ -124,6 +127,10 @@ impl From<Error> for Fault {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
             }
             _ => Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServerBusy", message),
+        };
+        Self {
+            reason: Some(error.kind()),
+            ..fault
         }
     }
 }

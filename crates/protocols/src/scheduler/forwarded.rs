@@ -25,8 +25,8 @@ pub(crate) struct Forwarded {
 pub(crate) enum Purpose {
     /// Only what is there is meant.
     Find,
-    /// It is nowhere: make it, with the ticket that its name was lent with, if it was.
-    Make(Option<u64>),
+    /// It is nowhere: make it, with this ticket.
+    Make(u64),
 }
 
 /// What one region asks of the one that owns a home's jobs.
@@ -39,8 +39,12 @@ pub(crate) enum Errand {
 pub(crate) enum Reply {
     /// The collection is not among this home's.
     NotHere,
+    /// It cannot be told now whether it is.
+    Unsure,
     Response(Response),
-    Ticket(Option<u64>),
+    Ticket(u64),
+    /// The name is used or the ticket void: look again.
+    Taken,
 }
 
 /// Headers that an operation looks at.
@@ -85,16 +89,15 @@ impl Errand {
             Self::Request(wanted, purpose) => {
                 match purpose {
                     Purpose::Find => out.push(1),
-                    Purpose::Make(None) => out.push(2),
-                    Purpose::Make(Some(ticket)) => {
-                        out.push(3);
+                    Purpose::Make(ticket) => {
+                        out.push(2);
                         put_varint(&mut out, *ticket);
                     }
                 }
                 wanted.put(&mut out);
             }
             Self::Name(id, naming) => {
-                out.push(4);
+                out.push(3);
                 for part in [&id.subscription, &id.group, &id.name] {
                     put_bytes(&mut out, part.as_bytes());
                 }
@@ -111,9 +114,8 @@ impl Errand {
         }
         let purpose = match reader.byte()? {
             1 => Purpose::Find,
-            2 => Purpose::Make(None),
-            3 => Purpose::Make(Some(reader.varint()?)),
-            4 => {
+            2 => Purpose::Make(reader.varint()?),
+            3 => {
                 let parts = [text(&mut reader)?, text(&mut reader)?, text(&mut reader)?];
                 let [subscription, group, name] = parts;
                 let id = CollectionId::new(&subscription, &group, &name).ok_or(Malformed)?;
@@ -135,11 +137,12 @@ impl Reply {
                 out.push(2);
                 put_response(&mut out, response).await;
             }
-            Self::Ticket(None) => out.push(3),
-            Self::Ticket(Some(ticket)) => {
+            Self::Unsure => out.push(3),
+            Self::Ticket(ticket) => {
                 out.push(4);
                 put_varint(&mut out, ticket);
             }
+            Self::Taken => out.push(5),
         }
         out.into()
     }
@@ -152,8 +155,9 @@ impl Reply {
         Ok(match reader.byte()? {
             1 => Self::NotHere,
             2 => Self::Response(take_response(&mut reader)?),
-            3 => Self::Ticket(None),
-            4 => Self::Ticket(Some(reader.varint()?)),
+            3 => Self::Unsure,
+            4 => Self::Ticket(reader.varint()?),
+            5 => Self::Taken,
             _ => return Err(Malformed),
         })
     }
@@ -226,7 +230,7 @@ mod tests {
         headers.insert("if-match", HeaderValue::from_static("\"7\""));
         headers.insert("authorization", HeaderValue::from_static("secret"));
         let sent = request(headers);
-        for purpose in [Purpose::Find, Purpose::Make(None), Purpose::Make(Some(7))] {
+        for purpose in [Purpose::Find, Purpose::Make(7)] {
             let bytes = Errand::Request(sent.clone(), purpose).encode();
             let Ok(Errand::Request(got, read)) = Errand::decode(bytes.clone()) else {
                 panic!("it is a request");
@@ -245,14 +249,15 @@ mod tests {
     #[test]
     fn questions_about_names_come_back_as_sent() {
         let id = CollectionId::new("s", "g", "n").unwrap();
-        let bytes = Errand::Name(id.clone(), Naming::Void(9)).encode();
+        let naming = Naming::Void { up_to: 9 };
+        let bytes = Errand::Name(id.clone(), naming).encode();
         for end in 0..bytes.len() {
             assert!(Errand::decode(bytes.slice(..end)).is_err());
         }
-        let Ok(Errand::Name(found, naming)) = Errand::decode(bytes) else {
+        let Ok(Errand::Name(found, read)) = Errand::decode(bytes) else {
             panic!("it is a question about a name");
         };
-        assert_eq!((found, naming), (id, Naming::Void(9)));
+        assert_eq!((found, read), (id, naming));
     }
 
     #[tokio::test]
@@ -270,9 +275,13 @@ mod tests {
         assert_eq!(response.headers()["etag"], "\"3\"");
         let body = to_bytes(response.into_body(), 10).await.unwrap();
         assert_eq!(&body[..], b"no");
-        let bytes = Reply::Ticket(Some(4)).encode().await;
-        assert!(matches!(Reply::decode(bytes), Ok(Reply::Ticket(Some(4)))));
+        let bytes = Reply::Ticket(4).encode().await;
+        assert!(matches!(Reply::decode(bytes), Ok(Reply::Ticket(4))));
         let bytes = Reply::NotHere.encode().await;
         assert!(matches!(Reply::decode(bytes), Ok(Reply::NotHere)));
+        let bytes = Reply::Unsure.encode().await;
+        assert!(matches!(Reply::decode(bytes), Ok(Reply::Unsure)));
+        let bytes = Reply::Taken.encode().await;
+        assert!(matches!(Reply::decode(bytes), Ok(Reply::Taken)));
     }
 }

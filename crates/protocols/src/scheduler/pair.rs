@@ -28,6 +28,9 @@ const STALE: &str = "x-steadfast-stale";
 /// Says that an answer comes from a region that works alone.
 const REPLICATION: &str = "x-steadfast-replication";
 
+/// How often a collection is looked for that others make and delete.
+const TRIES: usize = 4;
+
 /// Answers a request, wherever its collection is.
 pub(crate) async fn answer(context: &Context, pair: &Pair, wanted: &Forwarded) -> Response {
     let read = Parameters::read(&wanted.uri).map(|_| Place::read(wanted.uri.path()));
@@ -58,70 +61,78 @@ impl Pair {
 
     /// Asks each home, until one has the collection.
     async fn find(&self, context: &Context, wanted: &Forwarded, place: &Place) -> Response {
-        let mut silent = Vec::new();
-        for home in self.nearest() {
-            match ask(context, home, wanted, Purpose::Find).await {
-                Some(Reply::Response(response)) => {
-                    if let (Place::Collection(id), &Method::DELETE, StatusCode::OK) =
-                        (place, &wanted.method, response.status())
-                    {
-                        // If it fails, the next one who wants the name does it.
-                        let _ = self.free(id).await;
-                    }
-                    return response;
+        for _ in 0..TRIES {
+            let mut unsure = Vec::new();
+            for home in self.nearest() {
+                match ask(context, home, wanted, Purpose::Find).await {
+                    Reply::Response(response) => return response,
+                    Reply::NotHere => {}
+                    _ => unsure.push(home),
                 }
-                Some(_) => {}
-                None => silent.push(home),
             }
-        }
-        if !silent.is_empty() {
-            return stale(context, &silent, wanted, place).await;
-        }
-        let result = match place {
-            Place::Collection(id) if wanted.method == Method::PUT => {
-                return self.make(context, wanted, id).await;
+            if !unsure.is_empty() {
+                return stale(context, &unsure, wanted, place).await;
             }
-            // Whatever was done to its jobs has come to its end with it.
-            Place::Operation(..) if wanted.method == Method::GET => Ok(Answer::Done),
-            _ => Err(Fault::not_found(
-                "STF-5201: there is no such job collection",
-            )),
-        };
-        finish(&wanted.headers, result)
+            let result = match place {
+                Place::Collection(id) if wanted.method == Method::PUT => {
+                    match self.make(context, wanted, id).await {
+                        Ok(Reply::Response(response)) => return response,
+                        // Somebody else was faster: it may be there by now.
+                        Ok(Reply::Taken) => continue,
+                        Ok(_) => Err(not_owned()),
+                        Err(fault) => Err(fault),
+                    }
+                }
+                // Whatever was done to its jobs has come to its end with it.
+                Place::Operation(..) if wanted.method == Method::GET => Ok(Answer::Done),
+                _ => Err(Fault::not_found(
+                    "STF-5201: there is no such job collection",
+                )),
+            };
+            return finish(&wanted.headers, result);
+        }
+        let message =
+            "STF-5210: others make a job collection of this name all the time; look again";
+        finish(&wanted.headers, Err(Fault::conflict(message)))
     }
 
     /// Makes a collection that is nowhere.
-    async fn make(&self, context: &Context, wanted: &Forwarded, id: &CollectionId) -> Response {
-        let home = match self.wanted_home(context, wanted) {
-            Ok(home) => home,
-            Err(fault) => return finish(&wanted.headers, Err(fault)),
+    async fn make(
+        &self,
+        context: &Context,
+        wanted: &Forwarded,
+        id: &CollectionId,
+    ) -> Result<Reply, Fault> {
+        let home = self.wanted_home(context, wanted)?;
+        let ticket = match self.ticket(home, id).await {
+            Reply::Ticket(ticket) => ticket,
+            reply => return Ok(reply),
         };
-        let ticket = match home.name() == self.homes[0].name() {
-            true => self.free(id).await.map(|()| None),
-            false => {
-                let first = &*self.homes[0];
-                name(first, id, Naming::Lend).await
-            }
-        };
-        let said = match ticket {
-            Ok(ticket) => ask(context, home, wanted, Purpose::Make(ticket)).await,
-            Err(response) => return *response,
-        };
-        match said {
-            Some(Reply::Response(response)) => response,
-            _ => finish(&wanted.headers, Err(not_owned())),
-        }
+        Ok(ask(context, home, wanted, Purpose::Make(ticket)).await)
     }
 
-    /// Takes back a name that was lent for a collection that is not there, so that the
-    /// first home may use it.
-    async fn free(&self, id: &CollectionId) -> Result<(), Box<Response>> {
-        let [first, second] = &self.homes;
-        if let Some(ticket) = name(&**first, id, Naming::Lent).await? {
-            name(&**second, id, Naming::Void(ticket)).await?;
-            name(&**first, id, Naming::TakeBack(ticket)).await?;
+    /// A ticket with which a home may make a collection.
+    async fn ticket(&self, home: &dyn Home, id: &CollectionId) -> Reply {
+        let [first, second] = [&*self.homes[0], &*self.homes[1]];
+        let is_first = home.name() == first.name();
+        let above = match is_first {
+            true => Reply::Ticket(0),
+            false => name(second, id, Naming::Void { up_to: 0 }).await,
+        };
+        let Reply::Ticket(above) = above else {
+            return above;
+        };
+        let drawn = name(first, id, Naming::Draw { above }).await;
+        let Reply::Ticket(ticket) = drawn else {
+            return drawn;
+        };
+        if is_first {
+            let void = name(second, id, Naming::Void { up_to: ticket }).await;
+            let Reply::Ticket(_) = void else {
+                return void;
+            };
         }
-        Ok(())
+        drawn
     }
 
     /// Where a body wants a collection: here, if it does not say.
@@ -142,7 +153,7 @@ impl Pair {
         for home in &self.homes {
             let home = &**home;
             let response = match ask(context, home, wanted, Purpose::Find).await {
-                Some(Reply::Response(response)) => response,
+                Reply::Response(response) => response,
                 _ => match home.copies() {
                     Some(_) => from_copy(context, home, wanted).await,
                     None => finish(&wanted.headers, Err(not_owned())),
@@ -170,68 +181,60 @@ impl Pair {
     }
 }
 
-/// Has the owner of a home's jobs answer; `None` if it is not reached.
-async fn ask(
-    context: &Context,
-    home: &dyn Home,
-    wanted: &Forwarded,
-    purpose: Purpose,
-) -> Option<Reply> {
+/// Has the owner of a home's jobs answer.
+async fn ask(context: &Context, home: &dyn Home, wanted: &Forwarded, purpose: Purpose) -> Reply {
     if home.is_owner() {
-        return Some(here(context, home, wanted, purpose).await);
+        return here(context, home, wanted, purpose).await;
     }
     let is_read = wanted.method == Method::GET;
     let errand = Errand::Request(wanted.clone(), purpose);
-    let said = home.forward(errand.encode(), is_read).await?;
-    match Reply::decode(said) {
-        Ok(Reply::Response(response))
+    match forward(home, &errand, is_read).await {
+        // What was copied can be shown instead.
+        Reply::Response(response)
             if is_read && response.status() == StatusCode::SERVICE_UNAVAILABLE =>
         {
-            None
+            Reply::Unsure
         }
-        said => said.ok(),
+        reply => reply,
     }
 }
 
-/// Asks about a name; answers the response of a refusal.
-async fn name(
-    home: &dyn Home,
-    id: &CollectionId,
-    naming: Naming,
-) -> Result<Option<u64>, Box<Response>> {
-    let said = match home.is_owner() {
-        true => Some(named(home, id, naming).await),
-        false => {
-            let errand = Errand::Name(id.clone(), naming);
-            let said = home.forward(errand.encode(), false).await;
-            said.and_then(|said| Reply::decode(said).ok())
-        }
-    };
-    match said {
-        Some(Reply::Ticket(ticket)) => Ok(ticket),
-        Some(Reply::Response(response)) => Err(Box::new(response)),
-        _ => Err(Box::new(finish(&HeaderMap::new(), Err(not_owned())))),
+/// Asks about a name.
+async fn name(home: &dyn Home, id: &CollectionId, naming: Naming) -> Reply {
+    match home.is_owner() {
+        true => named(home, id, naming).await,
+        false => forward(home, &Errand::Name(id.clone(), naming), false).await,
     }
+}
+
+async fn forward(home: &dyn Home, errand: &Errand, is_read: bool) -> Reply {
+    let said = home.forward(errand.encode(), is_read).await;
+    let reply = said.and_then(|said| Reply::decode(said).ok());
+    reply.unwrap_or(Reply::Unsure)
 }
 
 async fn named(home: &dyn Home, id: &CollectionId, naming: Naming) -> Reply {
+    // It must be in both regions, where that is wanted of changes.
+    if let Err(fault) = home::check(home, &Method::PUT) {
+        return Reply::Response(finish(&HeaderMap::new(), Err(fault)));
+    }
     match home.jobs().name(id, naming).await {
         Ok(ticket) => Reply::Ticket(ticket),
-        Err(error) => Reply::Response(finish(&HeaderMap::new(), Err(error.into()))),
+        Err(error) if error.kind() == ErrorKind::Taken => Reply::Taken,
+        Err(_) => Reply::Unsure,
     }
 }
 
 /// Answers what another region was asked; it has looked at who asks.
 pub async fn proxied(context: &Context, home: &dyn Home, errand: Bytes) -> Bytes {
-    let none = HeaderMap::new();
     let reply = match Errand::decode(errand) {
         // Never sent on: regions that disagree would send it round for ever.
-        Ok(_) if !home.is_owner() => Reply::Response(finish(&none, Err(not_owned()))),
+        Ok(_) if !home.is_owner() => Reply::Unsure,
         Ok(Errand::Request(wanted, purpose)) => here(context, home, &wanted, purpose).await,
         Ok(Errand::Name(id, naming)) => named(home, &id, naming).await,
         Err(_) => {
             let fault = Fault::bad("the request is malformed");
-            Reply::Response(finish(&none, Err(fault)))
+            Reply::Response(finish(&HeaderMap::new(), Err(fault)))
         }
     };
     reply.encode().await
@@ -242,19 +245,28 @@ async fn here(context: &Context, home: &dyn Home, wanted: &Forwarded, purpose: P
     let place = Place::read(wanted.uri.path());
     let makes = match purpose {
         Purpose::Find => None,
-        Purpose::Make(ticket) => Some(ticket.map_or(Expect::Nothing, Expect::Lent)),
+        Purpose::Make(ticket) => Some(Expect::Ticket(ticket)),
     };
     if let (Purpose::Find, Some(id)) = (purpose, place.as_ref().and_then(Place::collection)) {
         match home.jobs().collection(id).await {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::NoCollection => return Reply::NotHere,
-            Err(error) => return Reply::Response(finish(&wanted.headers, Err(error.into()))),
+            Err(_) => return Reply::Unsure,
         }
     }
     let result = match home::check(home, &wanted.method) {
         Ok(()) => run(context, home, wanted, makes).await,
         Err(fault) => Err(fault),
     };
+    match (
+        purpose,
+        result.as_ref().err().and_then(|fault| fault.reason),
+    ) {
+        // It was deleted just now.
+        (Purpose::Find, Some(ErrorKind::NoCollection)) => return Reply::NotHere,
+        (Purpose::Make(_), Some(ErrorKind::Taken)) => return Reply::Taken,
+        _ => {}
+    }
     // The other region may have been lost since.
     let confirmed = match &result {
         Ok(_) => home::confirm(home, &wanted.method),
@@ -285,7 +297,7 @@ async fn run(
 /// Nobody who is reached has the collection: what was copied is shown.
 async fn stale(
     context: &Context,
-    silent: &[&dyn Home],
+    unsure: &[&dyn Home],
     wanted: &Forwarded,
     place: &Place,
 ) -> Response {
@@ -293,7 +305,7 @@ async fn stale(
         return finish(&wanted.headers, Err(not_owned()));
     }
     let mut known = None;
-    for home in silent {
+    for home in unsure {
         let (Some(copies), Some(id)) = (home.copies(), place.collection()) else {
             continue;
         };

@@ -72,7 +72,7 @@ pub(crate) struct Stage {
     pub(crate) base: String,
     pub(crate) client: reqwest::Client,
     pub(crate) jobs: Jobs,
-    _runtime: Runtime,
+    runtime: Runtime,
     _store: Arc<Store>,
 }
 
@@ -147,8 +147,15 @@ impl Stage {
             base: format!("{scheme}://{address}"),
             client: client(),
             jobs,
-            _runtime: runtime,
+            runtime,
             _store: store,
+        }
+    }
+
+    /// Its partitions are taken from it, without a word.
+    pub(crate) fn lose_all(&self) {
+        for partition in self.runtime.serving() {
+            self.runtime.abandon(partition);
         }
     }
 

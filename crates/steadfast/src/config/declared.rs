@@ -117,12 +117,15 @@ const LISTS: &[(&str, &[&str])] = &[
     ("task_hub", &["name", "retention"]),
     (
         "job_collection",
-        &["subscription", "resource_group", "name", "max_jobs"],
+        &[
+            "subscription",
+            "resource_group",
+            "name",
+            "max_jobs",
+            "location",
+        ],
     ),
-    (
-        "region",
-        &["name", "geography", "pair", "home", "require_sync"],
-    ),
+    ("region", &["name", "geography", "pair", "require_sync"]),
     ("upstream", &["url", "hub", "category", "event"]),
 ];
 
@@ -148,6 +151,7 @@ pub(super) const TEMPLATE: &str = r#"
 # [[job_collection]]
 # name = "nightly"
 # max_jobs = 50
+# location = "West US"   # of two regions, the one that runs its jobs
 
 # Regions beside Azure's, whose names and pairs are known.
 # [[region]]

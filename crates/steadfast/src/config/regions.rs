@@ -63,6 +63,24 @@ impl Regions {
     }
 }
 
+impl Regions {
+    /// Why a collection of jobs cannot have its home there.
+    pub(super) fn misplaced(&self, location: Option<&str>) -> Option<String> {
+        let location = location?;
+        let Some(region) = self.atlas.find(location) else {
+            return Some(format!("there is no region '{location}'"));
+        };
+        match &self.role {
+            Some(Role::Region {
+                region: own, pair, ..
+            }) if region.name != *own && region.name != *pair => Some(format!(
+                "{location} is not kept here: this server keeps {own} and {pair}"
+            )),
+            _ => None,
+        }
+    }
+}
+
 fn role(
     atlas: &Atlas,
     declared: &[DeclaredRegion],
@@ -134,6 +152,18 @@ mod tests {
             assert_eq!(both, ["Bremen", "Jena"]);
             assert!(requires_sync);
         }
+    }
+
+    #[test]
+    fn collections_have_their_home_in_the_pair() {
+        let address = Some("x:1".to_owned());
+        let regions = Regions::new(&[], Some("West US"), address, None).unwrap();
+        for here in [None, Some("westus"), Some("East US")] {
+            assert_eq!(regions.misplaced(here), None);
+        }
+        assert!(regions.misplaced(Some("Atlantis")).is_some());
+        assert!(regions.misplaced(Some("North Europe")).is_some());
+        assert!(Regions::default().misplaced(Some("North Europe")).is_none());
     }
 
     #[test]

@@ -290,6 +290,12 @@ impl Config {
             let why = "only nodes on the engine postgres, and regions, have others";
             return wrong("cluster.key", why.to_owned());
         }
+        for declared in &self.job_collections {
+            if let Some(why) = self.regions.misplaced(declared.location.as_deref()) {
+                let why = format!("'{}': {why}", declared.name);
+                return wrong("job_collection", why);
+            }
+        }
         if self.cluster_lease < SHORTEST_LEASE || self.cluster_lease > LONGEST_LEASE {
             return wrong(
                 "cluster.lease",

@@ -640,6 +640,7 @@ struct Checked {
 /// Makes the collections of jobs that the configuration declares.
 async fn declare_jobs(inner: &Inner) -> Result<()> {
     let context = web::jobs(inner, false);
+    let mut refused = Ok(());
     for declared in &inner.config.job_collections {
         let declared = scheduler::Declared {
             subscription: declared.subscription.as_deref().unwrap_or("main"),
@@ -648,10 +649,13 @@ async fn declare_jobs(inner: &Inner) -> Result<()> {
             most_jobs: declared.max_jobs,
             location: declared.location.as_deref(),
         };
-        let made = scheduler::declare(&context, declared).await;
-        made.map_err(|why| ConfigError::value("job_collection", "the configuration", why))?;
+        if let Err(why) = scheduler::declare(&context, declared).await {
+            let why = format!("'{}': {why}", declared.name);
+            let error = ConfigError::value("job_collection", "the configuration", why);
+            refused = Err(error.into());
+        }
     }
-    Ok(())
+    refused
 }
 
 /// The same, as soon as the owners of the pair's jobs are there.
@@ -661,13 +665,19 @@ fn declare_later(inner: &Arc<Inner>) {
     inner
         .tasks
         .spawn(stop.run_until_cancelled_owned(async move {
+            let mut said = String::new();
             loop {
                 tokio::time::sleep(DECLARE_PAUSE).await;
                 let Some(inner) = weak.upgrade() else {
                     return;
                 };
-                if declare_jobs(&inner).await.is_ok() {
+                let Err(error) = declare_jobs(&inner).await else {
                     return;
+                };
+                let why = error.to_string();
+                if why != said {
+                    tracing::info!(event = "jobs.not_declared", why);
+                    said = why;
                 }
             }
         }));

@@ -291,16 +291,20 @@ impl Inner {
             let message = format!("the homes of this pair are {one} and {other}");
             return Err(Problem::bad_request(message));
         }
-        let mut refused = Vec::new();
+        let (mut refused, mut said) = (false, Vec::new());
         for kept in meant {
-            let to = to(kept.name());
-            if let Err(why) = kept.pairing.transfer(&to, accepts_loss).await {
-                refused.push(format!("jobs of {}: {why}", kept.name()));
-            }
+            let (name, to) = (kept.name(), to(kept.name()));
+            said.push(match kept.pairing.transfer(&to, accepts_loss).await {
+                Ok(()) => format!("the jobs of {name} are in {to}"),
+                Err(why) => {
+                    refused = true;
+                    format!("the jobs of {name} stay where they are: {why}")
+                }
+            });
         }
-        match refused.is_empty() {
-            true => Ok(()),
-            false => Err(Problem::new(NOT_MOVED, refused.join("; "))),
+        match refused {
+            false => Ok(()),
+            true => Err(Problem::new(NOT_MOVED, said.join("; "))),
         }
     }
 

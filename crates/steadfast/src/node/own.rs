@@ -19,7 +19,7 @@ use steadfast_storage::Lease;
 use super::error::Result;
 use super::performers::Maker;
 use super::secret;
-use crate::config::{Config, Error as ConfigError};
+use crate::config::{Config, Error as ConfigError, Role};
 
 /// Ways to the services of a node.
 pub(super) struct Own {
@@ -81,7 +81,10 @@ pub(super) fn prepare(
     options.permit = lease.map(|lease| Permit::node(move || lease.tenure()));
     let made = Arc::new(OnceLock::new());
     let maker = runner(options, clock, &made)?;
-    makers.insert(steadfast_jobs::KIND, maker);
+    // Jobs of a pair are not in the main space: nobody could see what ran there.
+    if !matches!(config.regions.role, Some(Role::Region { .. })) {
+        makers.insert(steadfast_jobs::KIND, maker);
+    }
     Ok(Prepared {
         secret,
         addresses,
@@ -136,8 +139,8 @@ pub(super) fn open(
     hosted: Vec<String>,
 ) -> Own {
     let hubs = EventHubs::new(runtime);
-    let runner = prepared.runner.get().cloned();
-    let runner = runner.expect("performers are made with the runtime");
+    let own_jobs = || Some(Jobs::new(runtime, prepared.runner.get()?.clone()));
+    let jobs = abroad.cloned().or_else(own_jobs);
     let dispatcher = prepared.dispatcher.get().cloned();
     let dispatcher = dispatcher.expect("performers are made with the runtime");
     let kept = config.task_hubs.iter().filter_map(|declared| {
@@ -161,9 +164,7 @@ pub(super) fn open(
         blobs: Blobs::new(runtime, hubs.clone()),
         work: Arc::default(),
         task_hubs,
-        jobs: abroad
-            .cloned()
-            .unwrap_or_else(|| Jobs::new(runtime, runner)),
+        jobs: jobs.expect("performers are made with the runtime"),
         replicas: Arc::new(Replicas::new(Arc::clone(runtime.router()), options)),
         secret: prepared.secret,
         addresses: prepared.addresses,
