@@ -36,6 +36,8 @@ pub struct Faults {
     pub lost_acquire: u8,
     /// Let a rival take one partition of a group, and often write to it.
     pub rival: u8,
+    /// Neither do nor answer a renewal of a lease.
+    pub unheard_renewal: u8,
 }
 
 impl Faults {
@@ -48,6 +50,7 @@ impl Faults {
             refused: 5,
             lost_acquire: 15,
             rival: 4,
+            unheard_renewal: 0,
         }
     }
 }
@@ -77,7 +80,12 @@ impl Hostile {
 
     /// Stops being hostile.
     pub fn calm(&self) {
-        *self.faults.lock() = Faults::default();
+        self.set(Faults::default());
+    }
+
+    /// Other faults from now on.
+    pub fn set(&self, faults: Faults) {
+        *self.faults.lock() = faults;
     }
 
     fn strikes(&self, percent: impl Fn(&Faults) -> u8) -> bool {
@@ -148,6 +156,9 @@ impl Engine for Hostile {
     }
 
     async fn renew(&self, owner: Owner, ttl: Duration) -> Result<()> {
+        if self.strikes(|faults| faults.unheard_renewal) {
+            return std::future::pending().await;
+        }
         self.inner.renew(owner, ttl).await
     }
 

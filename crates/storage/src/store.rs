@@ -128,6 +128,10 @@ impl Store {
     /// Takes a partition and loads what is not in its tables yet.
     pub async fn acquire(&self, partition: Partition) -> Result<Ledger> {
         let leased = self.leased();
+        if self.node.lease.is_some() && leased.is_none() {
+            // Nothing could be done with it, and whoever has a lease would be disturbed.
+            return Err(Error::new(Kind::LeaseEnded { partition }));
+        }
         let tenure = self.take(partition).await?;
         let state = self.load(partition, tenure).await?;
         self.node.budget.add(state.overlay.bytes());

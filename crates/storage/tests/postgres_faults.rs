@@ -11,7 +11,7 @@ use std::time::Duration;
 use pg::{
     P, Q, R, T, THEY, WE, cluster, commit, entry, event, flush, open, quorum, single, take, wait,
 };
-use steadfast_core::clock::{Clock, SystemClock};
+use steadfast_core::clock::{Clock, SystemClock, VirtualClock};
 use steadfast_core::id::{EntryNumber, Epoch};
 use steadfast_harness::postgres::{PostgresCluster, PostgresServer, cut_in_half, flip_byte};
 use steadfast_storage::engine::{Acquired, Engine, Outcome};
@@ -477,4 +477,43 @@ async fn t15_a_lost_acquisition_of_our_own_does_not_fence_us() {
     wait(|| PostgresServer::shared().wait_for(&gone, "t"));
     commit(&engine, entry(P, tenure.epoch.0, 3, b"three")).await;
     assert_eq!(numbers(&engine).await, [1, 2, 3]);
+}
+
+/// A lease that was renewed at another primary was renewed by another clock.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_of_before_a_failover_counts_for_one_time_more() {
+    let mut cluster = cluster();
+    let clock = VirtualClock::default();
+    let options = Options {
+        lease_clock: Some(Arc::new(clock.clone())),
+        ..quorum(&cluster)
+    };
+    let (ours, theirs) = (open(options.clone()).await, open(options).await);
+    let ttl = Duration::from_secs(10);
+    let second = Duration::from_secs(1);
+    for partition in [P, Q] {
+        ours.renew(WE, ttl).await.unwrap();
+        let tenure = take(&ours, partition, WE, 0).await;
+        assert_eq!(tenure.epoch, Epoch(1));
+    }
+    let is_taken = async |partition| {
+        let answer = theirs.acquire(partition, THEY, Epoch(1)).await.unwrap();
+        matches!(answer, Acquired::Granted(_))
+    };
+    // The same primary: when it ends, it ends.
+    clock.advance(ttl - second);
+    assert!(!is_taken(P).await);
+    clock.advance(second);
+    assert!(is_taken(P).await);
+    // Another one: once more as long.
+    ours.renew(WE, ttl).await.unwrap();
+    let old = cluster.primary();
+    wait(|| cluster.server(old).kill());
+    wait(|| cluster.promote_by_rule());
+    clock.advance(ttl);
+    assert!(!is_taken(Q).await);
+    clock.advance(ttl - second);
+    assert!(!is_taken(Q).await);
+    clock.advance(second);
+    assert!(is_taken(Q).await);
 }
