@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde_json::{Value, json};
-use stage::{Answer, Stage, VERSION, client, http_action, quick, serve};
+use stage::{Answer, Stage, VERSION, http_action, quick, serve};
 use steadfast_core::clock::SystemClock;
 use steadfast_jobs::Jobs;
 use steadfast_jobs::region::Atlas;
@@ -87,7 +87,6 @@ struct World {
     owners: [Arc<AtomicUsize>; 2],
     is_cut: Arc<AtomicBool>,
     bases: [String; 2],
-    client: reqwest::Client,
 }
 
 impl World {
@@ -131,7 +130,6 @@ impl World {
             owners,
             is_cut,
             bases,
-            client: client(),
         }
     }
 

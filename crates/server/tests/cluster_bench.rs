@@ -29,6 +29,8 @@ fn a_quick_run_of_three_nodes_reports_and_leaves_nothing() {
         "read_one_hop_p99_us",
         "event_tail_other_node_p99_us",
         "event_tail_other_node_mb_per_s",
+        "event_fanout_15_readers_p99_us",
+        "event_fanout_15_readers_mb_per_s",
         "volatile_commits_per_s_no_mirror_300_clients",
         "volatile_commits_per_s_mirror_300_clients",
         "region_commits_per_s_no_mirror_300_clients",

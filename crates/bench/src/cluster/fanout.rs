@@ -1,4 +1,4 @@
-//! The tail of an event hub, at its owner and elsewhere.
+//! Tails of an event hub, at its owner and elsewhere.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,6 +6,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use steadfast_core::id::Partition;
 use steadfast_events::{Batch, Definition, Position, Reader};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use super::node::Node;
 use super::settings::Settings;
@@ -22,6 +24,9 @@ const EVENTS_PER_BATCH: usize = 64;
 /// Between two events of which each is waited for.
 const PAUSE: Duration = Duration::from_millis(2);
 
+/// Readers at each node, where all of them follow one partition: as many as may.
+const READERS: usize = 5;
+
 pub(super) async fn measure(
     settings: &Settings,
     nodes: &[Node],
@@ -30,13 +35,21 @@ pub(super) async fn measure(
     nodes[0].hubs.ensure(Definition::new(HUB, 1)).await?;
     let owner = owner(nodes).await?;
     let other = (owner + 1) % nodes.len();
-    for (node, way) in [(owner, "owner"), (other, "other_node")] {
-        let mut late = Box::pin(lateness(settings, &nodes[owner], &nodes[node])).await?;
+    let all = nodes.iter().flat_map(|node| [node; READERS]);
+    for (reading, way) in [
+        (vec![&nodes[owner]], "tail_owner".to_owned()),
+        (vec![&nodes[other]], "tail_other_node".to_owned()),
+        (
+            all.collect(),
+            format!("fanout_{}_readers", READERS * nodes.len()),
+        ),
+    ] {
+        let mut late = Box::pin(lateness(settings, &nodes[owner], &reading)).await?;
         let figures = &mut report.figures;
-        figures.record(format!("event_tail_{way}_p50_us"), late.percentile_us(50.0));
-        figures.record(format!("event_tail_{way}_p99_us"), late.percentile_us(99.0));
-        let rate = Box::pin(burst(settings, &nodes[owner], &nodes[node])).await?;
-        figures.record(format!("event_tail_{way}_mb_per_s"), rate);
+        figures.record(format!("event_{way}_p50_us"), late.percentile_us(50.0));
+        figures.record(format!("event_{way}_p99_us"), late.percentile_us(99.0));
+        let rate = Box::pin(burst(settings, &nodes[owner], &reading)).await?;
+        figures.record(format!("event_{way}_mb_per_s"), rate);
     }
     Ok(())
 }
@@ -64,71 +77,102 @@ async fn owner(nodes: &[Node]) -> Result<usize> {
     Ok(owner)
 }
 
-async fn tail(node: &Node) -> Result<Reader> {
-    Ok(node.hubs.observer(HUB, 0, Position::Latest).await?)
+async fn tails(reading: &[&Node]) -> Result<Vec<Reader>> {
+    let mut readers = Vec::new();
+    for node in reading {
+        readers.push(node.hubs.observer(HUB, 0, Position::Latest).await?);
+    }
+    Ok(readers)
 }
 
-/// How long after its sender has begun to publish it an event is there, of each.
-async fn lateness(settings: &Settings, owner: &Node, reading: &Node) -> Result<Samples> {
-    let mut reader = tail(reading).await?;
+/// How long after its sender has begun to publish it the last reader has an event, of
+/// each.
+async fn lateness(settings: &Settings, owner: &Node, reading: &[&Node]) -> Result<Samples> {
     let run = Arc::new(Stopwatch::start());
+    let events = settings.events;
+    let mut following = JoinSet::new();
+    for reader in tails(reading).await? {
+        following.spawn(follow(reader, events, Arc::clone(&run)));
+    }
     let sender = owner.hubs.sender(HUB, Some(0)).await?;
-    let (events, sent) = (settings.events, Arc::clone(&run));
-    let sending = tokio::spawn(async move {
-        for _ in 0..events {
-            let time = sent.elapsed().as_nanos() as u64;
-            sender.send(Batch::of(&time.to_be_bytes())?).await?;
-            tokio::time::sleep(PAUSE).await;
+    for _ in 0..events {
+        let time = run.elapsed().as_nanos() as u64;
+        sender.send(Batch::of(&time.to_be_bytes())?).await?;
+        tokio::time::sleep(PAUSE).await;
+    }
+    let mut last = vec![Duration::ZERO; events];
+    while let Some(found) = following.join_next().await {
+        for (last, late) in last.iter_mut().zip(found??) {
+            *last = late.max(*last);
         }
-        anyhow::Ok(())
-    });
+    }
     let mut samples = Samples::default();
-    while samples.len() < events {
+    for late in last {
+        samples.push(late);
+    }
+    Ok(samples)
+}
+
+/// How late each event comes to a reader.
+async fn follow(mut reader: Reader, events: usize, run: Arc<Stopwatch>) -> Result<Vec<Duration>> {
+    let mut late = Vec::with_capacity(events);
+    while late.len() < events {
         let mut publication = reader.next().await?;
         let now = run.elapsed();
         while let Some(event) = publication.next_event()? {
             let time = event.body[..].try_into().context("an event of 8 bytes")?;
-            samples.push(now - Duration::from_nanos(u64::from_be_bytes(time)));
+            late.push(now - Duration::from_nanos(u64::from_be_bytes(time)));
         }
     }
-    sending.await??;
-    Ok(samples)
+    Ok(late)
 }
 
-/// MB per second that a tail gets while everything is published that can be.
-async fn burst(settings: &Settings, owner: &Node, reading: &Node) -> Result<f64> {
-    let mut reader = tail(reading).await?;
-    let run = Arc::new(Stopwatch::start());
-    let sender = owner.hubs.sender(HUB, Some(0)).await?;
-    let (duration, clock) = (settings.duration(), Arc::clone(&run));
-    let sending = tokio::spawn(async move {
-        let mut sent = 0usize;
-        let mut open = std::collections::VecDeque::new();
-        while clock.elapsed() < duration {
-            let mut batch = Batch::new();
-            for _ in 0..EVENTS_PER_BATCH {
-                batch.push(&[7; EVENT_BYTES])?;
+/// MB per second that all readers get while everything is published that can be.
+async fn burst(settings: &Settings, owner: &Node, reading: &[&Node]) -> Result<f64> {
+    let (tell, total) = watch::channel(None);
+    let mut following = JoinSet::new();
+    for mut reader in tails(reading).await? {
+        let mut total = total.clone();
+        following.spawn(async move {
+            let mut found = 0;
+            while *total.borrow() != Some(found) {
+                tokio::select! {
+                    publication = reader.next() => found += publication?.left() as usize,
+                    told = total.changed() => told?,
+                }
             }
-            open.push_back(sender.submit(batch).await?);
-            sent += EVENTS_PER_BATCH;
-            if open.len() >= 16
-                && let Some(first) = open.pop_front()
-            {
-                first.published().await?;
-            }
-        }
-        for rest in open {
-            rest.published().await?;
-        }
-        anyhow::Ok(sent)
-    });
-    let mut sending = std::pin::pin!(sending);
-    let (mut found, mut sent) = (0, None);
-    while sent != Some(found) {
-        tokio::select! {
-            publication = reader.next() => found += publication?.left() as usize,
-            done = &mut sending, if sent.is_none() => sent = Some(done??),
-        }
+            anyhow::Ok(found)
+        });
+    }
+    let run = Stopwatch::start();
+    tell.send_replace(Some(publish(settings, owner, &run).await?));
+    let mut found = 0;
+    while let Some(one) = following.join_next().await {
+        found += one??;
     }
     Ok((found * EVENT_BYTES) as f64 / 1e6 / run.seconds())
+}
+
+/// Publishes as much as can be; answers how many events that were.
+async fn publish(settings: &Settings, owner: &Node, run: &Stopwatch) -> Result<usize> {
+    let sender = owner.hubs.sender(HUB, Some(0)).await?;
+    let mut sent = 0usize;
+    let mut open = std::collections::VecDeque::new();
+    while run.elapsed() < settings.duration() {
+        let mut batch = Batch::new();
+        for _ in 0..EVENTS_PER_BATCH {
+            batch.push(&[7; EVENT_BYTES])?;
+        }
+        open.push_back(sender.submit(batch).await?);
+        sent += EVENTS_PER_BATCH;
+        if open.len() >= 16
+            && let Some(first) = open.pop_front()
+        {
+            first.published().await?;
+        }
+    }
+    for rest in open {
+        rest.published().await?;
+    }
+    Ok(sent)
 }
