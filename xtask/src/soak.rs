@@ -67,6 +67,13 @@ const SOAKS: &[Soak] = &[
         amount: ("STEADFAST_ROUNDS", 1_000),
     },
     Soak {
+        name: "regions",
+        package: "steadfast-server",
+        test: "cluster_regions",
+        filter: "jobs_46_47",
+        amount: ("STEADFAST_ROUNDS", 1_000),
+    },
+    Soak {
         name: "crash",
         package: "steadfast-storage",
         test: "crash",

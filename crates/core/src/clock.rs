@@ -104,6 +104,10 @@ impl Clock for SleeplessClock {
     fn monotonic(&self) -> Duration {
         self.0.monotonic()
     }
+
+    fn processor(&self) -> Duration {
+        self.0.processor()
+    }
 }
 
 /// A clock that stands still until a test moves it.

@@ -35,6 +35,8 @@ pub struct Jobs {
     runner: Runner,
     /// Only rows can be read: nobody serves the partitions here.
     is_copy: bool,
+    /// Another home may have a collection of the same name: tickets are needed.
+    is_shared: bool,
 }
 
 /// Some items of a list, and where the next ones begin.
@@ -82,6 +84,17 @@ impl Jobs {
             router: std::sync::Arc::clone(runtime.router()),
             runner,
             is_copy: false,
+            is_shared: false,
+        }
+    }
+
+    /// The same jobs, whose collections share their names with those of another home:
+    /// they are made with tickets only.
+    #[must_use]
+    pub fn shared(self) -> Self {
+        Self {
+            is_shared: true,
+            ..self
         }
     }
 
@@ -148,6 +161,11 @@ impl Jobs {
         expect: Expect,
     ) -> Result<Collection> {
         check_size([draft.document.as_bytes()])?;
+        if self.is_shared && expect == Expect::Nothing {
+            let message = "a job collection of a pair of regions is made by REST, \
+                           which asks both of them for its name";
+            return Err(missing(Kind::Taken, message));
+        }
         let id = draft.id.clone();
         let ask = Ask::PutCollection {
             draft: Box::new(draft),

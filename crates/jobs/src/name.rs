@@ -14,11 +14,22 @@ use crate::command::{Expect, Naming, Say};
 use crate::error::{Kind, refuse};
 use crate::rows::{self, COLLECTIONS, COUNTS, number, put_number};
 
-/// At the first home: the last ticket of the partition.
-const LAST: &[u8] = b"ticket";
+/// At the first home: the last ticket of a bucket.
+const LAST: &str = "ticket";
 
-/// At the second one: this ticket and all before it are void.
-const VOID: &[u8] = b"void";
+/// At the second one: this ticket of the bucket and all before it are void.
+const VOID: &str = "void";
+
+/// Names share numbers by the bucket, so that there is no row for each of them, and
+/// seldom one is in the way of another.
+const BUCKETS: u64 = 1024;
+
+/// The key of a number of a name's bucket (FNV-1a).
+fn row(what: &str, to: &Address) -> Vec<u8> {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = to.name.iter().fold(0xcbf2_9ce4_8422_2325, step);
+    format!("{what} {}", hash % BUCKETS).into_bytes()
+}
 
 /// Answers a ticket that was drawn, or up to which they are void.
 pub(crate) fn answer(turn: &mut Turn<'_>, to: &Address, naming: Naming) -> Result<Say, Halt> {
@@ -28,16 +39,19 @@ pub(crate) fn answer(turn: &mut Turn<'_>, to: &Address, naming: Naming) -> Resul
     }
     let ticket = match naming {
         Naming::Draw { above } => {
-            let last = number(turn, COUNTS, LAST)?.unwrap_or(0);
+            let key = row(LAST, to);
+            let last = number(turn, COUNTS, &key)?.unwrap_or(0);
             // Time is above what was forgotten with a lost region.
-            let ticket = last.max(above).max(turn.time().0.max(0) as u64) + 1;
-            put_number(turn, COUNTS, LAST, ticket);
+            let ticket = last.max(above).max(turn.time().0.max(0) as u64);
+            let ticket = ticket.saturating_add(1);
+            put_number(turn, COUNTS, &key, ticket);
             ticket
         }
         Naming::Void { up_to } => {
-            let void = number(turn, COUNTS, VOID)?.unwrap_or(0);
+            let key = row(VOID, to);
+            let void = number(turn, COUNTS, &key)?.unwrap_or(0);
             if up_to > void {
-                put_number(turn, COUNTS, VOID, up_to);
+                put_number(turn, COUNTS, &key, up_to);
             }
             void.max(up_to)
         }
@@ -46,13 +60,13 @@ pub(crate) fn answer(turn: &mut Turn<'_>, to: &Address, naming: Naming) -> Resul
 }
 
 /// Refuses a new collection whose ticket does not count any more.
-pub(crate) fn check(turn: &mut Turn<'_>, expect: Expect) -> Result<(), Halt> {
+pub(crate) fn check(turn: &mut Turn<'_>, to: &Address, expect: Expect) -> Result<(), Halt> {
     let Expect::Ticket(ticket) = expect else {
         return Ok(());
     };
     // Each home has one of them.
-    let last = number(turn, COUNTS, LAST)?;
-    let void = number(turn, COUNTS, VOID)?;
+    let last = number(turn, COUNTS, &row(LAST, to))?;
+    let void = number(turn, COUNTS, &row(VOID, to))?;
     match last.is_none_or(|last| ticket == last) && void.is_none_or(|void| ticket > void) {
         true => Ok(()),
         false => Err(taken()),

@@ -23,7 +23,7 @@ pub(crate) fn put_collection(
 ) -> Result<Say, Halt> {
     let found: Option<Collection> = rows::read(turn, COLLECTIONS, &to.name)?;
     check_version(found.as_ref().map(|found| found.version), expect)?;
-    name::check(turn, expect)?;
+    name::check(turn, to, expect)?;
     let mut kept = found.unwrap_or_else(|| Collection {
         id: draft.id.clone(),
         document: String::new(),

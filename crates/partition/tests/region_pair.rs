@@ -324,6 +324,76 @@ async fn a_region_that_is_lost_is_followed_and_gets_its_space_back() {
     }
 }
 
+/// It stops at 8 s of its promise, and nobody follows before 10 s.
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_is_cut_off_stops_before_anybody_follows() {
+    let world = World::start().await;
+    world.visit(0, "a").await.unwrap();
+    world.across.store(true, Ordering::Relaxed);
+    world.regions[0].lines.up.store(true, Ordering::Relaxed);
+    let stopped = world.until(0, |standing| !standing.is_owner).await;
+    assert!(world.visit(0, "a").await.is_err());
+    assert!(!world.standing(1).is_owner);
+    assert!(stopped <= Duration::from_millis(8100), "{stopped:?}");
+    let between = world.until(1, |standing| standing.is_owner).await;
+    assert!(between >= Duration::from_millis(1900), "{between:?}");
+}
+
+/// Both regions are there, and nobody else: the owner goes on by the other one's vote.
+#[tokio::test(start_paused = true)]
+async fn a_pair_goes_on_without_its_witness() {
+    let world = World::start().await;
+    for region in &world.regions {
+        region.lines.up.store(true, Ordering::Relaxed);
+    }
+    for _ in 0..60 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        world.visit(0, "a").await.unwrap();
+    }
+    let (owner, other) = (world.standing(0), world.standing(1));
+    assert!(owner.is_owner && !other.is_owner, "{owner:?} {other:?}");
+    assert_eq!((owner.epoch, owner.mode), (1, "synced"));
+    assert!(!owner.reaches_witness && owner.reaches_pair);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_region_that_leaves_hands_its_space_over() {
+    let world = World::start().await;
+    world.visit(0, "a").await.unwrap();
+    let began = Instant::now();
+    world.regions[0].pairing.leave().await;
+    world.until(1, |standing| standing.is_owner).await;
+    assert!(
+        began.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        began.elapsed()
+    );
+    assert_eq!(world.standing(1).epoch, 2);
+    assert_eq!(world.visit(1, "a").await.unwrap(), "II");
+}
+
+/// Home gets its space back when it has followed for five minutes without a break.
+#[tokio::test(start_paused = true)]
+async fn a_break_begins_the_five_minutes_anew() {
+    let world = World::start().await;
+    let other = &world.regions[1].pairing;
+    other.transfer(NAMES[1], false).await.unwrap();
+    world.until(1, |standing| standing.mode == "synced").await;
+    tokio::time::sleep(Duration::from_secs(240)).await;
+    world.across.store(true, Ordering::Relaxed);
+    world.visit(1, "a").await.unwrap();
+    assert_eq!(world.standing(1).mode, "degraded");
+    world.across.store(false, Ordering::Relaxed);
+    world.until(1, |standing| standing.mode == "synced").await;
+    let again = Instant::now();
+    tokio::time::sleep(Duration::from_secs(280)).await;
+    assert!(world.standing(1).is_owner, "it was given back too soon");
+    world.until(0, |standing| standing.is_owner).await;
+    let waited = again.elapsed();
+    assert!(waited >= Duration::from_secs(295), "{waited:?}");
+    assert!(waited <= Duration::from_secs(320), "{waited:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_owner_works_alone_once_the_witness_knows_and_catches_up_later() {
     let world = World::start().await;

@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use prost::Message;
 use steadfast_core::id::Owner;
 use steadfast_partition::cluster::{Broken, Network, PROTOCOL, Peer, SCHEMA};
 use steadfast_protocols::access::Secret;
 use steadfast_protocols::cluster::{Answer, Credentials, Wire, serve};
 use steadfast_protocols::listen::{Bind, Certificate, Listener};
+use steadfast_wire::cluster::{Hello, Parcel, Prove, SERVICE};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -86,6 +88,50 @@ async fn both_sides_prove_that_they_have_the_key() {
     let stranger = Wire::new(credentials("x", "c", other), false);
     let why = unsent(say(&stranger, &node.peer, "hello").await);
     assert!(why.contains("STF-7010"), "{why}");
+}
+
+/// Somebody who has heard how it is done, and does not have the key.
+#[tokio::test]
+async fn a_wrong_proof_is_refused_and_nothing_is_answered() {
+    let node = start(credentials("b", "c", KEY), None);
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = reqwest::Client::builder().http2_prior_knowledge();
+    let client = client.build().unwrap();
+    let ask = async |method: &str, message: Vec<u8>| {
+        let url = format!("http://{}{SERVICE}{method}", node.peer.address);
+        let length = (message.len() as u32).to_be_bytes();
+        let body = [&[0], &length[..], &message].concat();
+        let request = client.post(url).header("content-type", "application/grpc");
+        let answer = request.body(body).send().await.unwrap();
+        let header = |name: &str| {
+            let value = answer.headers().get(name);
+            value.map(|value| value.to_str().unwrap().to_owned())
+        };
+        (header("grpc-status"), header("grpc-message"))
+    };
+    let hello = Hello {
+        protocol: PROTOCOL,
+        schema: SCHEMA,
+        cluster: "c".to_owned(),
+        name: "x".to_owned(),
+        nonce: Bytes::from_static(&[1; 32]),
+    };
+    // It is greeted: no status in front of the answer.
+    assert_eq!(ask("Hello", hello.encode_to_vec()).await, (None, None));
+    let prove = Prove {
+        proof: Bytes::from_static(&[2; 32]),
+    };
+    let (status, message) = ask("Prove", prove.encode_to_vec()).await;
+    assert_eq!(status.as_deref(), Some("16"), "{message:?}");
+    assert!(message.unwrap().contains("STF-7010"));
+    let parcel = Parcel {
+        body: Bytes::from_static(b"hello"),
+    };
+    for _ in 0..2 {
+        let (status, message) = ask("Ask", parcel.encode_to_vec()).await;
+        assert_eq!(status.as_deref(), Some("16"), "{message:?}");
+        assert!(message.unwrap().contains("STF-7016"));
+    }
 }
 
 #[tokio::test]

@@ -73,7 +73,7 @@ pub(crate) fn drain(arguments: &Drain, output: Output) -> Result<()> {
         (0, 0) => Ok(()),
         (commands, partitions) => Err(Failure::TimedOut(format!(
             "at the limit {commands} commands and {partitions} partitions were cut off; \
-             nothing acknowledged is lost"
+             nothing durable is lost"
         ))
         .into()),
     }

@@ -54,7 +54,7 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
 }
 
 /// Calls under way are waited for, and then the other region takes over.
-const MOVING: Duration = Duration::from_secs(80);
+const MOVING: Duration = Duration::from_secs(40);
 
 fn moved(remote: &Remote, path: &str, body: &Value) -> Result<()> {
     let _: Value = remote.ask_within(MOVING, Method::POST, path, Some(body))?;

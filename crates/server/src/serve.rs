@@ -154,7 +154,7 @@ async fn live(
 }
 
 /// What is true whenever a server ends too early.
-const NOT_LOST: &str = "before everything was handed over; nothing acknowledged is lost";
+const NOT_LOST: &str = "before everything was handed over; nothing durable is lost";
 
 struct Signals {
     ends: Ends,

@@ -208,7 +208,8 @@ fn a_partition_is_moved_by_hand() {
     let partition =
         (0..nodes::PARTITIONS as u64).find(|one| owner(&state, *one).as_deref() == Some("a"));
     let partition = partition.unwrap().to_string();
-    let said = running::said(&b.run(&[
+    // The one that is to take it is asked by the other.
+    let said = running::said(&a.run(&[
         "cluster",
         "--access-key",
         running::KNOWN,

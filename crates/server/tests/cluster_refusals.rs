@@ -55,6 +55,34 @@ fn a_killed_node_comes_back_under_its_name() {
     assert_eq!(get(&again, "kept", "k").1, json!("v"));
 }
 
+/// A node that stood still finds another one under its name: it serves nothing, and what
+/// it acknowledges is what the other one has.
+#[test]
+fn a_node_whose_name_another_one_has_gives_way() {
+    let database = database();
+    let a = node("a", &database).ready();
+    put(&a, "kept", "k", "v");
+    a.process.freeze().unwrap();
+    let again = node("a", &database).ready();
+    settled(&again, 1);
+    put(&again, "kept", "k", "later");
+    a.process.thaw().unwrap();
+    a.logged("cluster.superseded");
+    let (status, found) = get(&a, "kept", "k");
+    assert!(
+        status != StatusCode::OK || found == json!("later"),
+        "{found}"
+    );
+    let (status, _) = put(&a, "kept", "k", "last");
+    let expected = match status {
+        StatusCode::OK => "last",
+        _ => "later",
+    };
+    assert_eq!(get(&again, "kept", "k").1, json!(expected));
+    let standing = settled(&again, 1);
+    assert_eq!(standing["nodes"].as_array().unwrap().len(), 1, "{standing}");
+}
+
 /// One node on PostgreSQL without a cluster key runs everything, and keeps its lease.
 #[test]
 fn a_node_without_a_key_is_alone() {

@@ -131,15 +131,12 @@ fn only_in_flight_twice(pair: &Pair, lost: usize, at: Instant, heard: &[Heard]) 
 
 /// Definitions and counters of all jobs, by name.
 fn shown(pair: &Pair, at: usize) -> BTreeMap<String, Value> {
-    let (status, headers, list) = pair.get(at, "/jobs");
-    assert_eq!(status, StatusCode::OK, "{list}");
-    assert!(!headers.contains_key("x-steadfast-stale"));
-    let all = list["value"].as_array().unwrap().iter();
+    let all = pair.list(at);
+    let all = all.iter();
     all.map(|job| {
-        (
-            job["name"].as_str().unwrap().to_owned(),
-            job["properties"].clone(),
-        )
+        // Its collection stands in front.
+        let (_, name) = job["name"].as_str().unwrap().split_once('/').unwrap();
+        (name.to_owned(), job["properties"].clone())
     })
     .collect()
 }
@@ -170,14 +167,26 @@ fn jobs_46_48_a_killed_region_is_followed_and_gets_its_jobs_back() {
     pair.heard_from(home, &["/every/0", "/fail/0", "/held/rerun", "/held/skip"]);
     let count_before = pair.heard().len();
     let before = shown(&pair, home);
+    // Somebody makes jobs until the last moment.
+    let making = pair.make_until_lost(home);
+    running::until("some jobs are made", || {
+        let status = pair.get(other, "/jobs/near9").0;
+        (status == StatusCode::OK).then_some(())
+    });
     let began = now();
     pair.kill(home);
+    let acknowledged = pair.made(making);
     let first = pair.first_from(other);
     let took = first.duration_since(began);
     println!("kill -9: the first delivery of the other region came after {took:?}");
     assert!(took <= SOON, "{took:?}");
     // REST works there meanwhile, and all jobs are there.
-    let after = shown(&pair, other);
+    let mut after = shown(&pair, other);
+    println!("{} jobs were made until the kill", acknowledged.len());
+    for name in &acknowledged {
+        assert!(after.contains_key(name), "{name} was acknowledged");
+    }
+    after.retain(|name, _| !name.starts_with("near"));
     assert_eq!(
         before.keys().collect::<Vec<_>>(),
         after.keys().collect::<Vec<_>>()
@@ -210,6 +219,8 @@ fn jobs_46_48_a_killed_region_is_followed_and_gets_its_jobs_back() {
     let replication = &collection["properties"]["steadfast"]["replication"];
     assert_eq!(replication["owner"], pair.name(other), "{collection}");
     assert_eq!(replication["mode"], "degraded");
+    assert_eq!(replication["epoch"], 2);
+    assert!(replication["lagMs"].as_u64() > Some(0), "{collection}");
     assert_eq!(collection["location"], pair.name(home));
     pair.put(
         other,
@@ -322,8 +333,13 @@ fn jobs_50_no_job_data_in_the_witness(pair: &Pair) {
 mod jobs_50_no_job_data_is_in_the_witness {
     use super::*;
 
-    /// Jobs that run again and again.
-    const JOBS: usize = 6;
+    /// Jobs that run again and again: fewer, or as many as the soak says.
+    fn jobs_here() -> usize {
+        match std::env::var("STEADFAST_ROUNDS") {
+            Ok(_) => amount(),
+            Err(_) => 6,
+        }
+    }
 
     /// How long a region stands still.
     const FROZEN: Duration = Duration::from_secs(30);
@@ -342,7 +358,7 @@ mod jobs_50_no_job_data_is_in_the_witness {
         let pair = Pair::start();
         let home = pair.home();
         let other = 1 - home;
-        fill(&pair, home, JOBS);
+        fill(&pair, home, jobs_here());
         pair.synced(home);
         pair.heard_from(home, &["/every/0"]);
         let began = now();
@@ -353,13 +369,13 @@ mod jobs_50_no_job_data_is_in_the_witness {
             first.duration_since(began)
         );
         assert!(first.duration_since(began) <= SOON);
-        all_go_on(&pair, other, JOBS);
+        all_go_on(&pair, other, jobs_here());
         std::thread::sleep(FROZEN.saturating_sub(began.elapsed()));
         let count = pair.heard().len();
         pair.signal(home, Signal::CONT);
         // It finds out, follows, and is up to date again.
         pair.synced(other);
-        pair.until_count(count + 2 * JOBS);
+        pair.until_count(count + 2 * jobs_here());
         let heard = pair.heard();
         let old: Vec<_> = heard[count..]
             .iter()
@@ -385,7 +401,7 @@ mod jobs_50_no_job_data_is_in_the_witness {
         let pair = Pair::start();
         let home = pair.home();
         let other = 1 - home;
-        fill(&pair, home, JOBS);
+        fill(&pair, home, jobs_here());
         pair.synced(home);
         pair.heard_from(home, &["/every/0"]);
         // Between the regions: the owner goes on alone.
@@ -404,6 +420,7 @@ mod jobs_50_no_job_data_is_in_the_witness {
             metrics.contains("region_degraded{home=\"East US\"} 1"),
             "{metrics}"
         );
+        assert!(metric(&metrics, "region_lag_seconds") > 0.0, "{metrics}");
         // The other one shows what it has, and says so.
         let (status, headers, _) = pair.get(other, "/jobs/every0");
         assert_eq!(status, StatusCode::OK);
@@ -436,7 +453,7 @@ mod jobs_50_no_job_data_is_in_the_witness {
             &json!({"properties": {"action": pair.action("/no")}}),
         );
         assert_eq!(refused, StatusCode::SERVICE_UNAVAILABLE);
-        all_go_on(&pair, other, JOBS);
+        all_go_on(&pair, other, jobs_here());
         pair.cut_off(home, false);
         pair.synced(other);
         let heard = pair.heard();
@@ -477,6 +494,16 @@ fn a_pair_is_led_by_commands_and_refuses_what_only_one_region_would_have() {
     // There and back, by hand.
     pair.command(other, &["region", "failover"]);
     pair.synced(other);
+    let metrics = pair.metrics(other);
+    for (name, expected) in [
+        ("region_owner", 1.0),
+        ("region_epoch", 2.0),
+        ("region_takeovers_total", 1.0),
+        ("region_fenced_total", 0.0),
+        ("region_degraded", 0.0),
+    ] {
+        assert_eq!(metric(&metrics, name), expected, "{name}");
+    }
     pair.put(other, "second", job.clone());
     pair.command(other, &["region", "failback"]);
     pair.synced(home);
@@ -515,6 +542,14 @@ fn a_pair_is_led_by_commands_and_refuses_what_only_one_region_would_have() {
         assert_eq!(pair.get(other, &format!("/jobs/{name}")).0, StatusCode::OK);
     }
     assert_eq!(pair.get(other, "/jobs/lost").0, StatusCode::NOT_FOUND);
+}
+
+/// The value of a metric for the jobs of the first home.
+fn metric(all: &str, name: &str) -> f64 {
+    let start = format!("{name}{{home=\"East US\"}} ");
+    let line = all.lines().find_map(|line| line.split_once(&start));
+    let (_, value) = line.unwrap_or_else(|| panic!("no {name}: {all}"));
+    value.parse().unwrap()
 }
 
 /// Both files declare the same collection.

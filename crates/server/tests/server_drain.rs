@@ -78,7 +78,7 @@ fn a_second_sigterm_ends_at_once() {
     assert_eq!(code, 1, "{printed}");
     let log = server.log();
     assert!(log.contains("ended by a second signal"), "{log}");
-    assert!(log.contains("nothing acknowledged is lost"), "{log}");
+    assert!(log.contains("nothing durable is lost"), "{log}");
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn a_drain_that_is_cut_off_says_so() {
     assert_eq!(code, 4, "{printed}{error}");
     assert!(printed.contains("lost       0"), "{printed}");
     assert!(
-        error.contains("were cut off; nothing acknowledged is lost"),
+        error.contains("were cut off; nothing durable is lost"),
         "{error}"
     );
     disk.hold_syncs(false);

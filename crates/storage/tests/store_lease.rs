@@ -101,3 +101,38 @@ async fn what_is_taken_across_two_leases_is_not_kept() {
     let taken = store.acquire(partition).await;
     assert!(taken.is_ok(), "in one lease it is taken");
 }
+
+/// What operators see of entries that had no plain end.
+#[tokio::test]
+async fn refused_and_doubtful_entries_are_counted() {
+    let memory = Arc::new(Memory::new());
+    let doubtful = Faults {
+        unknown_applied: 100,
+        ..Faults::default()
+    };
+    let hostile = Arc::new(Hostile::new(memory.clone(), Faults::default(), 1));
+    let owner = |node| Owner {
+        node,
+        incarnation: 1,
+    };
+    let options = |node| Options {
+        background: false,
+        ..Options::new(owner(node))
+    };
+    let store = Store::start(hostile.clone(), options(1));
+    let ledger = store.acquire(PARTITION).await.unwrap();
+    ledger.commit(put("one")).await.unwrap();
+    assert_eq!(store.outcomes(), (0, 0));
+    hostile.set(doubtful);
+    // It happened; that was found out.
+    ledger.commit(put("two")).await.unwrap();
+    hostile.calm();
+    let (fenced, unknown) = store.outcomes();
+    assert!(fenced == 0 && unknown >= 1, "{fenced} {unknown}");
+    let rival = Store::start(memory, options(2));
+    let theirs = rival.acquire(PARTITION).await.unwrap();
+    assert_eq!(read(&theirs).await, Ok(Some("two".to_owned())));
+    ledger.commit(put("three")).await.unwrap_err();
+    assert!(store.outcomes().0 >= 1);
+    assert_eq!(rival.outcomes(), (0, 0));
+}

@@ -6,7 +6,7 @@
 //! is shown, and marked as stale; nothing is changed.
 
 use axum::body::to_bytes;
-use axum::http::header::HeaderValue;
+use axum::http::header::{HeaderName, HeaderValue};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use steadfast_jobs::{CollectionId, ErrorKind, Expect, Naming};
 
 use super::answer::{Answer, finish};
+use super::collection;
 use super::context::Context;
 use super::dispatch::{Source, operate};
 use super::fault::Fault;
@@ -27,6 +28,9 @@ const STALE: &str = "x-steadfast-stale";
 
 /// Says that an answer comes from a region that works alone.
 const REPLICATION: &str = "x-steadfast-replication";
+
+/// The client's name for what it does.
+const CORRELATION: &str = "x-ms-correlation-request-id";
 
 /// How often a collection is looked for that others make and delete.
 const TRIES: usize = 4;
@@ -91,9 +95,9 @@ impl Pair {
             };
             return finish(&wanted.headers, result);
         }
-        let message =
-            "STF-5210: others make a job collection of this name all the time; look again";
-        finish(&wanted.headers, Err(Fault::conflict(message)))
+        let message = "STF-5210: others make and delete job collections of this name, or of \
+                       one that shares its tickets; try again soon";
+        finish(&wanted.headers, Err(Fault::unavailable(message)))
     }
 
     /// Makes a collection that is nowhere.
@@ -103,12 +107,24 @@ impl Pair {
         wanted: &Forwarded,
         id: &CollectionId,
     ) -> Result<Reply, Fault> {
-        let home = self.wanted_home(context, wanted)?;
-        let ticket = match self.ticket(home, id).await {
-            Reply::Ticket(ticket) => ticket,
-            reply => return Ok(reply),
+        let body: Value = serde_json::from_slice(&wanted.body)
+            .map_err(|error| Fault::bad(format!("the body is not JSON: {error}")))?;
+        let home = self.wanted_home(context, &body)?;
+        // What cannot be made draws no ticket.
+        collection::draft(context, Some(home), id, &body)?;
+        let reply = match self.ticket(home, id).await {
+            Reply::Ticket(ticket) => ask(context, home, wanted, Purpose::Make(ticket)).await,
+            reply => reply,
         };
-        Ok(ask(context, home, wanted, Purpose::Make(ticket)).await)
+        Ok(match reply {
+            Reply::Response(mut response) => {
+                let asked = wanted.headers.get(CORRELATION).cloned();
+                let headers = response.headers_mut();
+                headers.extend(asked.map(|asked| (HeaderName::from_static(CORRELATION), asked)));
+                Reply::Response(response)
+            }
+            reply => reply,
+        })
     }
 
     /// A ticket with which a home may make a collection.
@@ -136,9 +152,7 @@ impl Pair {
     }
 
     /// Where a body wants a collection: here, if it does not say.
-    fn wanted_home(&self, context: &Context, wanted: &Forwarded) -> Result<&dyn Home, Fault> {
-        let body: Value = serde_json::from_slice(&wanted.body)
-            .map_err(|error| Fault::bad(format!("the body is not JSON: {error}")))?;
+    fn wanted_home(&self, context: &Context, body: &Value) -> Result<&dyn Home, Fault> {
         let location = match &body["location"] {
             Value::Null => &self.region,
             Value::String(text) => text,

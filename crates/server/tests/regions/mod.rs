@@ -13,6 +13,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use steadfast_harness::FaultProxy;
 use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
 
 pub(crate) use self::jobs::Heard;
 use self::jobs::Target;
@@ -193,8 +194,9 @@ impl Pair {
         let server = self.server(index);
         let place = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Scheduler";
         let url = format!(
-            "{}{place}/jobCollections{path}?api-version=2016-03-01",
-            server.url
+            "{}{place}/jobCollections{path}{}api-version=2016-03-01",
+            server.url,
+            if path.contains('?') { "" } else { "?" }
         );
         let request = server.client.request(method, url);
         let mut request = request.header("authorization", format!("Bearer {KNOWN}"));
@@ -218,6 +220,54 @@ impl Pair {
 
     pub(crate) fn get(&self, index: usize, path: &str) -> (StatusCode, HeaderMap, Value) {
         self.ask(index, Method::GET, path, None)
+    }
+
+    /// All jobs of the collection, as a region shows them; none of it may be old.
+    pub(crate) fn list(&self, index: usize) -> Vec<Value> {
+        let (mut all, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let path = format!("/c/jobs?{cursor}");
+            let (status, headers, list) = self.request(index, Method::GET, &path, None);
+            assert_eq!(status, StatusCode::OK, "{list}");
+            assert!(!headers.contains_key("x-steadfast-stale"));
+            all.extend(list["value"].as_array().unwrap().iter().cloned());
+            let Some(next) = list["nextLink"].as_str() else {
+                return all;
+            };
+            let (_, behind) = next.split_once("&cursor=").unwrap();
+            let behind = behind.split('&').next().unwrap_or_default();
+            cursor = format!("cursor={behind}&");
+        }
+    }
+
+    /// Makes jobs through a region, one after the other, until it answers no more; its
+    /// names are those of all that were acknowledged.
+    pub(crate) fn make_until_lost(&self, index: usize) -> JoinHandle<Vec<String>> {
+        let action = self.action("/near");
+        let start = jobs::in_seconds(3600);
+        let job = json!({"properties": {"startTime": start, "action": action}});
+        let request = self.prepared(index, Method::PUT, "/c/jobs/NAME", Some(&job));
+        let request = request.timeout(Duration::from_secs(2)).build().unwrap();
+        let client = self.server(index).client.clone();
+        self.runtime.spawn(async move {
+            let mut made = Vec::new();
+            for number in 0.. {
+                let name = format!("near{number}");
+                let mut request = request.try_clone().unwrap();
+                let path = request.url().path().replace("NAME", &name);
+                request.url_mut().set_path(&path);
+                match client.execute(request).await {
+                    Ok(answer) if answer.status() == StatusCode::CREATED => made.push(name),
+                    _ => break,
+                }
+            }
+            made
+        })
+    }
+
+    /// What came of that.
+    pub(crate) fn made(&self, making: JoinHandle<Vec<String>>) -> Vec<String> {
+        self.runtime.block_on(making).unwrap()
     }
 
     /// Makes the collection, at home.

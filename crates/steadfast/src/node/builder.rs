@@ -473,7 +473,7 @@ impl Builder {
             Some(shards) => {
                 let identity = shards.cluster();
                 let port = nodes_port.take();
-                let place = cluster::join(&config, self.versions, &engine, identity, &clock, port);
+                let place = cluster::join(&config, self.versions, &engine, identity, port);
                 Some(place.await?)
             }
             None => None,

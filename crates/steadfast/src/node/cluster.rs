@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use steadfast_core::clock::Clock;
+use steadfast_core::clock::{Clock, SleeplessClock};
 use steadfast_core::id::Owner;
 use steadfast_core::limits;
 use steadfast_partition::cluster::{
@@ -67,9 +67,9 @@ pub(super) async fn join(
     (protocol, schema): (u32, u32),
     engine: &Arc<dyn Engine>,
     cluster: &str,
-    clock: &Arc<dyn Clock>,
     listener: Option<Listener>,
 ) -> Result<Joined> {
+    let clock = &lease_clock();
     let roster = Arc::new(Roster::new(Arc::clone(clock), config.cluster_lease, SPACE));
     let door = listener
         .zip(config.cluster_key.as_ref())
@@ -111,6 +111,11 @@ pub(super) async fn join(
         forward: Arc::new(forward),
         door,
     })
+}
+
+/// By which leases end: others also count the time for which this machine sleeps.
+fn lease_clock() -> Arc<dyn Clock> {
+    Arc::new(SleeplessClock::default())
 }
 
 /// Where others reach this node.
@@ -191,6 +196,14 @@ impl Network for Nowhere {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn leases_end_by_a_clock_that_counts_sleep() {
+        let difference = lease_clock()
+            .monotonic()
+            .abs_diff(SleeplessClock::default().monotonic());
+        assert!(difference < Duration::from_secs(1), "{difference:?}");
+    }
 
     #[test]
     fn a_node_says_where_others_reach_it() {

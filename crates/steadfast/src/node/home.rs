@@ -139,7 +139,7 @@ impl Place<'_> {
             name: self.home.to_owned(),
             space: name,
             pairing: pairing.await?,
-            jobs: Jobs::new(&runtime, runner),
+            jobs: Jobs::new(&runtime, runner).shared(),
             runtime,
             requires_sync: self.requires_sync,
         })

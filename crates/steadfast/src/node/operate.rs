@@ -291,15 +291,26 @@ impl Inner {
             let message = format!("the homes of this pair are {one} and {other}");
             return Err(Problem::bad_request(message));
         }
+        // Each comes to its end, also if nobody waits for it any more.
+        let moving: Vec<_> = meant
+            .into_iter()
+            .map(|kept| {
+                let (kept, to) = (Arc::clone(kept), to(kept.name()));
+                tokio::spawn(async move {
+                    let moved = kept.pairing.transfer(&to, accepts_loss).await;
+                    (kept.name().to_owned(), to, moved)
+                })
+            })
+            .collect();
         let (mut refused, mut said) = (false, Vec::new());
-        for kept in meant {
-            let (name, to) = (kept.name(), to(kept.name()));
-            said.push(match kept.pairing.transfer(&to, accepts_loss).await {
+        for moved in moving {
+            let Ok((name, to, moved)) = moved.await else {
+                continue;
+            };
+            refused |= moved.is_err();
+            said.push(match moved {
                 Ok(()) => format!("the jobs of {name} are in {to}"),
-                Err(why) => {
-                    refused = true;
-                    format!("the jobs of {name} stay where they are: {why}")
-                }
+                Err(why) => format!("those of {name} are not known to be in {to}: {why}"),
             });
         }
         match refused {

@@ -137,7 +137,8 @@ impl Node {
     }
 
     /// Jobs: make them, run them, look at their history. In a pair of regions, those
-    /// that have their home in this one.
+    /// that have their home in this one; their collections are made by REST, which asks
+    /// both regions for the name.
     pub fn jobs(&self) -> &Jobs {
         &self.inner.own.jobs
     }
@@ -381,7 +382,7 @@ impl Inner {
         {
             tracing::warn!(event = "region.leave_cut_off");
         }
-        let lost = self.memories.only_here().await;
+        let lost = self.memories.only_here();
         // From now on the others know that they have to take what is given up.
         if let Some(cluster) = &self.cluster {
             cluster.leave().await;
