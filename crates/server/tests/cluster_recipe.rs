@@ -1,16 +1,19 @@
-//! The recipe of the guide: three servers with TLS.
+//! The recipe of the guide, and where nodes are reached.
 //!
-//! Each has an address of its own, the same file, and a key for its clients.
+//! Three servers with TLS: each has an address of its own, the same file, and a key for
+//! its clients.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod nodes;
 mod running;
 
 use std::fs;
+use std::net::{SocketAddr, TcpListener};
 
 use reqwest::{Certificate, Client, Method, StatusCode};
 use running::{PATIENCE, Server, Start, until};
 use serde_json::{Value, json};
+use steadfast_harness::FaultProxy;
 
 const SECRET: &str = "a long random text that only the tests know";
 const HOSTS: [&str; 3] = ["127.0.0.1", "127.0.0.2", "127.0.0.3"];
@@ -85,4 +88,36 @@ fn three_servers_with_tls_are_one() {
     // Whoever has no key is not let in.
     let (status, _) = servers[1].ask(Method::GET, "/v1/cluster", "Bearer no", None);
     assert_eq!(status, StatusCode::UNAUTHORIZED);
+}
+
+/// Others come where a node says, not where it listens.
+#[test]
+fn a_node_is_reached_where_it_says() {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listens = free.local_addr().unwrap();
+    drop(free);
+    let proxy: FaultProxy = runtime.block_on(FaultProxy::start(listens)).unwrap();
+    let says: SocketAddr = proxy.address();
+    let database = nodes::database();
+    let a = nodes::node("a", &database).ready();
+    let b = nodes::node("b", &database)
+        .set(&format!("cluster.port={}", listens.port()))
+        .set(&format!("cluster.advertise={says}"))
+        .ready();
+    nodes::settled(&b, 2);
+    let standing = nodes::settled(&a, 2);
+    let nodes_of = standing["nodes"].as_array().unwrap();
+    let address = nodes_of.iter().find(|node| node["name"] == "b").unwrap();
+    assert_eq!(address["address"], says.to_string(), "{standing}");
+    for number in 0..12 {
+        let service = format!("s{number}");
+        let (status, answer) = nodes::put(&a, &service, "k", "v");
+        assert_eq!(status, StatusCode::OK, "{answer}");
+        assert_eq!(nodes::get(&b, &service, "k").1, json!("v"));
+    }
+    assert!(proxy.connections() > 0, "nobody came through");
+    let _inside = runtime.enter();
+    drop(proxy);
 }
