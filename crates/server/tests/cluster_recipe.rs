@@ -8,7 +8,7 @@ mod nodes;
 mod running;
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 
 use reqwest::{Certificate, Client, Method, StatusCode};
 use running::{PATIENCE, Server, Start, until};
@@ -95,9 +95,7 @@ fn three_servers_with_tls_are_one() {
 fn a_node_is_reached_where_it_says() {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let listens = free.local_addr().unwrap();
-    drop(free);
+    let listens = SocketAddr::from(([127, 0, 0, 1], running::free_port()));
     let proxy: FaultProxy = runtime.block_on(FaultProxy::start(listens)).unwrap();
     let says: SocketAddr = proxy.address();
     let database = nodes::database();

@@ -669,7 +669,7 @@ fn a_name_is_used_once(pair: &Pair) {
 /// Regions with different keys know nothing of one another, and say why.
 #[test]
 fn a_region_with_another_key_is_refused() {
-    let ports = [regions::free_port(), regions::free_port()];
+    let ports = [running::free_port(), running::free_port()];
     let keys = ["a", "b"].map(|letter| letter.repeat(32));
     let start = |index: usize, name: &str| {
         regions::set_up(name, ports[index])

@@ -76,6 +76,8 @@ pub enum Kind {
     TrimPastEnd { stream: Stream, first: Sequence },
     /// Others may have the partition by now; memory is not believed any more.
     LeaseEnded { partition: Partition },
+    /// Another life of the node has its lease.
+    LeaseHeld { node: u32 },
     /// Events are published in a space that is mirrored.
     NotMirrored { partition: Partition },
     /// Too few of those who hold a volatile partition have answered.
@@ -207,6 +209,7 @@ impl Error {
             Kind::TakenBack { .. } => "STF-2017",
             Kind::TrimPastEnd { .. } => "STF-2018",
             Kind::LeaseEnded { .. } => "STF-2019",
+            Kind::LeaseHeld { .. } => "STF-2022",
             Kind::NotMirrored { .. } => "STF-2020",
             Kind::CopiesSilent { .. } => "STF-2021",
             Kind::BackupInProgress { .. } => "STF-2050",
@@ -340,6 +343,10 @@ impl fmt::Display for Kind {
             Self::LeaseEnded { partition } => write!(
                 f,
                 "this node's lease has ended, so partition {partition} may have another owner; try again soon"
+            ),
+            Self::LeaseHeld { node } => write!(
+                f,
+                "another process is node {node}, and its lease has not ended; stop one of them"
             ),
             Self::BackupInProgress { path } => write!(
                 f,

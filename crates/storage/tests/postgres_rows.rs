@@ -8,13 +8,14 @@ mod pg;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use fastrand::Rng;
 use pg::{P, Q, S, T, THEY, WE, commit, entry, event, flush, open, single, take, wait};
-use steadfast_core::clock::Timestamp;
-use steadfast_core::id::{EntryNumber, Epoch, Sequence, Table};
+use steadfast_core::clock::{Timestamp, VirtualClock};
+use steadfast_core::id::{EntryNumber, Epoch, Owner, Sequence, Table};
 use steadfast_harness::postgres::PostgresServer;
 use steadfast_storage::Kind;
 use steadfast_storage::engine::{
@@ -265,6 +266,37 @@ async fn a_lease_on_the_databases_clock_holds_others_off() {
         }
     };
     assert_eq!(tenure.epoch, Epoch(2));
+}
+
+/// Two processes under one number: the later one gets a lease when that of the earlier
+/// one has ended, and then the earlier one gets none.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_has_one_lease_at_a_time() {
+    let clock = VirtualClock::default();
+    let options = Options {
+        lease_clock: Some(Arc::new(clock.clone())),
+        ..single()
+    };
+    let engine = open(options).await;
+    let ttl = Duration::from_secs(10);
+    let again = Owner {
+        incarnation: WE.incarnation + 1,
+        ..WE
+    };
+    let renew = async |owner, ttl| {
+        let renewed = engine.renew(owner, ttl).await;
+        renewed.map_err(|error| error.code().0)
+    };
+    assert_eq!(renew(WE, ttl).await, Ok(()));
+    assert_eq!(renew(again, ttl).await, Err("STF-2022"));
+    assert_eq!(renew(WE, ttl).await, Ok(()));
+    clock.advance(ttl);
+    assert_eq!(renew(again, ttl).await, Ok(()));
+    // It went on after a long sleep.
+    assert_eq!(renew(WE, ttl).await, Err("STF-2022"));
+    // One that leaves in order is not waited for.
+    assert_eq!(renew(again, Duration::ZERO).await, Ok(()));
+    assert_eq!(renew(WE, ttl).await, Ok(()));
 }
 
 /// The same entry with its events so many milliseconds later.

@@ -104,8 +104,15 @@ impl Cluster {
             counters: Counters::default(),
             setup,
         });
-        // Nothing is taken before there is a lease.
-        inner.beat().await?;
+        // Nothing is taken before there is a lease. That of an earlier life may not have
+        // ended yet, and counts longer after a failover.
+        let end = inner.now() + inner.setup.lease * 3;
+        while let Err(error) = inner.beat().await {
+            if inner.now() >= end {
+                return Err(error);
+            }
+            tokio::time::sleep(inner.setup.lease / 10).await;
+        }
         inner.publish().await?;
         // The heart waits for nothing else: a lease must not end because others are slow.
         let heart = Arc::clone(&inner);
@@ -202,6 +209,11 @@ impl Cluster {
         *self.inner.state.lock() = State::Gone;
         self.inner.tell().await;
         self.tasks.iter().for_each(AbortHandle::abort);
+        // Whoever comes next under this name need not wait for its end.
+        let (engine, owner) = (&self.inner.setup.engine, self.inner.owner);
+        if let Err(error) = engine.renew(owner, Duration::ZERO).await {
+            tracing::debug!(event = "cluster.lease_kept", %error);
+        }
     }
 
     /// Asks for a partition that another node has, or for one that nobody has.

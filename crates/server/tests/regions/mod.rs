@@ -3,7 +3,7 @@
 
 pub(crate) mod jobs;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 pub(crate) use self::jobs::Heard;
 use self::jobs::Target;
-use crate::running::{self, KNOWN, Server, Start, until};
+use crate::running::{self, KNOWN, Server, Start, free_port, until};
 
 const KEY: &str = "0123456789abcdef0123456789abcdef";
 
@@ -44,12 +44,6 @@ pub(crate) struct Pair {
 #[expect(clippy::disallowed_methods, reason = "processes run in real time")]
 pub(crate) fn now() -> Instant {
     Instant::now()
-}
-
-/// A port that nobody has just now.
-pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 fn at(port: u16) -> SocketAddr {

@@ -4,7 +4,8 @@
 //! stays true. It compares the epoch, so an attempt that was lost on its way and
 //! arrives late does nothing. A lease is one row per node on the database's clock;
 //! one that was renewed before the primary changed counts for one time-to-live
-//! more, because that was another clock.
+//! more, because that was another clock. A node has one at a time: in another life it
+//! gets none before the one of its former life has ended.
 
 use std::time::Duration;
 
@@ -50,7 +51,12 @@ const RENEW: &str = "insert into sf_node
       + make_interval(secs => $5::float8), make_interval(secs => $5::float8), $6, 1
     on conflict (node) do update set incarnation = excluded.incarnation,
       version = excluded.version, expires = excluded.expires, ttl = excluded.ttl,
-      timeline = excluded.timeline, state = excluded.state";
+      timeline = excluded.timeline, state = excluded.state
+    where sf_node.incarnation = excluded.incarnation
+      or sf_node.expires + case when sf_node.timeline < excluded.timeline
+          then sf_node.ttl else interval '0' end
+        <= coalesce(to_timestamp($4::float8), clock_timestamp())
+    returning node";
 
 const RELEASE: &str = "update sf_partition set owner = null, owner_inc = null
     where part = $1 and epoch = $2 returning epoch";
@@ -367,8 +373,11 @@ pub(super) async fn renew(shared: &Shared, owner: Owner, ttl: Duration) -> Resul
         [&node, &incarnation, &version, &now, &ttl, &timeline];
     let done = within(shared.options().deadline, lent.write(RENEW, &values)).await;
     let done = lent.settle(done);
-    done.map(drop)
-        .map_err(|fault| fault.into_error("renew a lease"))
+    match done {
+        Ok(rows) if rows.is_empty() => Err(Error::new(Kind::LeaseHeld { node: owner.node })),
+        Ok(_) => Ok(()),
+        Err(fault) => Err(fault.into_error("renew a lease")),
+    }
 }
 
 /// Gives a partition up.
