@@ -249,12 +249,10 @@ fn what_cannot_be_moved_is_said_with_a_code() {
     drop(open);
 
     // A node that is alive, on either side.
+    let alive = owner();
     block_on(async {
         let engine = postgres(&full).await;
-        engine
-            .renew(owner(), Duration::from_secs(600))
-            .await
-            .unwrap();
+        engine.renew(alive, Duration::from_secs(600)).await.unwrap();
     });
     fail(root, &migrate(&full, "local:fresh"), "STF-2061");
     let forced = ["restore", "--from", "backups", "--data", &full, "--force"];
@@ -265,7 +263,7 @@ fn what_cannot_be_moved_is_said_with_a_code() {
     expect_no_scratch(root);
     block_on(async {
         let engine = postgres(&full).await;
-        engine.renew(owner(), Duration::ZERO).await.unwrap();
+        engine.renew(alive, Duration::ZERO).await.unwrap();
     });
     assert_eq!((content(&data), content(&full)), (in_folder, in_database));
     // The empty one is still that.

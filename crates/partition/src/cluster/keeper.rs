@@ -77,6 +77,9 @@ pub struct Counts {
     pub late_beats: u64,
 }
 
+/// How long a node that leaves tries to end its lease.
+const LAST: Duration = Duration::from_secs(1);
+
 /// Of a lease, what is not used: memory is not believed in its last part.
 const MARGIN: Duration = Duration::from_secs(2);
 
@@ -210,9 +213,12 @@ impl Cluster {
         self.inner.tell().await;
         self.tasks.iter().for_each(AbortHandle::abort);
         // Whoever comes next under this name need not wait for its end.
-        let (engine, owner) = (&self.inner.setup.engine, self.inner.owner);
-        if let Err(error) = engine.renew(owner, Duration::ZERO).await {
-            tracing::debug!(event = "cluster.lease_kept", %error);
+        let engine = &self.inner.setup.engine;
+        let ending = engine.renew(self.inner.owner, Duration::ZERO);
+        match tokio::time::timeout(LAST, ending).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(event = "cluster.lease_kept", %error),
+            Err(error) => tracing::debug!(event = "cluster.lease_kept", %error),
         }
     }
 
