@@ -24,11 +24,11 @@ const VOID: &str = "void";
 /// seldom one is in the way of another.
 const BUCKETS: u64 = 1024;
 
-/// The key of a number of a name's bucket (FNV-1a).
+/// The key of a number of a name's bucket, by other bits of the spread than those that
+/// chose the partition.
 fn row(what: &str, to: &Address) -> Vec<u8> {
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    let hash = to.name.iter().fold(0xcbf2_9ce4_8422_2325, step);
-    format!("{what} {}", hash % BUCKETS).into_bytes()
+    let bucket = (to.spread() >> 32) % BUCKETS;
+    format!("{what} {bucket}").into_bytes()
 }
 
 /// Answers a ticket that was drawn, or up to which they are void.

@@ -4,11 +4,13 @@
 //! event is handled once, by the node that owns its partition at that time.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
+mod members;
+
 use std::process::Command;
 use std::time::Duration;
 
+use members::{PATIENCE, config, serves};
 use steadfast::Node;
-use steadfast::config::{Config, Layers};
 use steadfast_collections::Dictionary;
 use steadfast_events::{Batch, Context, Definition, Handled, Handler, Received};
 use steadfast_harness::Process;
@@ -17,25 +19,8 @@ use tokio::task::JoinSet;
 
 const URL: &str = "STEADFAST_TEST_URL";
 const NAME: &str = "STEADFAST_TEST_NAME";
-const PATIENCE: Duration = Duration::from_secs(60);
 const SLOTS: u32 = 12;
 const PARTITIONS: usize = 6;
-
-fn config(name: &str, url: &str) -> Config {
-    let flags = [
-        format!("name={name}"),
-        "engine=postgres".to_owned(),
-        format!("postgres.url={url}"),
-        format!("partitions={PARTITIONS}"),
-        "cluster.port=0".to_owned(),
-        "cluster.key=0123456789abcdef0123456789abcdef".to_owned(),
-        "cluster.lease=3s".to_owned(),
-    ];
-    let layers = flags
-        .iter()
-        .try_fold(Layers::new(), |layers, flag| layers.flag(flag));
-    Config::new(&layers.unwrap()).unwrap()
-}
 
 /// Counts events, and adds up their numbers.
 struct Totals;
@@ -60,7 +45,7 @@ impl Handler for Totals {
 
 async fn start(name: &str, url: &str) -> Node {
     let node = Node::builder()
-        .config(config(name, url))
+        .config(config(name, url, PARTITIONS))
         .event_hub(Definition::new("houses", SLOTS))
         .processor("houses", "$Default", Totals);
     node.start().await.unwrap()
@@ -137,10 +122,7 @@ fn totals_are_exact_while_nodes_are_killed() {
 
 /// Waits until this node has handled everything; compares totals and publications.
 async fn caught_up(node: &Node) -> u64 {
-    let mut changes = node.runtime().changes();
-    while node.runtime().serving().len() < PARTITIONS {
-        changes.changed().await.unwrap();
-    }
+    serves(node, PARTITIONS).await;
     let hubs = node.event_hubs();
     let hub = hubs.get("houses").await.unwrap();
     let mut handled = 0;

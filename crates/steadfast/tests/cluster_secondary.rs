@@ -1,37 +1,20 @@
 //! A node reads what another one owns.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod members;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
+use members::{PATIENCE, config_with, serves};
 use steadfast::Node;
 use steadfast::collections::{Dictionary, Query, Role, Scheme, SlotKey};
-use steadfast::config::{Config, Layers};
 use steadfast_harness::postgres::PostgresCluster;
 
-const PATIENCE: Duration = Duration::from_secs(60);
 const KEYS: usize = 20;
 
-fn config(name: &str, url: &str) -> Config {
-    let flags = [
-        format!("name={name}"),
-        "engine=postgres".to_owned(),
-        format!("postgres.url={url}"),
-        "partitions=4".to_owned(),
-        "storage.log_target=64KiB".to_owned(),
-        "cluster.port=0".to_owned(),
-        "cluster.key=0123456789abcdef0123456789abcdef".to_owned(),
-        "cluster.lease=3s".to_owned(),
-    ];
-    let layers = flags
-        .iter()
-        .try_fold(Layers::new(), |layers, flag| layers.flag(flag));
-    Config::new(&layers.unwrap()).unwrap()
-}
-
 async fn start(name: &str, url: &str) -> Node {
-    let node = Node::builder().config(config(name, url));
+    let node = Node::builder().config(config_with(name, url, 4, &["storage.log_target=64KiB"]));
     node.start().await.unwrap()
 }
 
@@ -39,17 +22,6 @@ const SLOTS: [&str; 4] = ["n", "e", "s", "w"];
 
 fn scheme() -> Scheme {
     Scheme::Named(SLOTS.iter().map(|&name| name.to_owned()).collect())
-}
-
-/// Waits until a node serves its share of 4 partitions among two.
-async fn shared_out(node: &Node) {
-    let mut changes = node.runtime().changes();
-    let shared = async {
-        while node.runtime().serving().len() != 2 {
-            changes.changed().await.unwrap();
-        }
-    };
-    tokio::time::timeout(PATIENCE, shared).await.unwrap();
 }
 
 /// Sets all keys to the next number, again and again.
@@ -76,7 +48,7 @@ async fn a_node_that_does_not_own_a_slot_reads_whole_states_of_it() {
     let url = database.url();
     let nodes = [start("a", &url).await, start("b", &url).await];
     for node in &nodes {
-        shared_out(node).await;
+        serves(node, 2).await;
     }
     let [owner, other] = &nodes;
     let there = owner.service("state", scheme()).await.unwrap();

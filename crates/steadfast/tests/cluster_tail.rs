@@ -4,20 +4,21 @@
 //! Each event that was acknowledged comes once, and in order.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
+mod members;
+
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use members::{PATIENCE, config, serves};
 use steadfast::Node;
-use steadfast::config::{Config, Layers};
 use steadfast_events::{Batch, Definition, EventHubs, Position, Reader};
 use steadfast_harness::Process;
 use steadfast_harness::postgres::PostgresCluster;
 use tokio::task::JoinSet;
 
 const URL: &str = "STEADFAST_TEST_URL";
-const PATIENCE: Duration = Duration::from_secs(60);
 const HUB: &str = "houses";
 const SLOTS: u32 = 6;
 
@@ -25,33 +26,9 @@ const SLOTS: u32 = 6;
 const SOME: u64 = 20;
 
 async fn start(name: &str, url: &str) -> Node {
-    let flags = [
-        format!("name={name}"),
-        "engine=postgres".to_owned(),
-        format!("postgres.url={url}"),
-        format!("partitions={SLOTS}"),
-        "cluster.port=0".to_owned(),
-        "cluster.key=0123456789abcdef0123456789abcdef".to_owned(),
-        "cluster.lease=3s".to_owned(),
-    ];
-    let layers = flags
-        .iter()
-        .try_fold(Layers::new(), |layers, flag| layers.flag(flag));
-    let config = Config::new(&layers.unwrap()).unwrap();
-    let node = Node::builder().config(config);
+    let node = Node::builder().config(config(name, url, SLOTS as usize));
     let node = node.event_hub(Definition::new(HUB, SLOTS));
     node.start().await.unwrap()
-}
-
-/// Waits until a node serves so many partitions.
-async fn serves(node: &Node, count: usize) {
-    let mut changes = node.runtime().changes();
-    let served = async {
-        while node.runtime().serving().len() != count {
-            changes.changed().await.unwrap();
-        }
-    };
-    tokio::time::timeout(PATIENCE, served).await.unwrap();
 }
 
 /// Publishes numbers to a partition; answers those that were acknowledged.

@@ -4,48 +4,27 @@
 //! through each of them.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod members;
+
 use std::time::Duration;
 
+use members::{PATIENCE, config, serves};
 use steadfast::Node;
-use steadfast::config::{Config, Layers};
 use steadfast_harness::postgres::PostgresCluster;
 use steadfast_jobs::{CollectionDraft, CollectionId, Expect};
 use steadfast_partition::cluster::{PROTOCOL, SCHEMA};
 
-const PATIENCE: Duration = Duration::from_secs(60);
 const PARTITIONS: usize = 6;
 
-fn config(name: &str, url: &str) -> Config {
-    let flags = [
-        format!("name={name}"),
-        "engine=postgres".to_owned(),
-        format!("postgres.url={url}"),
-        format!("partitions={PARTITIONS}"),
-        "cluster.port=0".to_owned(),
-        "cluster.key=0123456789abcdef0123456789abcdef".to_owned(),
-        "cluster.lease=3s".to_owned(),
-    ];
-    let layers = flags
-        .iter()
-        .try_fold(Layers::new(), |layers, flag| layers.flag(flag));
-    Config::new(&layers.unwrap()).unwrap()
-}
-
 async fn start(name: &str, url: &str, protocol: u32, schema: u32) -> steadfast::Result<Node> {
-    let node = Node::builder().config(config(name, url));
+    let node = Node::builder().config(config(name, url, PARTITIONS));
     node.versions(protocol, schema).start().await
 }
 
 /// Waits until each node has its share.
 async fn shared_out(nodes: &[Node]) {
     for node in nodes {
-        let mut changes = node.runtime().changes();
-        let shared = async {
-            while node.runtime().serving().len() != PARTITIONS / nodes.len() {
-                changes.changed().await.unwrap();
-            }
-        };
-        tokio::time::timeout(PATIENCE, shared).await.unwrap();
+        serves(node, PARTITIONS / nodes.len()).await;
     }
 }
 

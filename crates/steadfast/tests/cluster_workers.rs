@@ -1,15 +1,14 @@
 //! Workers of one node run the instances of all nodes.
-#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod members;
 
 use std::time::Duration;
 
+use members::{PATIENCE, config, serves};
 use serde::{Deserialize, Serialize};
 use steadfast::Node;
-use steadfast::config::{Config, Layers};
 use steadfast::durable::{Context, Failure, NewInstance, Status, Task, entity};
 use steadfast_harness::postgres::PostgresCluster;
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Default, Serialize, Deserialize)]
 struct Counter {
@@ -36,53 +35,26 @@ async fn count_to(cx: Context, (key, n): (String, i64)) -> Result<i64, Failure> 
     counter.get(&cx).await
 }
 
-fn config(name: &str, url: &str) -> Config {
-    let flags = [
-        format!("name={name}"),
-        "engine=postgres".to_owned(),
-        format!("postgres.url={url}"),
-        "partitions=6".to_owned(),
-        "cluster.port=0".to_owned(),
-        "cluster.key=0123456789abcdef0123456789abcdef".to_owned(),
-        "cluster.lease=3s".to_owned(),
-    ];
-    let layers = flags
-        .iter()
-        .try_fold(Layers::new(), |layers, flag| layers.flag(flag));
-    Config::new(&layers.unwrap()).unwrap()
-}
-
-/// Waits until a node serves its share of 6 partitions among three.
-async fn shared_out(node: &Node) {
-    let mut changes = node.runtime().changes();
-    let shared = async {
-        while node.runtime().serving().len() != 2 {
-            changes.changed().await.unwrap();
-        }
-    };
-    tokio::time::timeout(PATIENCE, shared).await.unwrap();
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_worker_at_one_node_runs_everything() {
     let database = PostgresCluster::start().unwrap();
     let url = database.url();
     // Only the first has code.
-    let first = Node::builder().config(config("a", &url));
+    let first = Node::builder().config(config("a", &url, 6));
     let first = first.entity::<Counter>().orchestration("count", count_to);
     let first = first.start().await.unwrap();
     let second = Node::builder()
-        .config(config("b", &url))
+        .config(config("b", &url, 6))
         .start()
         .await
         .unwrap();
     let third = Node::builder()
-        .config(config("c", &url))
+        .config(config("c", &url, 6))
         .start()
         .await
         .unwrap();
     for node in [&first, &second, &third] {
-        shared_out(node).await;
+        serves(node, 2).await;
     }
     let hub = second.task_hubs().hub("default").unwrap();
     let waiting = third.task_hubs().hub("default").unwrap();
