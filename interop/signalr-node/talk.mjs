@@ -57,7 +57,8 @@ export function items(stream) {
 
 export async function everything(signalr, msgpack, server, kind) {
   const connection = builder(signalr, msgpack, server, kind).build();
-  const other = builder(signalr, msgpack, server, { ...kind, packed: false }).build();
+  const elsewhere = { ...server, url: server.other ?? server.url };
+  const other = builder(signalr, msgpack, elsewhere, { ...kind, packed: false }).build();
   const closed = new Promise((resolve) => connection.onclose(resolve));
   await connection.start();
   await other.start();

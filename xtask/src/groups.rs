@@ -153,7 +153,9 @@ fn server(workspace: &Workspace) -> Result<()> {
 
 fn docs(workspace: &Workspace) -> Result<()> {
     cargo_test(workspace, &["--workspace", "--doc"], &[])?;
-    chosen(workspace, "steadfast", |test| !is_of_cluster(test))?;
+    chosen(workspace, "steadfast", |test| {
+        !is_of_cluster(test) && !interop::TESTS.contains(&test)
+    })?;
     let mut command = workspace.cargo();
     command
         .args(["doc", "--no-deps", "--workspace", "--locked"])

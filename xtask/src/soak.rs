@@ -30,6 +30,7 @@ struct Soak {
     package: &'static str,
     /// Empty for unit tests.
     test: &'static str,
+    /// Empty for all tests.
     filter: &'static str,
     /// The variable that says how much, and how much.
     amount: (&'static str, u64),
@@ -177,6 +178,27 @@ const SOAKS: &[Soak] = &[
         test: "cluster_clients",
         filter: "sdks",
         amount: ("STEADFAST_ROUNDS", 1),
+    },
+    Soak {
+        name: "interop",
+        package: "steadfast",
+        test: "event_hub_clients",
+        filter: "",
+        amount: ("STEADFAST_NODES", 3),
+    },
+    Soak {
+        name: "interop",
+        package: "steadfast",
+        test: "event_hub_processors",
+        filter: "",
+        amount: ("STEADFAST_NODES", 3),
+    },
+    Soak {
+        name: "interop",
+        package: "steadfast",
+        test: "signalr_clients",
+        filter: "",
+        amount: ("STEADFAST_NODES", 3),
     },
 ];
 

@@ -71,7 +71,7 @@ impl Face {
     async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let node = amqp_setup::open(folder.path(), Arc::new(SystemClock::new())).await;
-        let port = amqp_setup::web::serve_blobs(&node);
+        let port = amqp_setup::blobs::serve(&node);
         let _ = rustls::crypto::ring::default_provider().install_default();
         Self {
             node,

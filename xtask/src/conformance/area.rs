@@ -45,7 +45,12 @@ const AREAS: &[Area] = &[
     },
     Area {
         name: "events",
-        packages: &["steadfast-events", "steadfast-wire", "steadfast-protocols"],
+        packages: &[
+            "steadfast-events",
+            "steadfast-wire",
+            "steadfast-protocols",
+            "steadfast",
+        ],
         files: &[],
     },
     Area {
@@ -73,6 +78,7 @@ const AREAS: &[Area] = &[
             "steadfast-realtime",
             "steadfast-wire",
             "steadfast-protocols",
+            "steadfast",
         ],
         files: &[],
     },

@@ -51,6 +51,18 @@ impl PostgresCluster {
         format!("postgres://postgres@{}/postgres", hosts.join(","))
     }
 
+    /// Makes a database, and answers its address.
+    pub fn create_database(&mut self, name: &str) -> anyhow::Result<String> {
+        let primary = self.primary();
+        let create = format!("create database {name}");
+        self.server(primary).sql(&create)?;
+        let url = self.url();
+        let servers = url
+            .strip_suffix("/postgres")
+            .context("the usual database")?;
+        Ok(format!("{servers}/{name}"))
+    }
+
     /// One of the three.
     pub fn server(&mut self, index: usize) -> &mut PostgresServer {
         &mut self.servers[index]

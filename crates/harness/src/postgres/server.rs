@@ -163,16 +163,13 @@ impl PostgresServer {
 
     /// Runs SQL as the superuser and answers what `psql` prints.
     pub fn sql(&self, statement: &str) -> anyhow::Result<String> {
+        self.sql_in("postgres", statement)
+    }
+
+    /// The same in another database than the usual one.
+    pub fn sql_in(&self, database: &str, statement: &str) -> anyhow::Result<String> {
         let mut psql = Command::new(programs::folder()?.join("psql"));
-        psql.args([
-            "-XAtq",
-            "-h",
-            "127.0.0.1",
-            "-U",
-            "postgres",
-            "-d",
-            "postgres",
-        ]);
+        psql.args(["-XAtq", "-h", "127.0.0.1", "-U", "postgres", "-d", database]);
         psql.args(["-v", "ON_ERROR_STOP=1", "-p", &self.port.to_string()]);
         psql.env("PGCONNECT_TIMEOUT", "5");
         programs::output(psql.args(["-c", statement]))

@@ -32,13 +32,15 @@ fn postgres() -> &'static std::sync::Mutex<PostgresCluster> {
 pub(crate) fn database() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let name = format!("cluster_{}", NEXT.fetch_add(1, Ordering::Relaxed));
+    postgres().lock().unwrap().create_database(&name).unwrap()
+}
+
+/// Runs SQL in a database of [`database`].
+pub(crate) fn sql(url: &str, statement: &str) -> String {
     let mut cluster = postgres().lock().unwrap();
     let primary = cluster.primary();
-    let create = format!("create database {name}");
-    cluster.server(primary).sql(&create).unwrap();
-    let url = cluster.url();
-    let (servers, _) = url.rsplit_once('/').unwrap();
-    format!("{servers}/{name}")
+    let (_, name) = url.rsplit_once('/').unwrap();
+    cluster.server(primary).sql_in(name, statement).unwrap()
 }
 
 /// A node that is about to start.

@@ -1,25 +1,22 @@
 //! Processors of real clients that share a group by blobs.
 //!
-//! Their programs stand in `interop`; what they need is installed by
-//! `cargo xtask test --only interop`, which also says where.
+//! Their programs stand in `interop`.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use amqp_setup::{ACCOUNT, Node};
+use clients::{ACCOUNT, PATIENCE, Stage};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use steadfast_core::clock::SystemClock;
-use steadfast_events::{Batch, Definition};
+use steadfast::events::{Batch, Definition};
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, ChildStdin, Command};
+use tokio::process::{Child, ChildStdin};
 use tokio::sync::Notify;
 
-mod amqp_setup;
+mod clients;
 
 const HUB: &str = "houses";
 const PARTITIONS: u32 = 8;
@@ -28,8 +25,6 @@ const BOX: &str = "checkpoints";
 const INTERVAL: u64 = 1;
 /// How often those of Rust do.
 const RUST_INTERVAL: u64 = 2;
-/// How long balance, or events, may be awaited.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy)]
 enum Kind {
@@ -51,14 +46,12 @@ struct Told {
     more: Notify,
 }
 
-/// A server, and its processors.
+/// A stage, and the processors that came to it.
 struct Scene {
-    node: Node,
-    said: String,
+    stage: Stage,
     told: Arc<Told>,
     processors: Vec<Processor>,
     sent: BTreeSet<String>,
-    _folder: tempfile::TempDir,
 }
 
 struct Processor {
@@ -69,45 +62,29 @@ struct Processor {
 
 impl Scene {
     async fn start() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let data = folder.path().join("data");
-        let node = amqp_setup::open(&data, Arc::new(SystemClock::new())).await;
+        let stage = Stage::start(&[], |builder| builder).await;
         let definition = Definition::new(HUB, PARTITIONS);
-        node.hubs.create(definition).await.unwrap();
+        stage.node().event_hubs().create(definition).await.unwrap();
         let container = format!("{ACCOUNT}/{BOX}");
-        node.blobs
+        let blobs = stage.node().blobs();
+        blobs
             .create_container(&container, Vec::new())
             .await
             .unwrap();
-        let said = amqp_setup::web::listen(&node, folder.path()).to_string();
         Self {
-            node,
-            said,
+            stage,
             told: Arc::default(),
             processors: Vec::new(),
             sent: BTreeSet::new(),
-            _folder: folder,
         }
     }
 
     /// Lets one more processor join.
     fn join(&mut self, kind: Kind) {
-        let tools = std::env::var_os("STEADFAST_TOOLS").map(PathBuf::from);
-        let tools =
-            tools.expect("run `cargo xtask test --only interop`, which sets STEADFAST_TOOLS");
-        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interop");
         let mut command = match kind {
-            Kind::Node => {
-                let mut command = Command::new(tools.join("node/bin/node"));
-                command.arg(tools.join("packages/event-hubs/processor.mjs"));
-                command
-            }
-            Kind::Rust => Command::new(tools.join("rust/debug/event-hub-processor")),
-            Kind::Sync | Kind::Asyncio => {
-                let mut command = Command::new(tools.join("python/eventhub/bin/python"));
-                command.arg("-B").arg(sources.join("python/processor.py"));
-                command
-            }
+            Kind::Node => clients::javascript("event-hubs/processor.mjs"),
+            Kind::Rust => clients::rust("event-hub-processor"),
+            Kind::Sync | Kind::Asyncio => clients::python("eventhub", "python/processor.py"),
         };
         let interval = match kind {
             Kind::Rust => RUST_INTERVAL,
@@ -117,7 +94,9 @@ impl Scene {
             "hub": HUB, "group": "$Default", "container": BOX, "interval": interval,
             "kind": if matches!(kind, Kind::Sync) { "sync" } else { "asyncio" },
         });
-        command.arg(&self.said).arg(options.to_string());
+        command
+            .arg(self.stage.told().to_string())
+            .arg(options.to_string());
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -153,8 +132,9 @@ impl Scene {
 
     /// Publishes so many events to every partition.
     async fn send(&mut self, name: &str, count: usize) {
+        let hubs = self.stage.node().event_hubs();
         for partition in 0..PARTITIONS {
-            let sender = self.node.hubs.sender(HUB, Some(partition)).await.unwrap();
+            let sender = hubs.sender(HUB, Some(partition)).await.unwrap();
             for number in 0..count {
                 let text = format!("{name} {partition} {number}");
                 let mut batch = Batch::new();
@@ -206,8 +186,9 @@ impl Scene {
     async fn shares(&self) -> BTreeMap<String, usize> {
         let container = format!("{ACCOUNT}/{BOX}");
         let page = self
-            .node
-            .blobs
+            .stage
+            .node()
+            .blobs()
             .list(&container, "", "", 1000)
             .await
             .unwrap();
@@ -247,7 +228,9 @@ impl Scene {
 
     /// Nobody has read a partition beside its owner.
     fn check(&self) {
-        assert_eq!(self.node.hubs.reader_counts().overlaps, 0);
+        for node in &self.stage.nodes {
+            assert_eq!(node.event_hubs().reader_counts().overlaps, 0);
+        }
     }
 
     async fn end(mut self) {
@@ -256,7 +239,7 @@ impl Scene {
                 let _ = self.processors[number].child.kill().await;
             }
         }
-        self.node.stop().await;
+        self.stage.stop().await;
     }
 }
 
@@ -307,8 +290,9 @@ async fn events_37_python_and_node_mean_the_same_blob() {
         "it goes on behind the checkpoints: {lines:?}"
     );
     let page = scene
-        .node
-        .blobs
+        .stage
+        .node()
+        .blobs()
         .list(&format!("{ACCOUNT}/{BOX}"), "", "", 1000)
         .await
         .unwrap();

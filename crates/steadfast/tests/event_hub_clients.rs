@@ -1,18 +1,14 @@
 //! Unmodified clients of Event Hubs, scenario by scenario.
 //!
-//! The scenarios stand in `interop/python`, `interop/node` and `interop/rust`. What
-//! they need is installed by `cargo xtask test --only interop`, which also says where.
+//! The scenarios stand in `interop/python`, `interop/node` and `interop/rust`.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::sync::Arc;
-
-use steadfast_core::clock::SystemClock;
-use steadfast_events::Definition;
+use clients::Stage;
+use serde_json::Value;
+use steadfast::events::Definition;
 use tokio::process::Command;
 
-mod amqp_setup;
+mod clients;
 
 const HUBS: [(&str, u32); 8] = [
     ("houses", 4),
@@ -38,67 +34,68 @@ use Client::{Node, Python, Rust};
 
 impl Client {
     fn command(&self) -> Command {
-        let tools = std::env::var_os("STEADFAST_TOOLS").map(PathBuf::from);
-        let tools =
-            tools.expect("run `cargo xtask test --only interop`, which sets STEADFAST_TOOLS");
-        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interop");
         match self {
-            Python => {
-                let mut command = Command::new(tools.join("python/eventhub/bin/python"));
-                // No compiled files among the sources.
-                command.arg("-B").arg(sources.join("python/run.py"));
-                command
-            }
-            Node => {
-                let mut command = Command::new(tools.join("node/bin/node"));
-                command.arg(tools.join("packages/event-hubs/run.mjs"));
-                command
-            }
-            Rust => Command::new(tools.join("rust/debug/event-hub-clients")),
+            Python => clients::python("eventhub", "python/run.py"),
+            Node => clients::javascript("event-hubs/run.mjs"),
+            Rust => clients::rust("event-hub-clients"),
         }
     }
 }
 
-/// Runs scenarios of clients, each against a server of its own.
+/// Runs scenarios of clients, each against a stage of its own.
 async fn run(scenarios: &[(Client, &str)]) {
     for (client, scenario) in scenarios {
-        run_one(client, scenario).await;
+        let stage = Stage::start(&[], |builder| builder).await;
+        let told = stage.told();
+        run_at(stage, &told, client, scenario).await;
     }
 }
 
-async fn run_one(client: &Client, scenario: &str) {
+/// The same where everything is encrypted.
+async fn run_encrypted(scenarios: &[(Client, &str)]) {
     let folder = tempfile::tempdir().unwrap();
-    let data = folder.path().join("data");
-    let node = amqp_setup::open(&data, Arc::new(SystemClock::new())).await;
+    let (chain, key) = (
+        folder.path().join("chain.pem"),
+        folder.path().join("key.pem"),
+    );
+    let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+    let made = rcgen::generate_simple_self_signed(names).unwrap();
+    std::fs::write(&chain, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let settings = [
+        format!("tls.certificate={}", chain.display()),
+        format!("tls.key={}", key.display()),
+    ];
+    for (client, scenario) in scenarios {
+        let stage = Stage::start(&settings.each_ref().map(String::as_str), |builder| builder).await;
+        let told = stage.told_encrypted(&chain);
+        run_at(stage, &told, client, scenario).await;
+    }
+}
+
+async fn run_at(stage: Stage, told: &Value, client: &Client, scenario: &str) {
     for (name, partitions) in HUBS {
         let definition = Definition::new(name, partitions).group("second");
-        node.hubs.create(definition).await.unwrap();
+        stage.node().event_hubs().create(definition).await.unwrap();
     }
-    let said = amqp_setup::web::listen(&node, folder.path()).to_string();
     let mut command = client.command();
-    command.arg(&said).arg(scenario);
-    command.stdin(Stdio::null()).kill_on_drop(true);
-    let output = command.output().await.expect("the client is installed");
-    assert!(
-        output.status.success(),
-        "{scenario}: {}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
-    node.stop().await;
+    command.arg(told.to_string()).arg(scenario);
+    clients::run(command).await;
+    stage.stop().await;
 }
 
 /// One test per line: its name, and the scenarios that it runs.
 macro_rules! scenarios {
-    ($($name:ident: $(($client:expr, $scenario:literal)),+;)+) => {
+    ($run:ident; $($name:ident: $(($client:expr, $scenario:literal)),+;)+) => {
         $(#[tokio::test(flavor = "multi_thread")]
         async fn $name() {
-            run(&[$(($client, $scenario)),+]).await;
+            $run(&[$(($client, $scenario)),+]).await;
         })+
     };
 }
 
 scenarios! {
+    run;
     events_01_a_thousand_connections_of_python_succeed: (Python, "many_connections");
     events_03_clients_put_tokens: (Python, "properties"), (Node, "properties"), (Rust, "properties");
     events_04_a_wrong_key_is_named_as_such: (Python, "bad_key"), (Node, "badKey"), (Rust, "bad_key"), (Python, "errors");
@@ -123,8 +120,12 @@ scenarios! {
     signatures_of_blobs_of_python: (Python, "signatures");
     blobs_of_node: (Node, "blobsWithBodies");
     asyncio_sends_and_reads: (Python, "send_and_read");
-    tls_and_websocket_of_python: (Python, "over_tls"), (Python, "over_websocket"), (Python, "over_tls_and_websocket");
-    websocket_of_node: (Node, "overWebSocket");
     node_learns_of_the_end: (Node, "lastEnqueuedProperties");
     idempotent_buffered_sends_of_node: (Node, "bufferedAndIdempotent");
+}
+
+scenarios! {
+    run_encrypted;
+    tls_and_websocket_of_python: (Python, "over_tls"), (Python, "over_websocket"), (Python, "over_tls_and_websocket");
+    websocket_of_node: (Node, "overWebSocket");
 }

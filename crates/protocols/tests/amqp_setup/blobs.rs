@@ -1,0 +1,35 @@
+//! The port of blobs.
+
+use std::sync::Arc;
+
+use steadfast_protocols::listen::{Bind, Listener};
+use steadfast_protocols::{blob, http};
+
+use super::Node;
+
+/// Serves blobs on a free port, not encrypted.
+pub(crate) fn serve(node: &Node) -> u16 {
+    let listener = Listener::bind(Bind {
+        address: ([127, 0, 0, 1], 0).into(),
+        tls: None,
+        connections: 1000,
+    });
+    let listener = listener.expect("a port");
+    let port = listener.address().port();
+    let access = node.context.access.clone().expect("keys are checked");
+    let context = blob::Context::new(node.blobs.clone(), access, Arc::clone(&node.clock), false);
+    let frame = http::Frame {
+        cors: Arc::new(http::Cors::new(Vec::<String>::new())),
+        proxies: Arc::default(),
+        metrics: Arc::new(http::Registry::new(Arc::clone(&node.clock))),
+    };
+    let routes = frame.around(blob::routes(Arc::new(context)));
+    let stop = node.stop.clone();
+    let serving = listener.run(
+        node.stop.clone(),
+        node.tasks.clone(),
+        move |stream, peer| http::serve(stream, peer, routes.clone(), stop.clone()),
+    );
+    node.tasks.spawn(serving);
+    port
+}
