@@ -32,6 +32,8 @@ pub(super) enum Request {
     Take(Partition),
     /// For this node as a whole: what others hear of a kind.
     Tell(ServiceKind, Bytes),
+    /// Whether it is there.
+    Probe,
 }
 
 /// The version of the encodings.
@@ -79,6 +81,7 @@ impl Request {
                 }
             }
             Self::Take(partition) => head(&mut out, 6, *partition),
+            Self::Probe => out.push(9),
             Self::Tell(kind, body) => {
                 out.push(7);
                 put_varint(&mut out, u64::from(kind.0));
@@ -145,6 +148,7 @@ impl Request {
                 }
                 Self::Commit(to, commands)
             }
+            9 => Self::Probe,
             _ => return Err(Malformed),
         })
     }
@@ -182,7 +186,9 @@ pub(super) async fn serve(router: &Arc<Router>, request: Request) -> Result<Byte
             Ok(Bytes::new())
         }
         Request::Ask(to, inquiry) => router.consult(to, inquiry).await,
-        Request::Give(..) | Request::Take(_) | Request::Tell(..) => Err(malformed()),
+        Request::Give(..) | Request::Take(_) | Request::Tell(..) | Request::Probe => {
+            Err(malformed())
+        }
     }
 }
 
@@ -326,6 +332,7 @@ mod tests {
             ),
             Request::Take(Partition(7)),
             Request::Tell(ServiceKind(64), "push".into()),
+            Request::Probe,
         ] {
             let bytes = request.encode();
             assert_eq!(Request::decode(bytes.clone()), Ok(request));

@@ -232,6 +232,7 @@ mod tests {
             owner: owner(2),
             state: State::Up,
             serves: vec![(TO.index(), Epoch(1))],
+            missed: Vec::new(),
         };
         let record = Record {
             key: Member::key("other"),

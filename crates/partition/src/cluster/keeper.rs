@@ -6,7 +6,7 @@
 //! taken by the engine's compare-and-swap, and one of a living node is asked for.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -25,8 +25,9 @@ use super::join::Setup;
 use super::member::{Member, PREFIX, State};
 use super::network::Peer;
 use super::plan::{Living, Scene, Take, plan};
-use super::roster::{Roster, Seen};
-use super::standing::{NodeStanding, Standing};
+use super::probe::{self, Probes};
+use super::roster::Roster;
+use super::standing::{self, Standing};
 use super::work::{COLLECT, RETRY, Work};
 use crate::address::Kind as ServiceKind;
 use crate::error::{Error, Kind, Result};
@@ -35,7 +36,7 @@ use crate::runtime::Runtime;
 /// This node in its cluster.
 pub struct Cluster {
     inner: Arc<Inner>,
-    tasks: [AbortHandle; 2],
+    tasks: [AbortHandle; 3],
 }
 
 struct Inner {
@@ -52,6 +53,9 @@ struct Inner {
     /// Somebody else has our name: nothing is taken any more.
     is_superseded: Mutex<bool>,
     listeners: RwLock<BTreeMap<ServiceKind, Arc<dyn Listener>>>,
+    probes: Probes,
+    /// Most others do not reach this node.
+    is_isolated: AtomicBool,
     bell: Notify,
     counters: Counters,
 }
@@ -103,6 +107,8 @@ impl Cluster {
             version: AtomicU64::new(version.map_or(0, |seen| seen.version)),
             is_superseded: Mutex::new(false),
             listeners: RwLock::default(),
+            probes: Probes::default(),
+            is_isolated: AtomicBool::new(false),
             bell: Notify::new(),
             counters: Counters::default(),
             setup,
@@ -122,7 +128,12 @@ impl Cluster {
         let heart = tokio::spawn(async move { heart.live().await });
         let running = Arc::clone(&inner);
         let running = tokio::spawn(async move { running.run().await });
-        let tasks = [heart.abort_handle(), running.abort_handle()];
+        let probing = Arc::clone(&inner);
+        let probing = tokio::spawn(async move {
+            let Inner { setup, owner, .. } = &*probing;
+            probe::run(setup, *owner, &probing.probes, &probing.bell).await;
+        });
+        let tasks = [heart, running, probing].map(|task| task.abort_handle());
         Ok(Self { inner, tasks })
     }
 
@@ -255,7 +266,9 @@ impl Cluster {
         Standing {
             cluster: self.inner.setup.identity.cluster.clone(),
             node: self.inner.setup.identity.name.clone(),
-            nodes: self.inner.nodes(),
+            nodes: standing::nodes(self.roster(), self.inner.now(), self.inner.owner, || {
+                self.inner.serves()
+            }),
             idle: idle.unwrap_or_default(),
         }
     }
@@ -270,6 +283,11 @@ impl Cluster {
             lapses: read(&counters.lapses),
             late_beats: read(&counters.late_beats),
         }
+    }
+
+    /// How many other nodes this one does not reach.
+    pub fn missed(&self) -> usize {
+        self.inner.probes.missed().len()
     }
 
     /// Whether the node's lease holds.
@@ -432,6 +450,7 @@ impl Inner {
             owner: self.owner,
             state: *self.state.lock(),
             serves: self.serves(),
+            missed: self.probes.missed(),
         };
         let key = Member::key(&member.identity.name);
         for _ in 0..3 {
@@ -522,6 +541,10 @@ impl Inner {
         if *self.state.lock() != State::Up || *self.is_superseded.lock() || !self.lease.holds() {
             return;
         }
+        if self.is_isolated() {
+            self.give_up(runtime, work, now);
+            return;
+        }
         let living = self.living();
         let scene = Scene {
             me: self.owner,
@@ -548,6 +571,40 @@ impl Inner {
         }
     }
 
+    /// Whether most others do not reach this node.
+    fn is_isolated(&self) -> bool {
+        let is_so = self.setup.roster.is_isolated(self.owner);
+        let was_so = self.is_isolated.swap(is_so, Ordering::Relaxed);
+        match (was_so, is_so) {
+            (false, true) => tracing::error!(
+                event = "cluster.isolated",
+                "most other nodes do not reach this one; it gives up what it has"
+            ),
+            (true, false) => tracing::info!(event = "cluster.reached_again"),
+            _ => {}
+        }
+        is_so
+    }
+
+    /// Hands over everything, for whoever is reached to take it.
+    fn give_up(&self, runtime: &Arc<Runtime>, work: &mut Work, now: Duration) {
+        for (index, _) in self.serves() {
+            if work.moves.len() >= limits::NODE_MOVES {
+                break;
+            }
+            if !work.may_try(index, now) {
+                continue;
+            }
+            work.taking.insert(index);
+            let runtime = Arc::clone(runtime);
+            let partition = Partition::new(runtime.space().number, index);
+            work.moves.spawn(async move {
+                let given = runtime.hand_over(partition, limits::GIVE_TIME).await;
+                (index, given.map(drop))
+            });
+        }
+    }
+
     /// All living nodes; this one as it is, not as its record says.
     fn living(&self) -> Vec<Living> {
         let roster = &self.setup.roster;
@@ -557,7 +614,8 @@ impl Inner {
             .filter(|seen| seen.member.identity.name != self.setup.identity.name)
             .map(|seen| Living {
                 owner: seen.member.owner,
-                is_leaving: seen.member.state == State::Leaving,
+                is_leaving: seen.member.state == State::Leaving
+                    || roster.is_isolated(seen.member.owner),
                 serves: seen.member.serves,
             })
             .collect();
@@ -612,6 +670,7 @@ impl Inner {
                 self.take(take).await?;
                 Ok(Bytes::new())
             }
+            Request::Probe => Ok(Bytes::new()),
             Request::Tell(kind, body) => {
                 let listener = self.listeners.read().get(&kind).cloned();
                 let listener = listener.ok_or_else(|| Error::new(Kind::NoService { kind }))?;
@@ -638,37 +697,5 @@ impl Inner {
         self.counters.given.fetch_add(1, Ordering::Relaxed);
         tracing::debug!(event = "cluster.given", %partition, to = to.node);
         Ok(())
-    }
-
-    fn nodes(&self) -> Vec<NodeStanding> {
-        let roster = &self.setup.roster;
-        let now = self.now();
-        let all = roster.all().into_iter();
-        let node = |seen: Seen| {
-            let is_me = seen.member.owner == self.owner;
-            let state = match seen.member.state {
-                State::Gone => "gone",
-                _ if !is_me && roster.is_dead(&seen) => "silent",
-                State::Up => "up",
-                State::Leaving => "leaving",
-            };
-            let is_there = state == "up" || state == "leaving";
-            let partitions = match is_me {
-                true => self.serves(),
-                false if is_there => seen.member.serves,
-                false => Vec::new(),
-            };
-            NodeStanding {
-                name: seen.member.identity.name,
-                number: seen.member.owner.node,
-                address: seen.member.identity.address,
-                state,
-                protocol: seen.member.identity.protocol,
-                schema: seen.member.identity.schema,
-                seen_ms: now.saturating_sub(seen.at).as_millis() as u64,
-                partitions,
-            }
-        };
-        all.map(node).collect()
     }
 }

@@ -59,6 +59,8 @@ pub(super) struct Member {
     pub(super) state: State,
     /// Partitions that it serves, by index, each with its epoch; ascending.
     pub(super) serves: Vec<(u16, Epoch)>,
+    /// Other nodes that it does not reach.
+    pub(super) missed: Vec<Owner>,
 }
 
 /// The version of the encoding.
@@ -103,6 +105,11 @@ impl Member {
             put_varint(&mut out, u64::from(*index));
             put_varint(&mut out, epoch.0);
         }
+        put_varint(&mut out, self.missed.len() as u64);
+        for owner in &self.missed {
+            put_varint(&mut out, u64::from(owner.node));
+            out.extend_from_slice(&owner.incarnation.to_le_bytes());
+        }
         out.into()
     }
 
@@ -124,10 +131,7 @@ impl Member {
             protocol: reader.varint_u32()?,
             schema: reader.varint_u32()?,
         };
-        let owner = Owner {
-            node: reader.varint_u32()?,
-            incarnation: reader.u128_le()?,
-        };
+        let owner = owner(&mut reader)?;
         let state = match reader.byte()? {
             1 => State::Up,
             2 => State::Leaving,
@@ -143,13 +147,30 @@ impl Member {
             let index = u16::try_from(reader.varint()?).map_err(|_| Malformed)?;
             serves.push((index, Epoch(reader.varint()?)));
         }
+        // Versions before did not look.
+        let count = match reader.is_empty() {
+            true => 0,
+            false => reader.varint()?,
+        };
+        if count > limits::NODES as u64 {
+            return Err(Malformed);
+        }
+        let missed = (0..count).map(|_| self::owner(&mut reader));
         Ok(Self {
+            missed: missed.collect::<Result<_, _>>()?,
             identity,
             owner,
             state,
             serves,
         })
     }
+}
+
+fn owner(reader: &mut Reader) -> Result<Owner, Malformed> {
+    Ok(Owner {
+        node: reader.varint_u32()?,
+        incarnation: reader.u128_le()?,
+    })
 }
 
 /// Why a node may not join, or not talk to another one.
@@ -260,12 +281,23 @@ mod tests {
             },
             state: State::Leaving,
             serves: vec![(0, Epoch(1)), (63, Epoch(1 << 40))],
+            missed: vec![Owner {
+                node: 4,
+                incarnation: 5,
+            }],
         };
         let bytes = member.encode();
         assert_eq!(Member::decode(bytes.clone()), Ok(member.clone()));
-        for end in 0..bytes.len() {
+        // One of the version before ends in front of the nodes that are missed.
+        let before = bytes.len() - 18;
+        for end in (0..bytes.len()).filter(|end| *end != before) {
             assert!(Member::decode(bytes.slice(..end)).is_err());
         }
+        let older = Member::decode(bytes.slice(..before)).unwrap();
+        assert_eq!(
+            (older.missed.len(), older.serves),
+            (0, member.serves.clone())
+        );
         let newer = [&bytes[..], b"more"].concat();
         assert_eq!(Member::decode(newer.into()), Ok(member));
     }

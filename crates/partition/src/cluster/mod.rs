@@ -4,7 +4,8 @@
 //! it is reached, and what it serves. All read all records (`roster`), and each one
 //! decides by the same plan what it takes (`keeper`). Taking is the engine's
 //! compare-and-swap; records are hints. What is for another node's partition goes
-//! there in one hop (`forward`), through a [`Network`] that `protocols` implements.
+//! there in one hop (`forward`), through a [`Network`] that `protocols` implements. A
+//! node that most others do not reach has nothing (`probe`).
 
 mod exchange;
 mod forward;
@@ -13,6 +14,7 @@ mod keeper;
 mod member;
 mod network;
 mod plan;
+mod probe;
 mod roster;
 mod standing;
 mod work;

@@ -1,6 +1,11 @@
 //! How a cluster stands, for people.
 
-use steadfast_core::id::Epoch;
+use std::time::Duration;
+
+use steadfast_core::id::{Epoch, Owner};
+
+use super::member::State;
+use super::roster::{Roster, Seen};
 
 /// How a cluster stands, as one node sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +26,7 @@ pub struct NodeStanding {
     pub name: String,
     pub number: u32,
     pub address: String,
-    /// `up`, `leaving`, `gone` or `silent`.
+    /// `up`, `isolated`, `leaving`, `gone` or `silent`.
     pub state: &'static str,
     pub protocol: u32,
     pub schema: u32,
@@ -29,4 +34,39 @@ pub struct NodeStanding {
     pub seen_ms: u64,
     /// What it serves, with epochs.
     pub partitions: Vec<(u16, Epoch)>,
+}
+
+/// All nodes; the one that asks serves what it says, not what its record says.
+pub(super) fn nodes(
+    roster: &Roster,
+    now: Duration,
+    me: Owner,
+    serves: impl Fn() -> Vec<(u16, Epoch)>,
+) -> Vec<NodeStanding> {
+    let node = |seen: Seen| {
+        let is_me = seen.member.owner == me;
+        let state = match seen.member.state {
+            State::Gone => "gone",
+            _ if !is_me && roster.is_dead(&seen) => "silent",
+            State::Leaving => "leaving",
+            State::Up if roster.is_isolated(seen.member.owner) => "isolated",
+            State::Up => "up",
+        };
+        let partitions = match state {
+            _ if is_me => serves(),
+            "gone" | "silent" => Vec::new(),
+            _ => seen.member.serves,
+        };
+        NodeStanding {
+            name: seen.member.identity.name,
+            number: seen.member.owner.node,
+            address: seen.member.identity.address,
+            state,
+            protocol: seen.member.identity.protocol,
+            schema: seen.member.identity.schema,
+            seen_ms: now.saturating_sub(seen.at).as_millis() as u64,
+            partitions,
+        }
+    };
+    roster.all().into_iter().map(node).collect()
 }
