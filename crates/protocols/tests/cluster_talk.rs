@@ -3,17 +3,24 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Response};
 use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
 use prost::Message;
 use steadfast_core::id::Owner;
 use steadfast_partition::cluster::{Broken, Network, PROTOCOL, Peer, SCHEMA};
 use steadfast_protocols::access::Secret;
 use steadfast_protocols::cluster::{Answer, Credentials, Wire, serve};
+use steadfast_protocols::http;
 use steadfast_protocols::listen::{Bind, Certificate, Listener};
-use steadfast_wire::cluster::{Hello, Parcel, Prove, SERVICE};
+use steadfast_wire::cluster::{Hello, Parcel, Prove, SERVICE, Welcome};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -131,6 +138,78 @@ async fn a_wrong_proof_is_refused_and_nothing_is_answered() {
         let (status, message) = ask("Ask", parcel.encode_to_vec()).await;
         assert_eq!(status.as_deref(), Some("16"), "{message:?}");
         assert!(message.unwrap().contains("STF-7016"));
+    }
+}
+
+/// Greets everybody with the same words, and counts what else it is asked.
+fn impostor(welcome: Welcome) -> (Peer, Arc<AtomicUsize>) {
+    let listener = Listener::bind(Bind {
+        address: SocketAddr::from(([127, 0, 0, 1], 0)),
+        tls: None,
+        connections: 10,
+    });
+    let listener = listener.unwrap();
+    let peer = Peer {
+        name: welcome.name.clone(),
+        owner: Owner {
+            node: 1,
+            incarnation: 7,
+        },
+        address: listener.address().to_string(),
+    };
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    let routes = Router::new().fallback(move |request: Request| async move {
+        if !request.uri().path().ends_with("/Hello") {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+        let message = welcome.encode_to_vec();
+        let length = (message.len() as u32).to_be_bytes();
+        let body = Bytes::from([&[0], &length[..], &message].concat());
+        let status = HeaderMap::from_iter([(
+            HeaderName::from_static("grpc-status"),
+            HeaderValue::from_static("0"),
+        )]);
+        let body = Full::new(body).with_trailers(std::future::ready(Some(Ok(status))));
+        let answer = Response::builder().header("content-type", "application/grpc");
+        answer.body(Body::new(body)).unwrap()
+    });
+    let stop = CancellationToken::new();
+    let serving = listener.run(stop.clone(), TaskTracker::new(), move |stream, peer| {
+        http::serve(stream, peer, routes.clone(), stop.clone())
+    });
+    tokio::spawn(serving);
+    (peer, asked)
+}
+
+/// Whoever asks proves nothing to somebody who has not proven that it has the key.
+#[tokio::test]
+async fn a_node_without_the_key_learns_nothing_from_who_asks() {
+    let welcome = Welcome {
+        protocol: PROTOCOL,
+        schema: SCHEMA,
+        cluster: "c".to_owned(),
+        name: "b".to_owned(),
+        nonce: Bytes::from_static(&[3; 32]),
+        proof: Bytes::from_static(&[4; 32]),
+        incarnation: Bytes::copy_from_slice(&7u128.to_le_bytes()),
+    };
+    let other = |change: fn(&mut Welcome)| {
+        let mut other = welcome.clone();
+        change(&mut other);
+        other
+    };
+    for (welcome, code) in [
+        (welcome.clone(), "STF-7010"),
+        (other(|own| own.proof = Bytes::new()), "STF-7010"),
+        (other(|own| own.cluster = "d".to_owned()), "STF-7011"),
+        (other(|own| own.protocol += 2), "STF-7012"),
+    ] {
+        let (peer, asked) = impostor(welcome);
+        let wire = Wire::new(credentials("a", "c", KEY), false);
+        let why = unsent(say(&wire, &peer, "hello").await);
+        assert!(why.contains(code), "{code}: {why}");
+        assert_eq!(asked.load(Ordering::SeqCst), 0, "{code}");
     }
 }
 

@@ -4,7 +4,7 @@
 mod nodes;
 mod running;
 
-use nodes::{Caller, PARTITIONS, database, node, settled};
+use nodes::{Caller, PARTITIONS, database, node, settled, sql};
 use reqwest::{Method, StatusCode};
 use running::{Server, Start, finish, run, said, until};
 use rustix::process::Signal;
@@ -91,6 +91,32 @@ fn every_node_shows_what_all_nodes_hold() {
         let (code, _, error) = inspect(server, &["unheard-of"]);
         assert!(code == 3 && error.contains("no collection"), "{error}");
     }
+}
+
+/// A standby with this row would be promoted with it.
+#[test]
+fn a_row_that_was_changed_is_found_by_scrub() {
+    let url = database();
+    let nodes = [node("a", &url).ready(), node("b", &url).ready()];
+    settled(&nodes[0], 2);
+    fill(&Caller::of(&nodes[0]));
+    let scrub = || said(&nodes[1].run(&["cluster", "scrub"]));
+    let (code, found, error) = scrub();
+    assert_eq!(code, 0, "{found}{error}");
+    let one = "select part, no from steadfast.sf_log order by no desc limit 1";
+    let change = format!(
+        "update steadfast.sf_log set body = set_byte(body, 3, get_byte(body, 3) # 1) \
+         where (part, no) = ({one}) returning part"
+    );
+    let part = sql(&url, &change);
+    let (code, found, error) = scrub();
+    assert_eq!(code, 1, "{found}{error}");
+    assert!(
+        error.contains("3 servers are not fit to be promoted"),
+        "{error}"
+    );
+    let findings = found.lines().filter(|line| line.contains("checksum"));
+    assert_eq!(findings.count(), 3, "partition {part}: {found}");
 }
 
 /// A node that must not start: what it says.
