@@ -1,8 +1,9 @@
 //! Unmodified SDKs through a node that owns nothing.
 //!
 //! There are fewer partitions than nodes, so one node has none: whatever its clients
-//! want is elsewhere. The scenarios are those of the group `interop`; with
-//! `cargo xtask soak interop` it is all of them.
+//! want is elsewhere. The scenarios are some of those of the group `interop`;
+//! `cargo xtask soak interop` runs all of Durable Task and of jobs here, and all others
+//! where they stand, with three nodes instead of one.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 mod nodes;
@@ -17,7 +18,7 @@ use std::process::Command;
 use nodes::{database, node, now, shares, standing};
 use running::{KNOWN, PATIENCE, Server, said, steadfast, until};
 use serde_json::{Value, json};
-use steadfast_harness::Process;
+use steadfast_harness::{FaultProxy, Process};
 
 /// One less than nodes.
 const PARTITIONS: &str = "partitions=2";
@@ -25,17 +26,6 @@ const PARTITIONS: &str = "partitions=2";
 const ACCOUNT: &str = "devstoreaccount1";
 const ACCOUNT_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
-
-const HUBS: [(&str, &str); 8] = [
-    ("houses", "4"),
-    ("positions", "1"),
-    ("keys", "16"),
-    ("even", "4"),
-    ("typed", "1"),
-    ("epochs", "1"),
-    ("large", "1"),
-    ("idempotent", "2"),
-];
 
 fn tools() -> PathBuf {
     let tools = std::env::var_os("STEADFAST_TOOLS").map(PathBuf::from);
@@ -126,92 +116,32 @@ fn done(server: &Server, arguments: &[&str]) {
 
 #[test]
 fn sdks_of_event_hubs() {
-    let all = |known: &[&'static str]| match is_soak() {
-        true => known.to_vec(),
-        false => vec![known[0]],
-    };
-    let python_known = [
-        "send_and_read",
-        "keyed_sends",
-        "properties",
-        "batch_of_500",
-        "keyless_sends_spread_evenly",
-        "typed_properties",
-        "every_kind_of_position",
-        "latest_sees_what_comes",
-        "stolen_by_owner_level",
-        "parallel_senders_keep_order",
-        "single_and_batch_of_one",
-        "sends_return_at_once",
-        "beyond_the_end",
-        "too_large",
-        "bad_key",
-        "errors",
-        "unknown_event_hub",
-        "blobs_with_bodies",
-        "lists_and_conditions",
-        "signatures",
-        "a_bad_account_key",
-    ];
-    let node_known = [
-        "keyedSends",
-        "properties",
-        "batchOf500",
-        "typedProperties",
-        "everyKindOfPosition",
-        "stolenByOwnerLevel",
-        "bufferedAndIdempotent",
-        "beyondTheEnd",
-        "tooLarge",
-        "badKey",
-        "unknownEventHub",
-        "lastEnqueuedProperties",
-        "blobsWithBodies",
-    ];
-    let rust_known = [
-        "keyed_sends",
-        "properties",
-        "batch_of_500",
-        "typed_properties",
-        "every_kind_of_position",
-        "stolen_by_owner_level",
-        "too_large",
-        "bad_key",
-        "unknown_event_hub",
-    ];
-    let scenarios = all(&python_known).into_iter().map(|name| ("python", name));
-    let scenarios = scenarios.chain(all(&node_known).into_iter().map(|name| ("node", name)));
-    let scenarios = scenarios.chain(all(&rust_known).into_iter().map(|name| ("rust", name)));
-    // Blobs have a library of their own; that of Python makes containers below.
-    let blobs = [("node", "blobsWithBodies")];
-    let blobs = blobs.into_iter().filter(|_| !is_soak());
-    let mut nodes = with_hubs();
-    for (client, scenario) in scenarios.chain(blobs) {
-        event_hubs(&nodes[2], client, scenario);
-        owns_nothing(&nodes[2]);
-        if is_soak() {
-            // Most scenarios count on empty event hubs.
-            nodes = with_hubs();
-        }
-    }
-}
-
-/// Three nodes, with event hubs that were made at the first.
-fn with_hubs() -> Vec<Server> {
     let nodes = stage();
-    let is_used = |name: &str| is_soak() || ["houses", "keys"].contains(&name);
-    for (name, partitions) in HUBS.iter().filter(|(name, _)| is_used(name)) {
-        let group = ["--group", "second"];
+    let group = ["--group", "second"];
+    for (name, partitions) in [("houses", "4"), ("keys", "16")] {
         let create = ["eventhub", "create", name, "--partitions", partitions];
         done(&nodes[0], &[&create[..], &group[..]].concat());
     }
-    nodes
+    // Blobs have a library of their own; that of Python makes containers below.
+    for (client, scenario) in [
+        ("python", "send_and_read"),
+        ("node", "keyedSends"),
+        ("rust", "keyed_sends"),
+        ("node", "blobsWithBodies"),
+    ] {
+        event_hubs(&nodes[2], client, scenario);
+        owns_nothing(&nodes[2]);
+    }
 }
 
 /// What clients of event hubs and blobs are told of a node.
 fn told(c: &Server) -> Value {
+    told_of(port(c, "amqp"), port(c, "blob"))
+}
+
+fn told_of(amqp: u16, blob: u16) -> Value {
     json!({
-        "amqp": port(c, "amqp"), "blob": port(c, "blob"),
+        "amqp": amqp, "blob": blob,
         "key_name": "RootManageSharedAccessKey", "key": KNOWN,
         "account": ACCOUNT, "account_key": ACCOUNT_KEY,
     })
@@ -269,17 +199,22 @@ fn sdks_of_processors() {
         running.push((kind, Process::spawn(command).unwrap()));
     }
     for (kind, mut processor) in running {
-        let mut kept = BTreeSet::new();
-        while kept != sent {
-            let line = processor.next_line(PATIENCE);
-            let line = line.unwrap_or_else(|error| panic!("{kind} has {kept:?}: {error}"));
-            let line: Value = serde_json::from_str(&line).unwrap_or_default();
-            kept.extend(line["kept"].as_str().map(str::to_owned));
-        }
+        keeps(&mut processor, &sent);
         processor.kill().unwrap();
         println!("{kind}: all events are behind checkpoints");
     }
     owns_nothing(c);
+}
+
+/// Waits until all of these are behind checkpoints of a processor.
+fn keeps(processor: &mut Process, sent: &BTreeSet<String>) {
+    let mut kept = BTreeSet::new();
+    while !sent.is_subset(&kept) {
+        let line = processor.next_line(PATIENCE);
+        let line = line.unwrap_or_else(|error| panic!("kept {kept:?}: {error}"));
+        let line: Value = serde_json::from_str(&line).unwrap_or_default();
+        kept.extend(line["kept"].as_str().map(str::to_owned));
+    }
 }
 
 /// By azure-storage-blob.
@@ -372,4 +307,103 @@ fn sdks_of_jobs_and_hubs() {
         run(client, c, command);
     }
     owns_nothing(c);
+}
+
+/// Ways to a node that lead to another one later, as those of a load balancer.
+struct Ways {
+    runtime: tokio::runtime::Runtime,
+    proxies: Vec<(&'static str, FaultProxy)>,
+}
+
+impl Ways {
+    fn to(node: &Server) -> Self {
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
+        let way = |name| {
+            let target = ([127, 0, 0, 1], port(node, name)).into();
+            let proxy = runtime.block_on(FaultProxy::start(target));
+            (name, proxy.unwrap())
+        };
+        let proxies = ["amqp", "blob", "durable"].map(way).into();
+        Self { runtime, proxies }
+    }
+
+    fn lead_to(&self, node: &Server) {
+        for (name, proxy) in &self.proxies {
+            proxy.route(([127, 0, 0, 1], port(node, name)).into());
+        }
+    }
+
+    fn port(&self, name: &str) -> u16 {
+        let found = self.proxies.iter().find(|(own, _)| *own == name);
+        found.unwrap().1.address().port()
+    }
+}
+
+impl Drop for Ways {
+    fn drop(&mut self) {
+        let _inside = self.runtime.enter();
+        self.proxies.clear();
+    }
+}
+
+/// A processor and a worker go on elsewhere when their node is drained, and are in its
+/// balance sheet.
+#[test]
+fn sdks_go_on_elsewhere_when_their_node_leaves() {
+    let mut nodes = nodes::three(&database());
+    let ways = Ways::to(&nodes[2]);
+    done(
+        &nodes[0],
+        &["eventhub", "create", "read", "--partitions", "4"],
+    );
+    make_container(&nodes[0], "checkpoints");
+    let publish = |node: &Server, name: &str| {
+        let texts: BTreeSet<_> = (0..4).map(|number| format!("{name} {number}")).collect();
+        for text in &texts {
+            done(node, &["event", "send", "read", text]);
+        }
+        texts
+    };
+    let mut processor = python("eventhub", "python/processor.py");
+    let options = json!({
+        "hub": "read", "group": "$Default", "container": "checkpoints", "interval": 2,
+        "kind": "asyncio",
+    });
+    let told = told_of(ways.port("amqp"), ways.port("blob"));
+    processor.arg(told.to_string()).arg(options.to_string());
+    let mut processor = Process::spawn(processor).unwrap();
+    keeps(&mut processor, &publish(&nodes[0], "before"));
+    let bank = |what: &str, port: u16| {
+        let mut command = python("durable", "durable-python/bank.py");
+        command.args([what, &json!({"port": port}).to_string()]);
+        command
+    };
+    let mut worker = Process::spawn(bank("work", ways.port("durable"))).unwrap();
+    let at_work = worker.wait_for(|line| line == "at work", PATIENCE);
+    at_work.unwrap();
+    let mut transfers = bank("transfers", port(&nodes[0], "durable"));
+    transfers.args(["bank", "50"]);
+    let mut transfers = Process::spawn(transfers).unwrap();
+    for _ in 0..12 {
+        let begun = transfers.wait_for(|line| line == "begun", PATIENCE);
+        begun.unwrap();
+    }
+    ways.lead_to(&nodes[1]);
+    let (code, out, err) = said(&nodes[2].run(&["drain", "--node", "c", "--json"]));
+    assert_eq!(code, 0, "{out}{err}{}", nodes[2].log());
+    println!("{out}");
+    let sheet: Value = serde_json::from_str(&out).unwrap();
+    for (name, expected) in [("moved", 4), ("left", 0), ("lost", 0), ("dropped", 0)] {
+        assert_eq!(sheet[name], expected, "{name}: {sheet}");
+    }
+    assert!(sheet["clients"].as_u64() >= Some(2), "{sheet}");
+    assert_eq!(nodes[2].ended().0, 0);
+    // What comes now comes through the node that is left.
+    let sent = publish(&nodes[0], "after");
+    keeps(&mut processor, &sent);
+    let whole = transfers.wait_for(|line| line == "no money was lost", 3 * PATIENCE);
+    whole.unwrap_or_else(|error| panic!("{error}: {}", nodes[1].log()));
+    worker.kill().unwrap();
+    processor.kill().unwrap();
 }

@@ -63,6 +63,14 @@ async fn a_dropped_node_closes_its_port_and_lets_go_of_its_folder() {
     drop(idle);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_was_not_drained_stops_before_the_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_again(&config(folder.path(), &[])).await;
+    let stopped = tokio::time::timeout(PATIENCE, node.stop(2 * PATIENCE));
+    stopped.await.unwrap();
+}
+
 #[tokio::test]
 async fn a_node_without_serve_opens_no_port() {
     let node = Node::builder().memory().start().await.unwrap();

@@ -77,6 +77,7 @@ async fn start(engine: &Arc<Local>) -> Result<(Runtime, u16)> {
         clock,
         container: "bench".to_owned(),
         idle: limits::AMQP_IDLE,
+        served: TaskTracker::new(),
     });
     let listener = Listener::bind(Bind {
         address: ([127, 0, 0, 1], 0).into(),

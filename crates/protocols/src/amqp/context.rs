@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use steadfast_core::clock::Clock;
 use steadfast_events::EventHubs;
+use tokio_util::task::TaskTracker;
 
 use crate::access::Access;
 
@@ -19,4 +20,6 @@ pub struct Context {
     pub container: String,
     /// How long a client may be silent; `limits::AMQP_IDLE` unless told otherwise.
     pub idle: Duration,
+    /// Connections that are served.
+    pub served: TaskTracker,
 }

@@ -40,6 +40,7 @@ where
         let _ = stream.shutdown().await;
         return;
     };
+    let _served = context.served.token();
     let connection = Connection::new(context, greeting.tokens, greeting.frame_bytes);
     let now = Instant::now();
     let mut pump = Pump {

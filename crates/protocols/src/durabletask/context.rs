@@ -9,6 +9,7 @@ use axum::http::header::AUTHORIZATION;
 use steadfast_core::clock::Clock;
 use steadfast_durable::{TaskHub, TaskHubs};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tonic::Status;
 
 use super::refused::{denied, refused};
@@ -31,14 +32,14 @@ pub struct Context {
 /// What is counted.
 #[derive(Debug, Default)]
 pub struct Counts {
-    streams: AtomicU64,
+    open: TaskTracker,
     stale: AtomicU64,
 }
 
 impl Counts {
     /// Streams of work that are open.
-    pub fn streams(&self) -> u64 {
-        self.streams.load(Ordering::Relaxed)
+    pub fn open(&self) -> &TaskTracker {
+        &self.open
     }
 
     /// Results that came for work which nobody waits for any more.
@@ -48,14 +49,6 @@ impl Counts {
 
     pub(super) fn add_stale(&self) {
         self.stale.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn opened(&self) {
-        self.streams.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn closed(&self) {
-        self.streams.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -12,6 +12,7 @@ use steadfast_core::limits;
 use steadfast_durable::{Item, Work, Worker};
 use steadfast_wire::durabletask as wire;
 use steadfast_wire::durabletask::work_item_request::Request;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use tonic::Status;
 
 use super::context::{Caller, Context};
@@ -47,13 +48,14 @@ struct Open {
     /// Whether it asks for a history only because it has forgotten it.
     is_mindful: bool,
     is_greeted: bool,
+    _open: TaskTrackerToken,
 }
 
 impl Open {
     fn new(caller: &Caller, terms: steadfast_durable::Terms, can_fetch: bool) -> Self {
         let context = Arc::clone(&caller.context);
-        context.counts.opened();
         Self {
+            _open: context.counts.open().token(),
             context,
             is_mindful: terms.is_mindful,
             worker: caller.hub.worker(terms),
@@ -90,12 +92,6 @@ impl Open {
             }
         }
         item_sent(item, self.context.clock.now(), is_past_left_out)
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.context.counts.closed();
     }
 }
 

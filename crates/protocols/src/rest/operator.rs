@@ -78,7 +78,8 @@ pub struct DrainSheet {
     pub cut_off: u64,
     /// Partitions that could not be handed over.
     pub left: u64,
-    /// Clients of hubs that went when they were told to come back elsewhere.
+    /// Clients that went when they were told to come back elsewhere: those of hubs,
+    /// connections of AMQP, and streams of workers.
     #[serde(default)]
     pub clients: u64,
     /// Clients that did not go in time.

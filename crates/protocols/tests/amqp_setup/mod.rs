@@ -80,6 +80,7 @@ pub(crate) async fn open_with(folder: &Path, clock: Arc<dyn Clock>, idle: Durati
         clock: Arc::clone(&clock),
         container: "steadfast-test".to_owned(),
         idle,
+        served: TaskTracker::new(),
     };
     Node {
         blobs: Blobs::new(&runtime, hubs.clone()),
@@ -123,15 +124,12 @@ fn ring() -> Ring {
 impl Node {
     /// Serves AMQP on a free port.
     pub(crate) fn listen(&self) -> SocketAddr {
-        self.listen_at(Bind {
+        let listener = Listener::bind(Bind {
             address: ([127, 0, 0, 1], 0).into(),
             tls: None,
             connections: 10_000,
-        })
-    }
-
-    pub(crate) fn listen_at(&self, bind: Bind) -> SocketAddr {
-        let listener = Listener::bind(bind).expect("a port");
+        });
+        let listener = listener.expect("a port");
         let address = listener.address();
         let (context, stop) = (Arc::clone(&self.context), self.stop.clone());
         let serving = listener.run(self.stop.clone(), self.tasks.clone(), move |stream, _| {
@@ -164,5 +162,5 @@ impl Node {
     }
 }
 
+pub(crate) mod blobs;
 pub(crate) mod talk;
-pub(crate) mod web;

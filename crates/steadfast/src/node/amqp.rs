@@ -43,6 +43,7 @@ pub(super) fn context(inner: &Inner) -> Arc<Context> {
         clock: Arc::clone(&inner.clock),
         container: inner.config.name.clone(),
         idle: limits::AMQP_IDLE,
+        served: inner.own.served.clone(),
     })
 }
 

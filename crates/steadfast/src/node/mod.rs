@@ -11,6 +11,7 @@ mod collections;
 mod durable;
 mod error;
 mod exposure;
+mod farewell;
 mod home;
 mod hubs;
 mod inner;

@@ -15,6 +15,7 @@ use steadfast_protocols::outbound::{self, Guard, Outbound, Permit};
 use steadfast_protocols::scheduler::SecretKey;
 use steadfast_realtime::Pushes;
 use steadfast_storage::Lease;
+use tokio_util::task::TaskTracker;
 
 use super::error::Result;
 use super::performers::Maker;
@@ -26,6 +27,8 @@ pub(super) struct Own {
     pub(super) hubs: EventHubs,
     pub(super) blobs: Blobs,
     pub(super) task_hubs: TaskHubs,
+    /// Connections of AMQP.
+    pub(super) served: TaskTracker,
     /// What workers of task hubs have done.
     pub(super) work: Arc<Counts>,
     pub(super) jobs: Jobs,
@@ -80,10 +83,9 @@ pub(super) fn prepare(
     // Another node may run the jobs as soon as this one's time is over.
     options.permit = lease.map(|lease| Permit::node(move || lease.tenure()));
     let made = Arc::new(OnceLock::new());
-    let maker = runner(options, clock, &made)?;
     // Jobs of a pair are not in the main space: nobody could see what ran there.
     if !matches!(config.regions.role, Some(Role::Region { .. })) {
-        makers.insert(steadfast_jobs::KIND, maker);
+        makers.insert(steadfast_jobs::KIND, runner(options, clock, &made)?);
     }
     Ok(Prepared {
         secret,
@@ -162,6 +164,7 @@ pub(super) fn open(
     };
     Own {
         blobs: Blobs::new(runtime, hubs.clone()),
+        served: TaskTracker::new(),
         work: Arc::default(),
         task_hubs,
         jobs: jobs.expect("performers are made with the runtime"),

@@ -81,7 +81,7 @@ pub(super) fn readings(inner: &Inner) -> Vec<Reading> {
         Reading::Gauge(
             "durable_streams",
             "Streams of work that workers of task hubs hold",
-            inner.own.work.streams() as f64,
+            inner.own.work.open().len() as f64,
         ),
         Reading::Counter(
             "durable_stale_results",
@@ -206,6 +206,11 @@ fn cluster(inner: &Inner) -> Vec<Reading> {
         ),
         Reading::Gauge("cluster_nodes", "Nodes that are up", up.count() as f64),
         Reading::Gauge(
+            "cluster_nodes_missed",
+            "Nodes that this one does not reach",
+            cluster.missed() as f64,
+        ),
+        Reading::Gauge(
             "cluster_partitions_idle",
             "Partitions that nobody serves",
             standing.idle.len() as f64,
@@ -262,6 +267,11 @@ fn events(inner: &Inner) -> Vec<Reading> {
             "event_bytes_out",
             "Bytes given to readers",
             traffic.bytes_out,
+        ),
+        Reading::Gauge(
+            "event_connections",
+            "Connections of AMQP",
+            inner.own.served.len() as f64,
         ),
         Reading::Gauge("event_readers", "Readers attached", readers.attached as f64),
         Reading::Counter(

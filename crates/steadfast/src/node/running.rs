@@ -1,7 +1,7 @@
 //! A node that runs.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use steadfast_collections::{Replica, Scheme};
@@ -19,12 +19,10 @@ use tokio_util::sync::DropGuard;
 use super::address::Address;
 use super::care;
 use super::error::Result;
+use super::farewell::Farewell;
 use super::inner::Inner;
 use super::stateful::StatefulService;
 use crate::config::Config;
-
-/// How long a node that leaves waits for what its workers have.
-const WORKER_LIMIT: Duration = Duration::from_secs(10);
 
 /// A running node. Clones are the same node. Dropping all of them stops it as a
 /// crash would: nothing acknowledged is lost, but nobody is told.
@@ -315,6 +313,8 @@ impl Node {
     /// Ends connections, and waits for them until the limit. Partitions that were
     /// not drained are left as a crash would leave them.
     pub async fn stop(&self, limit: Duration) {
+        // Who was not drained does not leave any more.
+        self.inner.leaving.cancel();
         self.inner.stop.cancel();
         self.inner.tasks.close();
         // What has not ended by then is cut off with the process.
@@ -360,23 +360,12 @@ impl Inner {
     async fn do_leave(&self, limit: Duration) -> DrainSheet {
         let began = self.clock.monotonic();
         self.health.set(State::Draining);
+        let farewell = Farewell::of(self);
         self.leaving.cancel();
         tracing::info!(event = "node.draining", limit_s = limit.as_secs());
         let mut hooks = std::mem::take(&mut *self.hooks.lock());
-        let task_hubs = self.own.task_hubs.clone();
-        hooks.push(Box::pin(async move { task_hubs.leave(WORKER_LIMIT).await }));
         // Clients come back elsewhere when all hooks have said what they had to say.
-        let realtime = self.hosted.realtime.clone();
-        let departed = Arc::new(OnceLock::new());
-        let told = Arc::clone(&departed);
-        hooks.push(Box::pin(async move {
-            let departed = realtime.drain(limit / 2).await;
-            let (closed, cut_off) = (departed.closed, departed.cut_off);
-            if closed + cut_off > 0 {
-                tracing::info!(event = "realtime.drained", closed, cut_off);
-            }
-            let _ = told.set(departed);
-        }));
+        hooks.extend(farewell.hooks(self, limit));
         if let Some(paired) = &self.paired
             && tokio::time::timeout(limit, paired.leave()).await.is_err()
         {
@@ -406,14 +395,14 @@ impl Inner {
             left,
             lost
         );
-        let departed = departed.get().copied().unwrap_or_default();
+        let (clients, dropped) = farewell.count();
         DrainSheet {
             moved,
             completed,
             cut_off,
             left,
-            clients: departed.closed as u64,
-            dropped: departed.cut_off as u64,
+            clients,
+            dropped,
             lost,
             took_ms: took.as_millis() as u64,
         }

@@ -1,0 +1,76 @@
+//! Clients of a node that leaves.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use steadfast_partition::Hook;
+use steadfast_realtime::Departed;
+use tokio_util::task::TaskTracker;
+
+use super::inner::Inner;
+
+/// How long a node that leaves waits for what its workers have.
+const WORKER_LIMIT: Duration = Duration::from_secs(10);
+
+/// Who is here when a node begins to leave, and who has gone since.
+pub(super) struct Farewell {
+    /// Connections of AMQP, and streams of work.
+    open: [TaskTracker; 2],
+    /// How many of those there were.
+    before: u64,
+    /// Clients of hubs.
+    departed: Arc<OnceLock<Departed>>,
+}
+
+impl Farewell {
+    /// Whoever is here now, before anybody is told.
+    pub(super) fn of(inner: &Inner) -> Self {
+        let open = [inner.own.served.clone(), inner.own.work.open().clone()];
+        let before = open.iter().map(TaskTracker::len).sum::<usize>() as u64;
+        Self {
+            open,
+            before,
+            departed: Arc::default(),
+        }
+    }
+
+    /// What is done in order: results of workers are waited for, then the end of whoever
+    /// was told already, and then clients of hubs are told, and waited for.
+    pub(super) fn hooks(&self, inner: &Inner, limit: Duration) -> Vec<Hook> {
+        let task_hubs = inner.own.task_hubs.clone();
+        let open = self.open.clone();
+        let realtime = inner.hosted.realtime.clone();
+        let departed = Arc::clone(&self.departed);
+        vec![
+            Box::pin(async move { task_hubs.leave(WORKER_LIMIT.min(limit / 2)).await }),
+            Box::pin(async move {
+                let all = async {
+                    for open in &open {
+                        open.close();
+                        open.wait().await;
+                    }
+                };
+                let _ = tokio::time::timeout(limit / 4, all).await;
+            }),
+            Box::pin(async move {
+                let gone = realtime.drain(limit / 2).await;
+                let (closed, cut_off) = (gone.closed, gone.cut_off);
+                if closed + cut_off > 0 {
+                    tracing::info!(event = "realtime.drained", closed, cut_off);
+                }
+                let _ = departed.set(gone);
+            }),
+        ]
+    }
+
+    /// How many went when they were told to, and how many did not.
+    pub(super) fn count(&self) -> (u64, u64) {
+        let hubs = self.departed.get().copied().unwrap_or_default();
+        let left: usize = self.open.iter().map(TaskTracker::len).sum();
+        let left = (left as u64).min(self.before);
+        (
+            hubs.closed as u64 + self.before - left,
+            hubs.cut_off as u64 + left,
+        )
+    }
+}
