@@ -58,6 +58,7 @@ impl Runtime {
             hooks: hooks.len() as u32,
             ..Options::new(Mode::Migrate)
         };
+        self.go_offline();
         let (drain, mut actions) = Drain::begin(options, self.serving(), self.now());
         let mut leaving = Leaving {
             runtime: self,

@@ -142,11 +142,7 @@ impl Runtime {
     /// Takes a partition and serves it. One that is served or being taken already
     /// is left alone.
     pub async fn serve(&self, partition: Partition) -> Result<()> {
-        if self.inner.is_offline.load(Ordering::Relaxed) {
-            return Err(Error::new(Kind::Draining { partition }));
-        }
-        let taken = self.inner.start(partition);
-        match taken {
+        match self.inner.start(partition)? {
             Some(taken) => taken.await.unwrap_or_else(|_| {
                 let not_ours = Error::new(Kind::NotOwner { partition });
                 Err(not_ours)
@@ -155,8 +151,9 @@ impl Runtime {
         }
     }
 
-    /// Takes no partition any more.
+    /// Takes no partition any more. Those that it is just taking are served soon.
     pub(crate) fn go_offline(&self) {
+        let _served = self.inner.served.lock();
         self.inner.is_offline.store(true, Ordering::Relaxed);
     }
 
@@ -172,11 +169,15 @@ impl Runtime {
     }
 
     /// Gives a partition up: callers are turned away, what is under way is
-    /// completed, and after `limit` cut off. Then the next owner may take it.
+    /// completed, and after `limit` cut off. Then the next owner may take it. One that
+    /// is being taken is given up when it is; if it is not, there is nothing to give.
     pub async fn hand_over(&self, partition: Partition, limit: Duration) -> Result<HandedOver> {
         let not_ours = || Error::new(Kind::NotOwner { partition });
-        let door = self.inner.router.door(partition).ok_or_else(not_ours)?;
         let mut ended = self.inner.leave(partition).ok_or_else(not_ours)?;
+        let opened = tokio::time::timeout(limit, self.inner.opened(partition)).await;
+        let Some(door) = opened.map_err(|_| not_ours())? else {
+            return Ok(HandedOver::default());
+        };
         self.inner.router.close(partition);
         let before = door.metrics().counts();
         door.tell(Post::Drain);
@@ -222,10 +223,16 @@ impl Drop for Runtime {
 impl Inner {
     /// Starts the task that keeps a partition, unless there is one; answers where
     /// it tells whether it has taken the partition.
-    fn start(self: &Arc<Self>, partition: Partition) -> Option<oneshot::Receiver<Result<()>>> {
+    fn start(
+        self: &Arc<Self>,
+        partition: Partition,
+    ) -> Result<Option<oneshot::Receiver<Result<()>>>> {
         let mut served = self.served.lock();
+        if self.is_offline.load(Ordering::Relaxed) {
+            return Err(Error::new(Kind::Draining { partition }));
+        }
         let Entry::Vacant(vacant) = served.entry(partition) else {
-            return None;
+            return Ok(None);
         };
         let (tell, taken) = oneshot::channel();
         let (end, ended) = watch::channel(false);
@@ -248,7 +255,7 @@ impl Inner {
             is_leaving: false,
             ended,
         });
-        Some(taken)
+        Ok(Some(taken))
     }
 
     fn changed(&self) {
@@ -294,7 +301,10 @@ impl Inner {
                 return;
             }
             match self.retake(partition).await {
-                Ok(next) => owner = next,
+                Ok(next) => {
+                    owner = next;
+                    self.changed();
+                }
                 Err(error) => {
                     tracing::warn!(
                         event = "partition.not_taken",
@@ -316,6 +326,21 @@ impl Inner {
         Some(served.ended.clone())
     }
 
+    /// The door of a partition, as soon as it is taken; nothing if it is not.
+    async fn opened(&self, partition: Partition) -> Option<Door> {
+        let mut changes = self.changes.subscribe();
+        loop {
+            changes.mark_unchanged();
+            if let Some(door) = self.router.door(partition) {
+                return Some(door);
+            }
+            if !self.served.lock().contains_key(&partition) {
+                return None;
+            }
+            changes.changed().await.ok()?;
+        }
+    }
+
     fn is_leaving(&self, partition: Partition) -> bool {
         let served = self.served.lock();
         served
@@ -329,6 +354,7 @@ impl Inner {
         loop {
             match self.take(partition).await {
                 Err(error) if error.storage().is_none_or(is_final) => return Err(error),
+                Err(error) if self.is_leaving(partition) => return Err(error),
                 Err(error) => {
                     tracing::debug!(event = "partition.take_retried", %partition, %error, "tried again")
                 }

@@ -261,6 +261,31 @@ async fn a_drained_partition_turns_callers_away() {
 }
 
 #[tokio::test]
+async fn what_is_being_taken_when_a_node_leaves_is_given_up_too() {
+    let node = Setup::new().start().await;
+    let runtime = &node.runtime;
+    let partition = runtime.space().partition(&counter("a"));
+    runtime.hand_over(partition, SECOND).await.unwrap();
+    let mut taking = std::pin::pin!(runtime.serve(partition));
+    // It has begun, and did not come to its end.
+    assert!(futures_util::poll!(taking.as_mut()).is_pending());
+    assert!(runtime.serving().contains(&partition));
+    assert!(runtime.router().door(partition).is_none());
+    let sheet = runtime.drain(Vec::new(), 5 * SECOND).await;
+    assert_eq!(
+        (sheet.moved, sheet.left),
+        (u64::from(counting::PARTITIONS), 0)
+    );
+    taking.await.unwrap();
+    assert_eq!(runtime.serving(), []);
+    let refused = runtime.serve(partition).await.unwrap_err();
+    assert!(
+        matches!(refused.kind(), ErrorKind::Draining { .. }),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
 async fn a_drain_runs_its_hooks_before_partitions_go_and_ends_by_its_limit() {
     let node = Setup::new().start().await;
     let handle = node.runtime.handle::<Counter>();
