@@ -13,6 +13,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use steadfast_core::id::Partition;
 use steadfast_ownership::drain::{Action, Drain, Event, Mode, Options, Phase};
 
+use crate::error::{Kind, Result};
 use crate::runtime::{HandedOver, Runtime};
 
 /// Something that an application does before its node leaves.
@@ -33,10 +34,9 @@ pub struct Sheet {
 }
 
 /// One step of a drain that took time.
-#[derive(Clone, Copy)]
 enum Done {
     Hook(u32),
-    HandedOver(Partition, Option<HandedOver>),
+    HandedOver(Partition, Result<HandedOver>),
     Limit,
 }
 
@@ -96,7 +96,7 @@ impl Runtime {
                 "a partition was not handed over",
             );
         }
-        Done::HandedOver(partition, commands.ok())
+        Done::HandedOver(partition, commands)
     }
 }
 
@@ -129,12 +129,16 @@ impl Leaving<'_> {
         let mut now = self.runtime.now();
         let event = match done {
             Done::Hook(index) => Event::HookEnded(index),
-            Done::HandedOver(partition, Some(commands)) => {
+            Done::HandedOver(partition, Ok(commands)) => {
                 self.sheet.completed += commands.completed;
                 self.sheet.cut_off += commands.cut_off;
                 Event::Moved(partition)
             }
-            Done::HandedOver(partition, None) => Event::Stayed(partition),
+            // It was not taken after all, or somebody else has given it up meanwhile.
+            Done::HandedOver(partition, Err(error)) => match error.kind() {
+                Kind::NotOwner { .. } => Event::Left(partition),
+                _ => Event::Stayed(partition),
+            },
             Done::Limit => {
                 now = now.max(self.drain.deadline().unwrap_or_default());
                 Event::Tick

@@ -61,6 +61,8 @@ struct Inner {
     router: Arc<Router>,
     clock: Arc<dyn Clock>,
     served: Mutex<BTreeMap<Partition, Served>>,
+    /// Hand-overs, one at a time for each partition.
+    giving: Vec<tokio::sync::Mutex<()>>,
     /// No partition is taken any more: the node is leaving.
     is_offline: AtomicBool,
     changes: watch::Sender<u64>,
@@ -90,6 +92,7 @@ impl Runtime {
     pub fn new(store: Arc<Store>, space: Space, options: Options) -> Self {
         let inner = Inner {
             store,
+            giving: (0..space.partitions).map(|_| Default::default()).collect(),
             space: Arc::new(space),
             services: Arc::new(options.services),
             performer: options.performer,
@@ -170,19 +173,26 @@ impl Runtime {
 
     /// Gives a partition up: callers are turned away, what is under way is
     /// completed, and after `limit` cut off. Then the next owner may take it. One that
-    /// is being taken is given up when it is; if it is not, there is nothing to give.
+    /// is being taken is given up as soon as it is.
     pub async fn hand_over(&self, partition: Partition, limit: Duration) -> Result<HandedOver> {
         let not_ours = || Error::new(Kind::NotOwner { partition });
-        let mut ended = self.inner.leave(partition).ok_or_else(not_ours)?;
-        let opened = tokio::time::timeout(limit, self.inner.opened(partition)).await;
-        let Some(door) = opened.map_err(|_| not_ours())? else {
-            return Ok(HandedOver::default());
-        };
+        let late = |_| Error::new(Kind::Unreachable { partition });
+        let end = tokio::time::Instant::now() + limit;
+        let giving = self.inner.giving.get(usize::from(partition.index()));
+        let giving = giving.ok_or_else(not_ours)?.lock();
+        let _giving = tokio::time::timeout_at(end, giving).await.map_err(late)?;
+        let mut ended = self.inner.leave(partition, true).ok_or_else(not_ours)?;
+        let opened = self.inner.opened(partition, &ended);
+        let opened = tokio::time::timeout_at(end, opened).await;
+        if opened.is_err() {
+            self.inner.leave(partition, false);
+        }
+        let door = opened.map_err(late)?.ok_or_else(not_ours)?;
         self.inner.router.close(partition);
         let before = door.metrics().counts();
         door.tell(Post::Drain);
         let all_done = ended.wait_for(|ended| *ended);
-        let is_late = tokio::time::timeout(limit, all_done).await.is_err();
+        let is_late = tokio::time::timeout_at(end, all_done).await.is_err();
         let mut commands = HandedOver::default();
         if is_late {
             let counts = door.metrics().counts();
@@ -318,24 +328,26 @@ impl Inner {
         }
     }
 
-    /// Notes that a partition is being handed over; answers what rings at its end.
-    fn leave(&self, partition: Partition) -> Option<watch::Receiver<bool>> {
+    /// Notes whether a partition is being handed over; answers what rings at its end.
+    fn leave(&self, partition: Partition, is_leaving: bool) -> Option<watch::Receiver<bool>> {
         let mut served = self.served.lock();
         let served = served.get_mut(&partition)?;
-        served.is_leaving = true;
+        served.is_leaving = is_leaving;
         Some(served.ended.clone())
     }
 
-    /// The door of a partition, as soon as it is taken; nothing if it is not.
-    async fn opened(&self, partition: Partition) -> Option<Door> {
+    /// The door of a partition, as soon as the task that ends with `ended` has taken it;
+    /// nothing if it does not.
+    async fn opened(&self, partition: Partition, ended: &watch::Receiver<bool>) -> Option<Door> {
         let mut changes = self.changes.subscribe();
+        let is_kept = |served: &Served| served.ended.same_channel(ended);
         loop {
             changes.mark_unchanged();
+            if !self.served.lock().get(&partition).is_some_and(is_kept) {
+                return None;
+            }
             if let Some(door) = self.router.door(partition) {
                 return Some(door);
-            }
-            if !self.served.lock().contains_key(&partition) {
-                return None;
             }
             changes.changed().await.ok()?;
         }

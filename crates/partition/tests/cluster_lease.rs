@@ -73,6 +73,7 @@ async fn start(engine: &Arc<dyn Engine>, clock: &Arc<dyn Clock>) -> Node {
         engine: Arc::clone(engine),
         roster: Arc::new(Roster::new(Arc::clone(clock), LEASE, 0)),
         network: Arc::new(Nobody),
+        probing: Arc::new(Nobody),
     };
     let owner = join(&setup).await.unwrap();
     let lease = Lease::new(Arc::clone(clock));

@@ -12,6 +12,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Response};
 use bytes::Bytes;
+use futures_util::future::join_all;
 use http_body_util::{BodyExt, Full};
 use prost::Message;
 use steadfast_core::id::Owner;
@@ -244,6 +245,30 @@ async fn the_version_before_is_let_in_and_no_other() {
         let why = unsent(say(&wire, &node.peer, "hello").await);
         assert!(why.contains("STF-7012"), "{why}");
     }
+}
+
+/// Each would wait behind all others, for three seconds each.
+#[tokio::test]
+async fn those_who_wait_for_a_silent_node_wait_together() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let peer = Peer {
+        name: "b".to_owned(),
+        owner: Owner {
+            node: 1,
+            incarnation: 7,
+        },
+        address: silent.local_addr().unwrap().to_string(),
+    };
+    let wire = Wire::new(credentials("a", "c", KEY), false);
+    let all = join_all((0..10).map(|_| say(&wire, &peer, "hello")));
+    for answer in tokio::time::timeout(LIMIT, all).await.unwrap() {
+        let why = unsent(answer);
+        assert!(why.contains("does not answer"), "{why}");
+    }
+    // Nobody waits longer than it wants to.
+    let short = Duration::from_millis(200);
+    let asked = wire.send(&peer, Bytes::from_static(b"hello"), short);
+    unsent(tokio::time::timeout(short * 5, asked).await.unwrap());
 }
 
 #[tokio::test]

@@ -5,10 +5,11 @@ mod nodes;
 mod running;
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use nodes::{PARTITIONS, get, node, now, owner, put, settled, standing};
-use reqwest::StatusCode;
-use running::{Server, until};
+use nodes::{Caller, PARTITIONS, get, node, now, owner, put, settled, standing};
+use reqwest::{Method, StatusCode};
+use running::{Server, said, until};
 use serde_json::json;
 use steadfast_harness::FaultProxy;
 
@@ -34,15 +35,32 @@ fn a_node_that_the_others_do_not_reach_gives_up_what_it_has() {
         .set(&format!("cluster.advertise={}", proxy.address()))
         .ready();
     settled(&a, 3);
-    // From now on nothing comes to it; its own words still reach the others.
+    // From now on nothing comes to it; its own words still reach the others. Somebody
+    // wants what it has all the time.
     proxy.freeze(true);
     let began = now();
-    until("everything to be elsewhere", || {
-        let is_whole = standing(&a)["idle"].as_array().unwrap().is_empty();
-        let is_out = state("c", &a) == ("isolated".to_owned(), 0);
-        (is_whole && is_out).then_some(())
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for number in 0..20 {
+            let (caller, is_over) = (Caller::of(&a), &is_over);
+            scope.spawn(move || {
+                let path = format!("/v1/state/s{number}/texts/k");
+                while !is_over.load(Ordering::Relaxed) {
+                    caller.ask(Method::GET, &path, None);
+                }
+            });
+        }
+        until("everything to be elsewhere", || {
+            let is_whole = standing(&a)["idle"].as_array().unwrap().is_empty();
+            let is_out = state("c", &a) == ("isolated".to_owned(), 0);
+            (is_whole && is_out).then_some(())
+        });
+        is_over.store(true, Ordering::Relaxed);
     });
     println!("given up and taken after {:?}", began.elapsed());
+    // It is not reached because somebody asks it to take one.
+    let (code, _, error) = said(&c.run(&["cluster", "move", "0", "--to", "c"]));
+    assert_ne!(code, 0, "{error}");
     for number in 0..2 * PARTITIONS {
         let service = format!("s{number}");
         // Those who come to the node that is not reached are served, too.

@@ -82,12 +82,14 @@ impl Node {
             engine: Arc::clone(&engine) as _,
             roster: Arc::clone(&roster),
             network: Arc::new(Nowhere),
+            probing: Arc::new(Nowhere),
         };
         let owner = join(&setup)
             .await
             .map_err(|error| anyhow::anyhow!("{error:?}"))?;
         credentials.incarnation = owner.incarnation;
-        setup.network = Arc::new(Wire::new(credentials.clone(), false));
+        let wire = || Arc::new(Wire::new(credentials.clone(), false));
+        (setup.network, setup.probing) = (wire(), wire());
         let forward = Arc::new(Forward::new(owner, roster, Arc::clone(&setup.network)));
         let lease = Lease::new(Arc::clone(&clock));
         let mut options = StoreOptions::new(owner);

@@ -233,6 +233,7 @@ mod tests {
             state: State::Up,
             serves: vec![(TO.index(), Epoch(1))],
             missed: Vec::new(),
+            is_isolated: false,
         };
         let record = Record {
             key: Member::key("other"),

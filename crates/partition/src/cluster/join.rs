@@ -26,6 +26,8 @@ pub struct Setup {
     pub engine: Arc<dyn Engine>,
     pub roster: Arc<Roster>,
     pub network: Arc<dyn Network>,
+    /// Asks whether nodes are there, and waits behind nothing else.
+    pub probing: Arc<dyn Network>,
 }
 
 /// Joins: finds out whether it may, and who it is.

@@ -21,6 +21,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::exchange::{self, Request};
+use super::isolation::{self, Voice};
 use super::join::Setup;
 use super::member::{Member, PREFIX, State};
 use super::network::Peer;
@@ -73,7 +74,7 @@ struct Counters {
 pub struct Counts {
     /// Partitions that it took.
     pub taken: u64,
-    /// Partitions that it gave to nodes that asked.
+    /// Partitions that it gave to nodes that asked, or because it was isolated.
     pub given: u64,
     /// How often its lease ended.
     pub lapses: u64,
@@ -451,6 +452,7 @@ impl Inner {
             state: *self.state.lock(),
             serves: self.serves(),
             missed: self.probes.missed(),
+            is_isolated: self.is_isolated.load(Ordering::Relaxed),
         };
         let key = Member::key(&member.identity.name);
         for _ in 0..3 {
@@ -573,8 +575,18 @@ impl Inner {
 
     /// Whether most others do not reach this node.
     fn is_isolated(&self) -> bool {
-        let is_so = self.setup.roster.is_isolated(self.owner);
-        let was_so = self.is_isolated.swap(is_so, Ordering::Relaxed);
+        let was_so = self.is_isolated.load(Ordering::Relaxed);
+        let mut living = self.setup.roster.voices(self.owner);
+        living.push(Voice {
+            owner: self.owner,
+            is_isolated: was_so,
+            missed: self.probes.missed(),
+        });
+        let is_so = isolation::is_isolated(self.owner, &living);
+        self.is_isolated.store(is_so, Ordering::Relaxed);
+        if is_so != was_so {
+            self.bell.notify_one();
+        }
         match (was_so, is_so) {
             (false, true) => tracing::error!(
                 event = "cluster.isolated",
@@ -587,7 +599,7 @@ impl Inner {
     }
 
     /// Hands over everything, for whoever is reached to take it.
-    fn give_up(&self, runtime: &Arc<Runtime>, work: &mut Work, now: Duration) {
+    fn give_up(self: &Arc<Self>, runtime: &Arc<Runtime>, work: &mut Work, now: Duration) {
         for (index, _) in self.serves() {
             if work.moves.len() >= limits::NODE_MOVES {
                 break;
@@ -596,10 +608,13 @@ impl Inner {
                 continue;
             }
             work.taking.insert(index);
-            let runtime = Arc::clone(runtime);
+            let (me, runtime) = (Arc::clone(self), Arc::clone(runtime));
             let partition = Partition::new(runtime.space().number, index);
             work.moves.spawn(async move {
                 let given = runtime.hand_over(partition, limits::GIVE_TIME).await;
+                if given.is_ok() {
+                    me.counters.given.fetch_add(1, Ordering::Relaxed);
+                }
                 (index, given.map(drop))
             });
         }
@@ -614,8 +629,7 @@ impl Inner {
             .filter(|seen| seen.member.identity.name != self.setup.identity.name)
             .map(|seen| Living {
                 owner: seen.member.owner,
-                is_leaving: seen.member.state == State::Leaving
-                    || roster.is_isolated(seen.member.owner),
+                is_leaving: seen.member.state == State::Leaving || seen.member.is_isolated,
                 serves: seen.member.serves,
             })
             .collect();
@@ -632,6 +646,9 @@ impl Inner {
         let runtime = runtime.ok_or_else(exchange::malformed)?;
         let (Take::Free(index) | Take::From(index, ..)) = take;
         let partition = Partition::new(runtime.space().number, index);
+        if self.is_isolated.load(Ordering::Relaxed) {
+            return Err(Error::new(Kind::Draining { partition }));
+        }
         if let Take::From(_, from, epoch) = take {
             let peer = self.setup.roster.peer(from);
             let peer = peer.ok_or_else(|| Error::new(Kind::Unreachable { partition }))?;

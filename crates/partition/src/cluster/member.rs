@@ -61,6 +61,8 @@ pub(super) struct Member {
     pub(super) serves: Vec<(u16, Epoch)>,
     /// Other nodes that it does not reach.
     pub(super) missed: Vec<Owner>,
+    /// Most others do not reach it: it gives up what it has.
+    pub(super) is_isolated: bool,
 }
 
 /// The version of the encoding.
@@ -110,6 +112,7 @@ impl Member {
             put_varint(&mut out, u64::from(owner.node));
             out.extend_from_slice(&owner.incarnation.to_le_bytes());
         }
+        out.push(u8::from(self.is_isolated));
         out.into()
     }
 
@@ -147,22 +150,25 @@ impl Member {
             let index = u16::try_from(reader.varint()?).map_err(|_| Malformed)?;
             serves.push((index, Epoch(reader.varint()?)));
         }
-        // Versions before did not look.
-        let count = match reader.is_empty() {
-            true => 0,
-            false => reader.varint()?,
-        };
-        if count > limits::NODES as u64 {
-            return Err(Malformed);
-        }
-        let missed = (0..count).map(|_| self::owner(&mut reader));
-        Ok(Self {
-            missed: missed.collect::<Result<_, _>>()?,
+        let mut member = Self {
             identity,
             owner,
             state,
             serves,
-        })
+            missed: Vec::new(),
+            is_isolated: false,
+        };
+        // Versions before did not look who is reached.
+        if !reader.is_empty() {
+            let count = reader.varint()?;
+            if count > limits::NODES as u64 {
+                return Err(Malformed);
+            }
+            let missed = (0..count).map(|_| self::owner(&mut reader));
+            member.missed = missed.collect::<Result<_, _>>()?;
+            member.is_isolated = reader.byte()? != 0;
+        }
+        Ok(member)
     }
 }
 
@@ -285,11 +291,12 @@ mod tests {
                 node: 4,
                 incarnation: 5,
             }],
+            is_isolated: true,
         };
         let bytes = member.encode();
         assert_eq!(Member::decode(bytes.clone()), Ok(member.clone()));
         // One of the version before ends in front of the nodes that are missed.
-        let before = bytes.len() - 18;
+        let before = bytes.len() - 19;
         for end in (0..bytes.len()).filter(|end| *end != before) {
             assert!(Member::decode(bytes.slice(..end)).is_err());
         }

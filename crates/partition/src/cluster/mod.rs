@@ -5,10 +5,11 @@
 //! decides by the same plan what it takes (`keeper`). Taking is the engine's
 //! compare-and-swap; records are hints. What is for another node's partition goes
 //! there in one hop (`forward`), through a [`Network`] that `protocols` implements. A
-//! node that most others do not reach has nothing (`probe`).
+//! node that most others do not reach has nothing (`probe`, `isolation`).
 
 mod exchange;
 mod forward;
+mod isolation;
 mod join;
 mod keeper;
 mod member;

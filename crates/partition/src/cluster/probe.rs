@@ -2,9 +2,9 @@
 //!
 //! Every node asks every other one again and again, and names those in its record that
 //! do not answer. A node that is named by most of all living nodes reaches the database,
-//! or it would be dead by now, but nobody reaches what it serves: so it gives it up. It
-//! takes its share again when it is named no more. Nothing else depends on this: what
-//! is taken is taken from the engine.
+//! or it would be dead by now, but nobody reaches what it serves: so it gives it up
+//! (`isolation`). It takes its share again when it is named no more. Nothing else depends
+//! on this: what is taken is taken from the engine.
 
 use std::collections::BTreeMap;
 
@@ -26,9 +26,10 @@ pub(super) async fn run(setup: &Setup, me: Owner, probes: &Probes, bell: &Notify
         tokio::time::sleep(pause).await;
         let peers = setup.roster.others(me);
         let asked = peers.iter().map(|peer| async {
-            let asked = setup.network.send(peer, Request::Probe.encode(), pause);
+            let asked = setup.probing.send(peer, Request::Probe.encode(), pause);
+            let asked = tokio::time::timeout(pause, asked).await;
             // Whatever it answers, it is there.
-            (peer.owner, asked.await.is_ok())
+            (peer.owner, matches!(asked, Ok(Ok(_))))
         });
         let changed = probes.note(&join_all(asked).await);
         for (owner, is_missed) in &changed {

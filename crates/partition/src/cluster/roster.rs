@@ -13,6 +13,7 @@ use steadfast_core::id::{Epoch, Owner, Partition};
 use steadfast_storage::engine::Record;
 use tokio::sync::watch;
 
+use super::isolation::Voice;
 use super::member::{Member, State};
 use super::network::Peer;
 
@@ -33,15 +34,6 @@ pub(super) struct Seen {
     pub(super) member: Member,
     pub(super) version: u64,
     pub(super) at: Duration,
-}
-
-/// Nodes that must miss another one, and more than half of all: so of two halves that
-/// do not reach one another, neither gives anything up.
-const VOTES: usize = 2;
-
-/// Whether those who miss a node decide, in a cluster of so many living nodes.
-fn decides(votes: usize, living: usize) -> bool {
-    votes >= VOTES && votes * 2 > living
 }
 
 impl Roster {
@@ -149,29 +141,26 @@ impl Roster {
     /// All other living nodes that neither leave nor are isolated.
     pub fn staying(&self, me: Owner) -> Vec<Owner> {
         let seen = self.seen.read();
-        let is_staying = |seen: &&Seen| {
+        let staying = seen.values().filter(|seen| {
+            let is_up = seen.member.state == State::Up && !seen.member.is_isolated;
+            is_up && !self.is_dead(seen) && seen.member.owner != me
+        });
+        staying.map(|seen| seen.member.owner).collect()
+    }
+
+    /// What all other living nodes that do not leave say of who is reached.
+    pub(super) fn voices(&self, me: Owner) -> Vec<Voice> {
+        let seen = self.seen.read();
+        let others = seen.values().filter(|seen| {
             let is_up = seen.member.state == State::Up;
             is_up && !self.is_dead(seen) && seen.member.owner != me
+        });
+        let voice = |seen: &Seen| Voice {
+            owner: seen.member.owner,
+            is_isolated: seen.member.is_isolated,
+            missed: seen.member.missed.clone(),
         };
-        let staying = seen.values().filter(is_staying);
-        let staying = staying.map(|seen| seen.member.owner);
-        staying.filter(|owner| !self.count(&seen, *owner)).collect()
-    }
-
-    /// Whether most nodes do not reach this one.
-    pub(super) fn is_isolated(&self, owner: Owner) -> bool {
-        self.count(&self.seen.read(), owner)
-    }
-
-    fn count(&self, seen: &BTreeMap<String, Seen>, owner: Owner) -> bool {
-        let living = seen.values().filter(|seen| !self.is_dead(seen));
-        let (mut votes, mut all) = (0, 0);
-        for seen in living {
-            all += 1;
-            let is_other = seen.member.owner != owner;
-            votes += usize::from(is_other && seen.member.missed.contains(&owner));
-        }
-        decides(votes, all)
+        others.map(voice).collect()
     }
 
     /// All other living nodes.
@@ -219,6 +208,7 @@ mod tests {
             state: State::Up,
             serves: Vec::new(),
             missed: Vec::new(),
+            is_isolated: false,
         };
         Record {
             key: Member::key("n"),
@@ -252,14 +242,5 @@ mod tests {
             assert!(!look(LEASE / 4, 4));
         }
         assert!(look(LEASE / 4, 4));
-    }
-
-    #[test]
-    fn two_and_most_of_all_decide() {
-        assert!(decides(2, 3), "one of three");
-        assert!(!decides(1, 2), "one of two: nobody knows which");
-        assert!(!decides(2, 4), "two halves");
-        assert!(decides(3, 5), "each of the smaller part");
-        assert!(!decides(2, 5), "each of the larger part");
     }
 }

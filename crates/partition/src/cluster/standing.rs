@@ -49,7 +49,7 @@ pub(super) fn nodes(
             State::Gone => "gone",
             _ if !is_me && roster.is_dead(&seen) => "silent",
             State::Leaving => "leaving",
-            State::Up if roster.is_isolated(seen.member.owner) => "isolated",
+            State::Up if seen.member.is_isolated => "isolated",
             State::Up => "up",
         };
         let partitions = match state {

@@ -44,6 +44,8 @@ pub struct Wire {
 #[derive(Default)]
 struct Line {
     open: tokio::sync::Mutex<Option<Connection>>,
+    /// How often it could not be opened, and why it was last.
+    failed: Mutex<(u64, String)>,
     /// Why there was no answer when it was last asked.
     why: Mutex<String>,
 }
@@ -114,6 +116,7 @@ impl Wire {
     /// A connection to a node, in this very life if that matters.
     async fn connection(&self, address: &str, life: Option<u128>) -> Result<Connection, String> {
         let line = self.line(address);
+        let failures = line.failed.lock().0;
         let mut open = line.open.lock().await;
         let fits = |open: &Connection| life.is_none_or(|life| open.incarnation == life);
         if let Some(connection) = open.as_ref().filter(|open| !open.stub.is_closed())
@@ -122,8 +125,17 @@ impl Wire {
             return Ok(connection.clone());
         }
         *open = None;
+        // Whoever waited while another one tried in vain does not try again.
+        let last = line.failed.lock().clone();
+        if last.0 != failures {
+            return Err(last.1);
+        }
         let dialed = tokio::time::timeout(DIAL, self.dial(address)).await;
-        let connection = dialed.map_err(|_| "it does not answer".to_owned())??;
+        let dialed = dialed.unwrap_or_else(|_| Err("it does not answer".to_owned()));
+        let connection = dialed.inspect_err(|why| {
+            let mut failed = line.failed.lock();
+            *failed = (failed.0 + 1, why.clone());
+        })?;
         if !fits(&connection) {
             return Err("another node is there by now".to_owned());
         }
@@ -213,7 +225,8 @@ impl Wire {
 impl Network for Wire {
     async fn send(&self, to: &Peer, request: Bytes, limit: Duration) -> Result<Bytes, Broken> {
         let life = Some(to.owner.incarnation);
-        let connection = self.connection(&to.address, life).await;
+        let connection = tokio::time::timeout(limit, self.connection(&to.address, life)).await;
+        let connection = connection.unwrap_or_else(|_| Err("it does not answer".to_owned()));
         let mut connection = connection.map_err(Broken::Unsent)?;
         let asking = connection.stub.unary("Ask", Parcel { body: request });
         let asked: Result<Result<Parcel, Status>, _> = tokio::time::timeout(limit, asking).await;

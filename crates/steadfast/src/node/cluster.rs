@@ -93,6 +93,7 @@ pub(super) async fn join(
         engine: Arc::clone(engine),
         roster: Arc::clone(&roster),
         network: Arc::new(Nowhere),
+        probing: Arc::new(Nowhere),
     };
     let owner = join_cluster(&setup).await.map_err(|error| match error {
         JoinError::Refused(refused) => Error::Cluster(refused),
@@ -100,7 +101,8 @@ pub(super) async fn join(
     })?;
     let door = door.map(|(listener, mut credentials)| {
         credentials.incarnation = owner.incarnation;
-        setup.network = Arc::new(Wire::new(credentials.clone(), listener.is_encrypted()));
+        let wire = || Arc::new(Wire::new(credentials.clone(), listener.is_encrypted()));
+        (setup.network, setup.probing) = (wire(), wire());
         (listener, credentials)
     });
     let forward = Forward::new(owner, roster, Arc::clone(&setup.network));
