@@ -109,6 +109,10 @@ fn a_row_that_was_changed_is_found_by_scrub() {
          where (part, no) = ({one}) returning part"
     );
     let part = sql(&url, &change);
+    // Standbys are as far a little later.
+    let at = sql(&url, "select pg_current_wal_lsn()");
+    let there = format!("select count(*) from pg_stat_replication where replay_lsn >= '{at}'");
+    until("both standbys", || (sql(&url, &there) == "2").then_some(()));
     let (code, found, error) = scrub();
     assert_eq!(code, 1, "{found}{error}");
     assert!(

@@ -34,26 +34,29 @@ impl Farewell {
         }
     }
 
-    /// What is done in order: results of workers are waited for, then the end of whoever
-    /// was told already, and then clients of hubs are told, and waited for.
+    /// What is done in order: results of workers are waited for, and the end of whoever
+    /// was told already; then clients of hubs are told, and waited for.
     pub(super) fn hooks(&self, inner: &Inner, limit: Duration) -> Vec<Hook> {
         let task_hubs = inner.own.task_hubs.clone();
         let open = self.open.clone();
         let realtime = inner.hosted.realtime.clone();
         let departed = Arc::clone(&self.departed);
+        // Together they leave a third of the time for the partitions.
+        let part = limit / 3;
         vec![
-            Box::pin(async move { task_hubs.leave(WORKER_LIMIT.min(limit / 2)).await }),
             Box::pin(async move {
                 let all = async {
+                    // Streams of work end with this.
+                    task_hubs.leave(WORKER_LIMIT.min(part * 3 / 4)).await;
                     for open in &open {
                         open.close();
                         open.wait().await;
                     }
                 };
-                let _ = tokio::time::timeout(limit / 4, all).await;
+                let _ = tokio::time::timeout(part, all).await;
             }),
             Box::pin(async move {
-                let gone = realtime.drain(limit / 2).await;
+                let gone = realtime.drain(part).await;
                 let (closed, cut_off) = (gone.closed, gone.cut_off);
                 if closed + cut_off > 0 {
                     tracing::info!(event = "realtime.drained", closed, cut_off);

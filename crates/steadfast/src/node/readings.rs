@@ -228,7 +228,7 @@ fn cluster(inner: &Inner) -> Vec<Reading> {
         Reading::Counter("cluster_taken", "Partitions taken", counts.taken),
         Reading::Counter(
             "cluster_given",
-            "Partitions given to nodes that asked",
+            "Partitions handed over to other nodes",
             counts.given,
         ),
         Reading::Counter("cluster_lapses", "Leases that ended", counts.lapses),

@@ -33,8 +33,15 @@ pub(crate) fn config_with(name: &str, url: &str, partitions: usize, more: &[&str
 /// Waits until a node serves so many partitions.
 pub(crate) async fn serves(node: &Node, count: usize) {
     let mut changes = node.runtime().changes();
+    let runtime = node.runtime();
+    // Those that are just being taken do not count.
+    let served = || {
+        let all = runtime.serving().into_iter();
+        all.filter(|partition| runtime.router().door(*partition).is_some())
+            .count()
+    };
     let served = async {
-        while node.runtime().serving().len() != count {
+        while served() != count {
             changes.changed().await.expect("the node runs");
         }
     };
