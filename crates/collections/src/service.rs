@@ -5,7 +5,8 @@
 //! service keeps, in its volatile partition, the number of its incarnation; the main
 //! partition of the same index keeps the same number durably, and has the same owner.
 //! If they differ, the state is gone: the slot gets a new incarnation and its owner is
-//! told, before anybody sees it empty.
+//! told, before it sees the slot empty. Beside that number stands the last one that an
+//! owner was told of, so that a loss which others saw first is told later.
 
 use steadfast_core::codec::{Malformed, Reader, put_varint};
 use steadfast_core::limits;
@@ -134,7 +135,7 @@ impl Service {
     /// Opens a slot for its owner: `replica` is that of the slot's partition, in the
     /// volatile space if the service is volatile, and `home` the main partition of the
     /// same index. Says whether state was lost, after the owner has been told; one that
-    /// fails or dies while it is told is told again, of another incarnation.
+    /// fails or dies while it is told is told again.
     pub async fn open(
         &self,
         home: &Ledger,
@@ -142,31 +143,46 @@ impl Service {
         slot: u32,
         life: &impl Lifecycle,
     ) -> Result<Slot> {
-        let state = self.state(replica, slot)?;
-        let mut opened = Slot {
-            state,
-            incarnation: 0,
-            was_lost: false,
-        };
+        let mut opened = self.begin(replica, slot)?;
         if self.is_volatile {
-            let key = self.scope(slot);
-            let here = replica.ledger()?;
-            let (known, found) = (number(home, &key).await?, number(here, &key).await?);
-            opened.was_lost = known != 0 && known != found;
-            opened.incarnation = known;
-            if known == 0 || opened.was_lost {
-                // First where it is durable: a crash from here on is another loss.
-                opened.incarnation = known + 1;
-                incarnate(home, &key, opened.incarnation).await?;
-                if opened.was_lost {
-                    life.on_data_loss(&opened.state, opened.incarnation).await?;
-                }
-                incarnate(here, &key, opened.incarnation).await?;
+            let (key, here) = (self.scope(slot), replica.ledger()?);
+            let found = number(here, &key).await?;
+            let mut now = incarnation(home, &key, found).await?;
+            if now.told != now.number {
+                life.on_data_loss(&opened.state, now.number).await?;
+                now.told = now.number;
+                opened.was_lost = true;
+                now.write(home, &key).await?;
             }
+            now.settle(here, &key, found).await?;
+            opened.incarnation = now.number;
         }
         life.open(&opened.state).await?;
         life.change_role(replica.role()).await?;
         Ok(opened)
+    }
+
+    /// The same for somebody who is not its owner, and is not told: that is left for the
+    /// next one who opens it. Says whether state was lost just now.
+    pub async fn enter(&self, home: &Ledger, replica: &Replica, slot: u32) -> Result<Slot> {
+        let mut opened = self.begin(replica, slot)?;
+        if self.is_volatile {
+            let (key, here) = (self.scope(slot), replica.ledger()?);
+            let found = number(here, &key).await?;
+            let now = incarnation(home, &key, found).await?;
+            opened.was_lost = now.number > 1 && now.number != found;
+            now.settle(here, &key, found).await?;
+            opened.incarnation = now.number;
+        }
+        Ok(opened)
+    }
+
+    fn begin(&self, replica: &Replica, slot: u32) -> Result<Slot> {
+        Ok(Slot {
+            state: self.state(replica, slot)?,
+            incarnation: 0,
+            was_lost: false,
+        })
     }
 
     /// The collections of a slot, without any life: for reading elsewhere.
@@ -202,21 +218,71 @@ impl Service {
     }
 }
 
-async fn incarnate(ledger: &Ledger, key: &str, number: u64) -> Result<()> {
+/// The incarnation of a slot, as it stands where it is durable.
+struct Incarnation {
+    number: u64,
+    /// The last one that an owner was told of, or that it began with.
+    told: u64,
+}
+
+/// The incarnation of a slot whose volatile partition has `found`: a new one if there was
+/// none, or if that is not the last one.
+async fn incarnation(home: &Ledger, key: &str, found: u64) -> Result<Incarnation> {
+    let known = numbers(home, key).await?;
+    let now = match known[..] {
+        [number, told] if number == found => return Ok(Incarnation { number, told }),
+        [number, told] => Incarnation {
+            number: number + 1,
+            told,
+        },
+        _ => Incarnation { number: 1, told: 1 },
+    };
+    // First where it is durable: a crash from here on is another loss.
+    now.write(home, key).await?;
+    Ok(now)
+}
+
+impl Incarnation {
+    async fn write(&self, home: &Ledger, key: &str) -> Result<()> {
+        put_numbers(home, key, &[self.number, self.told]).await
+    }
+
+    /// Notes it where the state is.
+    async fn settle(&self, here: &Ledger, key: &str, found: u64) -> Result<()> {
+        match found == self.number {
+            true => Ok(()),
+            false => put_numbers(here, key, &[self.number]).await,
+        }
+    }
+}
+
+async fn put_numbers(ledger: &Ledger, key: &str, numbers: &[u64]) -> Result<()> {
     let mut writes = Writes::new();
     let mut value = Vec::new();
-    put_varint(&mut value, number);
+    for number in numbers {
+        put_varint(&mut value, *number);
+    }
     writes.put(tables::INCARNATIONS, key.as_bytes(), &value);
     commit(ledger, writes).await
 }
 
-async fn number(ledger: &Ledger, key: &str) -> Result<u64> {
+/// The number of the incarnation whose state is here; 0 if there is none.
+async fn number(here: &Ledger, key: &str) -> Result<u64> {
+    Ok(numbers(here, key).await?.first().copied().unwrap_or(0))
+}
+
+async fn numbers(ledger: &Ledger, key: &str) -> Result<Vec<u64>> {
     let row = ledger.get(tables::INCARNATIONS, key.as_bytes(), View::Durable);
     let row = row.await.map_err(|error| Error::storage(error, 0))?;
-    let number = row.map(|row| Reader::new(row).varint()).transpose();
-    let what = "an incarnation".to_owned();
-    let number = number.map_err(|error| Error::caused(Kind::Malformed { what }, error))?;
-    Ok(number.unwrap_or(0))
+    let mut reader = Reader::new(row.unwrap_or_default());
+    let mut numbers = Vec::new();
+    while !reader.is_empty() {
+        let what = "an incarnation".to_owned();
+        let number = reader.varint();
+        let number = number.map_err(|error| Error::caused(Kind::Malformed { what }, error))?;
+        numbers.push(number);
+    }
+    Ok(numbers)
 }
 
 async fn commit(ledger: &Ledger, writes: Writes) -> Result<()> {

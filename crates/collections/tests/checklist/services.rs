@@ -114,6 +114,35 @@ async fn c66_lost_volatile_state_is_told_and_has_a_new_incarnation() {
     assert_eq!(told, expected, "told before it was opened");
 }
 
+/// Somebody reads the slot before its owner comes, on a node that is gone by then.
+#[tokio::test]
+async fn c66_a_loss_that_others_saw_first_is_told_to_the_next_owner() {
+    let site = Site::new().await;
+    let service = Service::create(&site.ledger, cache(true)).await.unwrap();
+    let diary = Diary::default();
+    let first = volatile().await;
+    let opened = service.open(&site.ledger, &first.replica, 0, &diary).await;
+    assert_eq!(opened.unwrap().incarnation, 1);
+    drop(first);
+    let second = volatile().await;
+    for was_lost in [true, false] {
+        let entered = service.enter(&site.ledger, &second.replica, 0).await;
+        let entered = entered.unwrap();
+        assert_eq!((entered.incarnation, entered.was_lost), (2, was_lost));
+    }
+    // Only what is in rows is known by now.
+    let site = site.restart().await;
+    let service = Service::find(&site.ledger, "cache").await.unwrap().unwrap();
+    for was_lost in [true, false] {
+        let opened = service.open(&site.ledger, &second.replica, 0, &diary).await;
+        let opened = opened.unwrap();
+        assert_eq!((opened.incarnation, opened.was_lost), (2, was_lost));
+    }
+    let told = diary.0.into_inner();
+    let losses = told.iter().filter(|told| told.starts_with("lost"));
+    assert_eq!(losses.collect::<Vec<_>>(), ["lost 2 []"], "{told:?}");
+}
+
 #[tokio::test]
 async fn a_service_is_never_converted() {
     let site = Site::new().await;

@@ -1,10 +1,9 @@
 //! Volatile services: collections in memory.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use steadfast_collections::{Lifecycle, Options, Replica, Result as Done, Service, State};
+use steadfast_collections::{Lifecycle, Options, Replica, Service};
 use steadfast_core::clock::Clock;
 use steadfast_core::id::Owner;
 use steadfast_partition::Runtime;
@@ -13,7 +12,7 @@ use steadfast_partition::volatile::{Fellows, Volatile};
 use steadfast_storage::copies::{Copies, Setup};
 use steadfast_storage::memory::Memory;
 use steadfast_storage::{Engine, Lease, Options as StoreOptions, Store};
-use tokio::sync::Mutex;
+use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
 
 use super::error::Result;
 use super::slot::Slot;
@@ -39,8 +38,6 @@ struct Known {
     replica: Replica,
     /// Which life each slot has.
     slots: BTreeMap<(String, u32), u64>,
-    /// Slots that lost their state before their owner could be told.
-    untold: BTreeSet<(String, u32)>,
 }
 
 /// Starts the volatile space: copied to other nodes if this one is in a cluster, whose
@@ -130,7 +127,24 @@ impl Memories {
         service: &Service,
         slot: u32,
     ) -> Result<Slot> {
-        self.open(home, index, service, slot, None::<&Quiet>).await
+        let mut known = self.known(index).await?;
+        let (replica, key) = (known.replica.clone(), (service.name.clone(), slot));
+        if let Some(incarnation) = known.slots.get(&key) {
+            let state = service.state(&replica, slot)?;
+            return Ok(Slot::new(replica, state, *incarnation));
+        }
+        let entered = service.enter(home.ledger()?, &replica, slot).await?;
+        if entered.was_lost {
+            tracing::warn!(
+                event = "volatile.state_lost",
+                service = service.name,
+                slot,
+                incarnation = entered.incarnation,
+                "the state of a slot of a volatile service was lost; it begins anew"
+            );
+        }
+        known.slots.insert(key, entered.incarnation);
+        Ok(Slot::new(replica, entered.state, entered.incarnation))
     }
 
     /// The same, for an owner that wants to be told.
@@ -142,17 +156,15 @@ impl Memories {
         slot: u32,
         life: &impl Lifecycle,
     ) -> Result<Slot> {
-        self.open(home, index, service, slot, Some(life)).await
+        let mut known = self.known(index).await?;
+        let (replica, key) = (known.replica.clone(), (service.name.clone(), slot));
+        let opened = service.open(home.ledger()?, &replica, slot, life).await?;
+        known.slots.insert(key, opened.incarnation);
+        Ok(Slot::new(replica, opened.state, opened.incarnation))
     }
 
-    async fn open<L: Lifecycle>(
-        &self,
-        home: &Replica,
-        index: u16,
-        service: &Service,
-        slot: u32,
-        life: Option<&L>,
-    ) -> Result<Slot> {
+    /// What is open of a partition; nobody else opens anything of it meanwhile.
+    async fn known(&self, index: u16) -> Result<MappedMutexGuard<'_, Known>> {
         let ledger = self.space.ledger(index).await?;
         let mut known = self.known[usize::from(index)].lock().await;
         let is_lost = |known: &Known| {
@@ -172,65 +184,9 @@ impl Memories {
             *known = Some(Known {
                 replica: Replica::primary(ledger, options).await?,
                 slots: BTreeMap::new(),
-                untold: BTreeSet::new(),
             });
         }
-        let known = known.as_mut().expect("it was set");
-        let (replica, key) = (known.replica.clone(), (service.name.clone(), slot));
-        if let (None, Some(incarnation)) = (life, known.slots.get(&key)) {
-            let state = service.state(&replica, slot)?;
-            return Ok(Slot::new(replica, state, *incarnation));
-        }
-        let opened = match life {
-            Some(life) => {
-                let opened = service.open(home.ledger()?, &replica, slot, life).await?;
-                if known.untold.remove(&key) {
-                    life.on_data_loss(&opened.state, opened.incarnation).await?;
-                }
-                opened
-            }
-            None => {
-                let quiet = Quiet::of(service, slot);
-                let opened = service.open(home.ledger()?, &replica, slot, &quiet).await?;
-                if quiet.has_heard.load(Ordering::Relaxed) {
-                    known.untold.insert(key.clone());
-                }
-                opened
-            }
-        };
-        known.slots.insert(key, opened.incarnation);
-        Ok(Slot::new(replica, opened.state, opened.incarnation))
-    }
-}
-
-/// Nobody who could be told: writes down what was lost.
-struct Quiet {
-    service: String,
-    slot: u32,
-    has_heard: AtomicBool,
-}
-
-impl Quiet {
-    fn of(service: &Service, slot: u32) -> Self {
-        Self {
-            service: service.name.clone(),
-            slot,
-            has_heard: AtomicBool::new(false),
-        }
-    }
-}
-
-impl Lifecycle for Quiet {
-    async fn on_data_loss(&self, _: &State, incarnation: u64) -> Done<bool> {
-        let (service, slot) = (&self.service, self.slot);
-        self.has_heard.store(true, Ordering::Relaxed);
-        tracing::warn!(
-            event = "volatile.state_lost",
-            service,
-            slot,
-            incarnation,
-            "the state of a slot of a volatile service was lost; it begins anew"
-        );
-        Ok(false)
+        let known = MutexGuard::map(known, |known| known.as_mut().expect("it was set"));
+        Ok(known)
     }
 }
