@@ -68,6 +68,26 @@ async function appServer(server) {
   }
 }
 
+// A client of an app server's hub comes back by itself when its node leaves, wherever
+// its way leads then. Somebody makes the node leave when it says that it is here.
+async function comesBack(server) {
+  const connection = new signalr.HubConnectionBuilder()
+    .withUrl(`${server.url}/client/?hub=far`, { accessTokenFactory: () => server.token })
+    .withAutomaticReconnect([0, 200, 1000, 5000])
+    .configureLogging(signalr.LogLevel.Error)
+    .build();
+  const back = new Promise((resolve, reject) => {
+    connection.onreconnected(resolve);
+    connection.onclose(reject);
+  });
+  await connection.start();
+  check(await connection.invoke("echo", "here"), "here", "a result");
+  console.log("here");
+  await back;
+  check(await connection.invoke("echo", "again"), "again", "a result");
+  await connection.stop();
+}
+
 // Without negotiation: only a socket, with the token.
 async function withoutNegotiation(server) {
   const connection = new signalr.HubConnectionBuilder()
@@ -129,6 +149,9 @@ async function statefulReconnect(server) {
   }
   proxy.close();
 }
+
+// Scenarios that need somebody who does something meanwhile.
+export const led = [comesBack];
 
 const named = (name, run) => Object.defineProperty(run, "name", { value: name });
 

@@ -78,7 +78,12 @@ fn cluster(workspace: &Workspace) -> Result<()> {
     tools::install_postgres(workspace)?;
     interop::install(workspace)?;
     let measured = ["--show-output"];
-    for package in ["steadfast-protocols", "steadfast", "steadfast-server"] {
+    for package in [
+        "steadfast-partition",
+        "steadfast-protocols",
+        "steadfast",
+        "steadfast-server",
+    ] {
         let scope = files(workspace, package, is_of_cluster)?;
         cargo_test(workspace, &scope, &measured)?;
     }
@@ -121,7 +126,9 @@ fn ownership(workspace: &Workspace) -> Result<()> {
 }
 
 fn partition(workspace: &Workspace) -> Result<()> {
-    integration(workspace, "steadfast-partition")
+    chosen(workspace, "steadfast-partition", |test| {
+        !is_of_cluster(test)
+    })
 }
 
 fn events(workspace: &Workspace) -> Result<()> {

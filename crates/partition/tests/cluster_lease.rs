@@ -108,7 +108,7 @@ async fn start(engine: &Arc<dyn Engine>, clock: &Arc<dyn Clock>) -> Node {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_believes_its_memory_no_longer_than_others_wait_and_less() {
+async fn t12_a_node_believes_its_memory_no_longer_than_others_wait_and_less() {
     let clock: Arc<dyn Clock> = Arc::new(Paused(Instant::now()));
     let memory = Arc::new(Memory::with_clock(Arc::clone(&clock)));
     let hostile = Arc::new(Hostile::new(memory.clone(), Faults::default(), 1));

@@ -2,12 +2,12 @@
 //!
 //! In the test command a standby is promoted by hand. `STEADFAST_ROUNDS` says how many
 //! rounds, and leaves the failover to a manager; `STEADFAST_SEED` says which rounds.
-#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 mod nodes;
 mod running;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -67,6 +67,29 @@ fn transfer(caller: &Caller, name: &str, id: &str, from: u64, to: u64, amount: i
     transact(caller, name, &steps).0 == StatusCode::OK
 }
 
+/// Writes a transfer down, whatever was written before: if that happened twice, it would
+/// be there twice. Whether it was acknowledged.
+fn note(caller: &Caller, name: &str, id: &str) -> bool {
+    let steps = json!([{"op": "enqueue", "collection": "journal", "value": id}]);
+    transact(caller, name, &steps).0 == StatusCode::OK
+}
+
+/// Takes everything out of the journal of a branch.
+fn journal(caller: &Caller, name: &str) -> Vec<String> {
+    let steps = json!(vec![json!({"op": "dequeue", "collection": "journal"}); 20]);
+    let mut all = Vec::new();
+    loop {
+        let (status, answer) = transact(caller, name, &steps);
+        assert_eq!(status, StatusCode::OK, "{answer}");
+        let results = answer["results"].as_array().unwrap();
+        let values = results.iter().filter_map(|result| result["value"].as_str());
+        all.extend(values.map(str::to_owned));
+        if results.iter().any(|result| result["found"] == false) {
+            return all;
+        }
+    }
+}
+
 /// All entries of a collection of a branch.
 fn entries(caller: &Caller, name: &str, collection: &str) -> Vec<(String, Value)> {
     let mut all = Vec::new();
@@ -104,6 +127,8 @@ struct Load {
     tried: AtomicU64,
     /// By branch and id.
     acknowledged: Mutex<BTreeSet<(usize, String)>>,
+    /// What was written into journals, and whether that was acknowledged.
+    noted: Mutex<BTreeMap<(usize, String), bool>>,
     /// Nodes come back at other addresses.
     callers: Mutex<Vec<Arc<Caller>>>,
 }
@@ -123,8 +148,13 @@ impl Load {
             self.tried.fetch_add(1, Ordering::Relaxed);
             let amount = (number % 7) as i64 + 1;
             if transfer(&caller, &branch(place), &id, from, to, amount) {
-                self.acknowledged.lock().unwrap().insert((place, id));
+                self.acknowledged
+                    .lock()
+                    .unwrap()
+                    .insert((place, id.clone()));
             }
+            let is_noted = note(&caller, &branch(place), &id);
+            self.noted.lock().unwrap().insert((place, id), is_noted);
         }
     }
 }
@@ -224,6 +254,28 @@ fn c62_unknown_transfers_happen_once_or_not_at_all() {
     assert!(takeovers.iter().all(|took| *took < limit), "{takeovers:?}");
     assert!(acknowledged.len() > 20, "{}", acknowledged.len());
     check(&nodes, &acknowledged);
+    check_journals(&nodes, &load.noted.into_inner().unwrap());
+}
+
+/// What was acknowledged is there once, and nothing is there twice.
+fn check_journals(nodes: &[Server], noted: &BTreeMap<(usize, String), bool>) {
+    let caller = Caller::of(&nodes[0]);
+    let mut unknown = 0;
+    for place in 0..BRANCHES {
+        let mut found: BTreeMap<String, u64> = BTreeMap::new();
+        for id in journal(&caller, &branch(place)) {
+            *found.entry(id).or_default() += 1;
+        }
+        for ((_, id), is_noted) in noted.iter().filter(|((own, _), _)| *own == place) {
+            let times = found.remove(id).unwrap_or(0);
+            let is_right = times == 1 || (times == 0 && !is_noted);
+            assert!(is_right, "{id} is there {times} times, told: {is_noted}");
+            unknown += u64::from(times == 1 && !is_noted);
+        }
+        assert!(found.is_empty(), "nobody has written {found:?}");
+    }
+    let told = noted.values().filter(|is_noted| **is_noted).count();
+    println!("journals: {told} notes acknowledged, {unknown} more have happened, none twice");
 }
 
 /// Nothing acknowledged is missing, nothing has happened twice, and all nodes agree.

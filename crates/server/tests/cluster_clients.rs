@@ -279,6 +279,16 @@ fn sdks_of_durable_task() {
     owns_nothing(c);
 }
 
+/// An app server of the hub `far`, linked to a node.
+fn app_server(node: &Server) -> Process {
+    let mut app = steadfast(node.folder.path());
+    let service = format!("127.0.0.1:{}", node.port());
+    app.args(["bench", "realtime-app", &service, "first"]);
+    let mut app = Process::spawn(app).unwrap();
+    assert_eq!(app.next_line(PATIENCE).unwrap().trim(), "READY");
+    app
+}
+
 #[test]
 fn sdks_of_jobs_and_hubs() {
     let nodes = stage();
@@ -290,11 +300,7 @@ fn sdks_of_jobs_and_hubs() {
     run("azure-mgmt-scheduler", c, command);
     // One client is at a node without partitions, the other one elsewhere, and the app
     // server at a third node.
-    let mut app = steadfast(a.folder.path());
-    let service = format!("127.0.0.1:{}", a.port());
-    app.args(["bench", "realtime-app", &service, "first"]);
-    let mut app = Process::spawn(app).unwrap();
-    assert_eq!(app.next_line(PATIENCE).unwrap().trim(), "READY");
+    let _app = app_server(a);
     let (_, told) = c.post("/v1/hubs/far/tokens", json!({"user": "alice"}));
     let told: Value = json!({"url": c.url, "other": b.url, "token": told["token"]});
     let mut command = javascript("signalr");
@@ -324,7 +330,7 @@ impl Ways {
             let proxy = runtime.block_on(FaultProxy::start(target));
             (name, proxy.unwrap())
         };
-        let proxies = ["amqp", "blob", "durable"].map(way).into();
+        let proxies = ["amqp", "blob", "durable", "http"].map(way).into();
         Self { runtime, proxies }
     }
 
@@ -345,6 +351,55 @@ impl Drop for Ways {
         let _inside = self.runtime.enter();
         self.proxies.clear();
     }
+}
+
+/// A program of the bank of entities.
+fn bank(what: &str, port: u16) -> Command {
+    let mut command = python("durable", "durable-python/bank.py");
+    command.args([what, &json!({"port": port}).to_string()]);
+    command
+}
+
+fn worker(port: u16) -> Process {
+    let mut worker = Process::spawn(bank("work", port)).unwrap();
+    let at_work = worker.wait_for(|line| line == "at work", PATIENCE);
+    at_work.unwrap();
+    worker
+}
+
+/// Begins transfers, waits for all of them, and counts the money.
+fn transfers(port: u16) -> Process {
+    let mut transfers = bank("transfers", port);
+    transfers.args(["bank", "50"]);
+    Process::spawn(transfers).unwrap()
+}
+
+/// Waits until so many more transfers have begun.
+fn begun(transfers: &mut Process, count: usize) {
+    for _ in 0..count {
+        let begun = transfers.wait_for(|line| line == "begun", PATIENCE);
+        begun.unwrap();
+    }
+}
+
+/// One node is killed that has a part of everything, and then the one at which worker and
+/// client are.
+#[test]
+fn no_money_of_entities_is_lost_when_nodes_are_killed() {
+    let mut nodes = nodes::three(&database());
+    let ways = Ways::to(&nodes[0]);
+    let mut worker = worker(ways.port("durable"));
+    let mut transfers = transfers(ways.port("durable"));
+    begun(&mut transfers, 12);
+    nodes[2].process.kill().unwrap();
+    begun(&mut transfers, 12);
+    ways.lead_to(&nodes[1]);
+    nodes[0].process.kill().unwrap();
+    let whole = transfers.wait_for(|line| line == "no money was lost", 3 * PATIENCE);
+    whole.unwrap_or_else(|error| panic!("{error}: {}", nodes[1].log()));
+    worker.kill().unwrap();
+    let (code, out, err) = said(&nodes[1].run(&["lock", "list", "--json"]));
+    assert_eq!((code, out.contains("holder")), (0, false), "{out}{err}");
 }
 
 /// A processor and a worker go on elsewhere when their node is drained, and are in its
@@ -374,21 +429,18 @@ fn sdks_go_on_elsewhere_when_their_node_leaves() {
     processor.arg(told.to_string()).arg(options.to_string());
     let mut processor = Process::spawn(processor).unwrap();
     keeps(&mut processor, &publish(&nodes[0], "before"));
-    let bank = |what: &str, port: u16| {
-        let mut command = python("durable", "durable-python/bank.py");
-        command.args([what, &json!({"port": port}).to_string()]);
-        command
-    };
-    let mut worker = Process::spawn(bank("work", ways.port("durable"))).unwrap();
-    let at_work = worker.wait_for(|line| line == "at work", PATIENCE);
-    at_work.unwrap();
-    let mut transfers = bank("transfers", port(&nodes[0], "durable"));
-    transfers.args(["bank", "50"]);
-    let mut transfers = Process::spawn(transfers).unwrap();
-    for _ in 0..12 {
-        let begun = transfers.wait_for(|line| line == "begun", PATIENCE);
-        begun.unwrap();
-    }
+    let _app = app_server(&nodes[0]);
+    let (_, token) = nodes[2].post("/v1/hubs/far/tokens", json!({"user": "alice"}));
+    let url = format!("http://127.0.0.1:{}", ways.port("http"));
+    let mut client = javascript("signalr");
+    let told = json!({"url": url, "token": token["token"]});
+    client.arg(told.to_string()).arg("comesBack");
+    let mut client = Process::spawn(client).unwrap();
+    let here = client.wait_for(|line| line == "here", PATIENCE);
+    here.unwrap();
+    let mut worker = worker(ways.port("durable"));
+    let mut transfers = transfers(port(&nodes[0], "durable"));
+    begun(&mut transfers, 12);
     ways.lead_to(&nodes[1]);
     let (code, out, err) = said(&nodes[2].run(&["drain", "--node", "c", "--json"]));
     assert_eq!(code, 0, "{out}{err}{}", nodes[2].log());
@@ -397,7 +449,8 @@ fn sdks_go_on_elsewhere_when_their_node_leaves() {
     for (name, expected) in [("moved", 4), ("left", 0), ("lost", 0), ("dropped", 0)] {
         assert_eq!(sheet[name], expected, "{name}: {sheet}");
     }
-    assert!(sheet["clients"].as_u64() >= Some(2), "{sheet}");
+    assert!(sheet["clients"].as_u64() >= Some(3), "{sheet}");
+    assert!(client.wait(PATIENCE).unwrap().success(), "it came back");
     assert_eq!(nodes[2].ended().0, 0);
     // What comes now comes through the node that is left.
     let sent = publish(&nodes[0], "after");

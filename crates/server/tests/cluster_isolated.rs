@@ -35,6 +35,10 @@ fn a_node_that_the_others_do_not_reach_gives_up_what_it_has() {
         .set(&format!("cluster.advertise={}", proxy.address()))
         .ready();
     settled(&a, 3);
+    for number in 0..PARTITIONS {
+        let (status, answer) = put(&c, &format!("before{number}"), "k", "v");
+        assert_eq!(status, StatusCode::OK, "{answer}");
+    }
     // From now on nothing comes to it; its own words still reach the others. Somebody
     // wants what it has all the time.
     proxy.freeze(true);
@@ -61,6 +65,9 @@ fn a_node_that_the_others_do_not_reach_gives_up_what_it_has() {
     // It is not reached because somebody asks it to take one.
     let (code, _, error) = said(&c.run(&["cluster", "move", "0", "--to", "c"]));
     assert_ne!(code, 0, "{error}");
+    for number in 0..PARTITIONS {
+        assert_eq!(get(&b, &format!("before{number}"), "k").1, json!("v"));
+    }
     for number in 0..2 * PARTITIONS {
         let service = format!("s{number}");
         // Those who come to the node that is not reached are served, too.

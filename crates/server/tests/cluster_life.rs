@@ -4,6 +4,8 @@
 mod nodes;
 mod running;
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -12,7 +14,7 @@ use nodes::{
     three,
 };
 use reqwest::{Method, StatusCode};
-use running::until;
+use running::{KNOWN, PATIENCE, until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -49,6 +51,28 @@ fn read(server: &Caller, service: &str, slot: &str) -> (StatusCode, Value) {
     let body = json!({"slot": slot, "steps": [step]});
     let (status, answer) = server.ask(Method::POST, &format!("/v1/state/{service}"), Some(body));
     (status, answer["results"][0]["value"].clone())
+}
+
+/// Asks a node that stands still: the question waits in its socket.
+fn ask_sleeper(port: u16, service: &str, slot: &str) -> TcpStream {
+    let step = json!({"op": "get", "collection": "texts", "key": "n"});
+    let body = json!({"slot": slot, "steps": [step]}).to_string();
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let head = format!(
+        "POST /v1/state/{service} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {KNOWN}\r\n\
+         content-type: application/json\r\nconnection: close\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+fn answer_of(mut stream: TcpStream) -> String {
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
 }
 
 #[test]
@@ -90,7 +114,9 @@ fn nodes_join_leave_and_are_killed() {
         leaving.signal(Signal::TERM);
         let (code, said) = leaving.ended();
         assert_eq!(code, 0, "{said}");
-        assert!(said.contains("lost"), "{said}");
+        for line in ["moved      4", "left       0", "lost       0"] {
+            assert!(said.lines().any(|found| found == line), "{line}: {said}");
+        }
         let sheet = said.rsplit_once("moved").map_or("", |(_, sheet)| sheet);
         println!("the node that left: moved {}", sheet.replace('\n', "; "));
         let left = began.elapsed();
@@ -155,7 +181,17 @@ mod c61_a_fenced_out_primary_acknowledges_nothing {
             for slot in 0..nodes::PARTITIONS {
                 write(&teller, "pause", &format!("s{slot}"), round);
             }
+            // What it finds when it wakes up: questions that wait at its door.
+            let waiting: Vec<_> = (0..nodes::PARTITIONS)
+                .map(|slot| ask_sleeper(paused.port(), "pause", &format!("s{slot}")))
+                .collect();
             paused.process.thaw().unwrap();
+            for (slot, waiting) in waiting.into_iter().enumerate() {
+                let answer = answer_of(waiting);
+                let shown = format!("\"value\":{round}");
+                let is_right = !answer.contains(" 200 ") || answer.contains(&shown);
+                assert!(is_right, "slot {slot}, not {round}: {answer}");
+            }
             for slot in 0..nodes::PARTITIONS {
                 let (status, value) = read(&asked, "pause", &format!("s{slot}"));
                 if status == StatusCode::OK {
@@ -212,7 +248,7 @@ fn a_partition_is_moved_by_hand() {
     let said = running::said(&a.run(&[
         "cluster",
         "--access-key",
-        running::KNOWN,
+        KNOWN,
         "move",
         &partition,
         "--to",
@@ -223,15 +259,14 @@ fn a_partition_is_moved_by_hand() {
     until("the other node to have it", || {
         (owner(&standing(&a), number).as_deref() == Some("b")).then_some(())
     });
-    let (code, text, _) =
-        running::said(&a.run(&["cluster", "--access-key", running::KNOWN, "status"]));
+    let (code, text, _) = running::said(&a.run(&["cluster", "--access-key", KNOWN, "status"]));
     assert_eq!(code, 0, "{text}");
     assert!(text.contains("NODE") && text.contains(" up "), "{text}");
     assert_eq!(get(&b, "hand", "k").1, json!("v"));
     let nobody = running::said(&a.run(&[
         "cluster",
         "--access-key",
-        running::KNOWN,
+        KNOWN,
         "move",
         &partition,
         "--to",

@@ -4,8 +4,10 @@
 mod nodes;
 mod running;
 
-use nodes::{database, get, node, put, settled};
-use reqwest::StatusCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nodes::{Caller, database, get, node, put, settled};
+use reqwest::{Method, StatusCode};
 use running::{Start, finish, said};
 use serde_json::json;
 
@@ -41,6 +43,36 @@ fn strangers_are_refused_with_a_code_and_change_nothing() {
     settled(&a, 1);
     let (status, found) = get(&a, "kept", "k");
     assert_eq!((status, found), (StatusCode::OK, json!("v")));
+}
+
+/// A node of one cluster gives the address of a node of another one as its own.
+#[test]
+fn a_node_of_another_cluster_is_not_asked_for_anything() {
+    let there = running::free_port();
+    let stranger = node("x", &database())
+        .set(&format!("cluster.port={there}"))
+        .ready();
+    let database = database();
+    let a = node("a", &database).ready();
+    let b = node("b", &database)
+        .set(&format!("cluster.advertise=127.0.0.1:{there}"))
+        .ready();
+    settled(&b, 2);
+    // The keys are the same; what is `b`'s is asked for where it says that it is.
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (caller, is_over) = (Caller::of(&a), &is_over);
+        scope.spawn(move || {
+            for number in (0..).take_while(|_| !is_over.load(Ordering::Relaxed)) {
+                caller.ask(Method::GET, &format!("/v1/state/s{number}/texts/k"), None);
+            }
+        });
+        a.logged("STF-7011");
+        is_over.store(true, Ordering::Relaxed);
+    });
+    stranger.logged("STF-7011");
+    let (_, standing) = stranger.get("/v1/cluster");
+    assert_eq!(standing["nodes"].as_array().unwrap().len(), 1, "{standing}");
 }
 
 #[test]
