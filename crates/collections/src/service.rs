@@ -229,13 +229,18 @@ struct Incarnation {
 /// none, or if that is not the last one.
 async fn incarnation(home: &Ledger, key: &str, found: u64) -> Result<Incarnation> {
     let known = numbers(home, key).await?;
-    let now = match known[..] {
-        [number, told] if number == found => return Ok(Incarnation { number, told }),
-        [number, told] => Incarnation {
-            number: number + 1,
-            told,
-        },
-        _ => Incarnation { number: 1, told: 1 },
+    let (number, told) = match known[..] {
+        [] => (0, 1),
+        // Written before it was noted who was told: everybody was.
+        [number] => (number, number),
+        [number, told, ..] => (number, told),
+    };
+    if number == found && number != 0 {
+        return Ok(Incarnation { number, told });
+    }
+    let now = Incarnation {
+        number: number + 1,
+        told,
     };
     // First where it is durable: a crash from here on is another loss.
     now.write(home, key).await?;

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nodes::failover::{Blow, Database};
-use nodes::{Caller, LEASE, agreed, node, now, settled, taken_over, three};
+use nodes::{Caller, LEASE, Over, agreed, node, now, settled, taken_over, three};
 use reqwest::{Method, StatusCode};
 use running::{Server, until};
 use serde_json::{Value, json};
@@ -159,15 +159,6 @@ impl Load {
     }
 }
 
-/// Stops the load also when a round fails.
-struct Stop<'a>(&'a Load);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.stop.store(true, Ordering::Relaxed);
-    }
-}
-
 /// How many rounds, whether a manager promotes, and which rounds.
 fn plan() -> (usize, bool, u64) {
     let number = |name: &str| {
@@ -223,7 +214,7 @@ fn c62_unknown_transfers_happen_once_or_not_at_all() {
     open(&first);
     let mut takeovers = Vec::new();
     std::thread::scope(|scope| {
-        let _stop = Stop(&load);
+        let _over = Over(&load.stop);
         for client in 0..3 {
             let load = &load;
             scope.spawn(move || load.run(client));

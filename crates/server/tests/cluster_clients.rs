@@ -442,7 +442,8 @@ fn sdks_go_on_elsewhere_when_their_node_leaves() {
     let mut transfers = transfers(port(&nodes[0], "durable"));
     begun(&mut transfers, 12);
     ways.lead_to(&nodes[1]);
-    let (code, out, err) = said(&nodes[2].run(&["drain", "--node", "c", "--json"]));
+    let (code, out, err) =
+        said(&nodes[2].run(&["drain", "--node", "c", "--limit", "30", "--json"]));
     assert_eq!(code, 0, "{out}{err}{}", nodes[2].log());
     println!("{out}");
     let sheet: Value = serde_json::from_str(&out).unwrap();

@@ -7,7 +7,7 @@ mod running;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use nodes::{Caller, PARTITIONS, get, node, now, owner, put, settled, standing};
+use nodes::{Caller, Over, PARTITIONS, get, node, now, owner, put, settled, standing};
 use reqwest::{Method, StatusCode};
 use running::{Server, said, until};
 use serde_json::json;
@@ -45,6 +45,7 @@ fn a_node_that_the_others_do_not_reach_gives_up_what_it_has() {
     let began = now();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _over = Over(&is_over);
         for number in 0..20 {
             let (caller, is_over) = (Caller::of(&a), &is_over);
             scope.spawn(move || {
@@ -59,7 +60,6 @@ fn a_node_that_the_others_do_not_reach_gives_up_what_it_has() {
             let is_out = state("c", &a) == ("isolated".to_owned(), 0);
             (is_whole && is_out).then_some(())
         });
-        is_over.store(true, Ordering::Relaxed);
     });
     println!("given up and taken after {:?}", began.elapsed());
     // It is not reached because somebody asks it to take one.

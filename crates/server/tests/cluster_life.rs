@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nodes::{
-    Caller, LEASE, database, get, node, now, owner, put, settled, shares, standing, taken_over,
-    three,
+    Caller, LEASE, Over, database, get, node, now, owner, put, settled, shares, standing,
+    taken_over, three,
 };
 use reqwest::{Method, StatusCode};
 use running::{KNOWN, PATIENCE, until};
@@ -97,6 +97,7 @@ fn nodes_join_leave_and_are_killed() {
     let mut leaving = nodes.pop().unwrap();
     let stop = AtomicBool::new(false);
     let (gap, left) = std::thread::scope(|scope| {
+        let _over = Over(&stop);
         let (writer, stopped) = (&first, &stop);
         let writing = scope.spawn(move || {
             let (mut last, mut gap, mut number) = (now(), Duration::ZERO, 0);

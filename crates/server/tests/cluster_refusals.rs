@@ -6,7 +6,7 @@ mod running;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use nodes::{Caller, database, get, node, put, settled};
+use nodes::{Caller, Over, database, get, node, put, settled};
 use reqwest::{Method, StatusCode};
 use running::{Start, finish, said};
 use serde_json::json;
@@ -61,6 +61,7 @@ fn a_node_of_another_cluster_is_not_asked_for_anything() {
     // The keys are the same; what is `b`'s is asked for where it says that it is.
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _over = Over(&is_over);
         let (caller, is_over) = (Caller::of(&a), &is_over);
         scope.spawn(move || {
             for number in (0..).take_while(|_| !is_over.load(Ordering::Relaxed)) {
@@ -68,7 +69,6 @@ fn a_node_of_another_cluster_is_not_asked_for_anything() {
             }
         });
         a.logged("STF-7011");
-        is_over.store(true, Ordering::Relaxed);
     });
     stranger.logged("STF-7011");
     let (_, standing) = stranger.get("/v1/cluster");

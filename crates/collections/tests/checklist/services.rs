@@ -6,12 +6,15 @@ use parking_lot::Mutex;
 use steadfast_collections::{
     Dictionary, Lifecycle, Options, Query, Replica, Result, Role, Scheme, Service, SlotKey, State,
 };
-use steadfast_core::id::{Owner, Partition};
-use steadfast_storage::Store;
+use steadfast_core::id::{Owner, Partition, Table};
 use steadfast_storage::engine::Engine;
 use steadfast_storage::memory::Memory;
+use steadfast_storage::{Store, Writes};
 
 use crate::site::{PARTITION, Site, Words, code, key, options_with};
+
+/// Where the numbers of incarnations stand.
+const INCARNATIONS: Table = Table(0xff04);
 
 /// The volatile space of one process.
 struct Volatile {
@@ -141,6 +144,21 @@ async fn c66_a_loss_that_others_saw_first_is_told_to_the_next_owner() {
     let told = diary.0.into_inner();
     let losses = told.iter().filter(|told| told.starts_with("lost"));
     assert_eq!(losses.collect::<Vec<_>>(), ["lost 2 []"], "{told:?}");
+}
+
+/// A row of a version that did not note who was told.
+#[tokio::test]
+async fn c66_a_loss_is_told_that_follows_an_older_row() {
+    let site = Site::new().await;
+    let service = Service::create(&site.ledger, cache(true)).await.unwrap();
+    let mut writes = Writes::new();
+    writes.put(INCARNATIONS, b"cache#0", &[3]);
+    site.ledger.commit(writes).await.unwrap();
+    let diary = Diary::default();
+    let empty = volatile().await;
+    let opened = service.open(&site.ledger, &empty.replica, 0, &diary).await;
+    let opened = opened.unwrap();
+    assert_eq!((opened.incarnation, opened.was_lost), (4, true));
 }
 
 #[tokio::test]

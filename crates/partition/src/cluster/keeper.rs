@@ -612,8 +612,13 @@ impl Inner {
             let partition = Partition::new(runtime.space().number, index);
             work.moves.spawn(async move {
                 let given = runtime.hand_over(partition, limits::GIVE_TIME).await;
-                if given.is_ok() {
-                    me.counters.given.fetch_add(1, Ordering::Relaxed);
+                match &given {
+                    Ok(_) => drop(me.counters.given.fetch_add(1, Ordering::Relaxed)),
+                    // The engine still names this node: it is opened again, and given up.
+                    Err(error) if error.storage().is_some() => {
+                        drop(runtime.serve(partition).await);
+                    }
+                    Err(_) => {}
                 }
                 (index, given.map(drop))
             });

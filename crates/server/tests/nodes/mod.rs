@@ -4,7 +4,7 @@
 pub(crate) mod failover;
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use reqwest::{Method, StatusCode};
@@ -175,6 +175,16 @@ pub(crate) fn put(server: &Server, service: &str, key: &str, value: &str) -> (St
 pub(crate) fn get(server: &Server, service: &str, key: &str) -> (StatusCode, Value) {
     let path = format!("/v1/state/{service}/texts/{key}");
     server.ask(Method::GET, &path, &format!("Bearer {KNOWN}"), None)
+}
+
+/// Says at its end that it is over, also if a test fails before: threads of a scope are
+/// waited for.
+pub(crate) struct Over<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// A client of one node, for any thread.

@@ -228,7 +228,7 @@ fn cluster(inner: &Inner) -> Vec<Reading> {
         Reading::Counter("cluster_taken", "Partitions taken", counts.taken),
         Reading::Counter(
             "cluster_given",
-            "Partitions handed over to other nodes",
+            "Partitions given to nodes that asked, or because nobody reaches this one",
             counts.given,
         ),
         Reading::Counter("cluster_lapses", "Leases that ended", counts.lapses),
