@@ -1100,3 +1100,30 @@ async fn an_operator_takes_all_clients_away_from_a_server() {
     let counts = counts.iter().find(|own| own.hub == HUB).unwrap();
     assert_eq!((counts.clients, counts.moved, counts.unmoved), (1, 1, 0));
 }
+
+#[tokio::test]
+async fn a_client_counts_as_moved_as_soon_as_it_is_elsewhere() {
+    let stage = Stage::start();
+    let mut first = Server::start(&stage, "a", 0, 1).await;
+    let (_moving, moving) = Client::on(&stage, "u", &mut first).await;
+    let (_waiting, _) = Client::on(&stage, "v", &mut first).await;
+    let mut second = Server::start(&stage, "b", 0, 1).await;
+    assert_eq!(stage.realtime.drain_server(HUB, "a").unwrap(), 2);
+    // The server lets one of them go; of the other one it says nothing.
+    let pause = Message::Flow(Flow {
+        id: moving.clone(),
+        is_server: false,
+        kind: FlowKind::Pause,
+    });
+    while first.next().await != pause {}
+    first
+        .say(Message::Flow(Flow {
+            id: moving.clone(),
+            is_server: false,
+            kind: FlowKind::Paused,
+        }))
+        .await;
+    assert_eq!(second.open().await.connection, moving);
+    let servers = stage.realtime.servers(HUB).unwrap();
+    assert_eq!((servers[0].clients, servers[0].moved), (1, 1));
+}

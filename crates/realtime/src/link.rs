@@ -26,6 +26,7 @@ use crate::client::Client;
 use crate::home::{Arrival, Home};
 use crate::id;
 use crate::lobby::Lobby;
+use crate::meter::count;
 
 /// A server connection.
 pub struct Link {
@@ -156,11 +157,6 @@ impl Link {
     /// Whether it carries clients at all.
     pub(crate) fn carries(&self) -> bool {
         self.greeting.get().is_some_and(|own| own.kind != 2)
-    }
-
-    /// Clients were moved away from it.
-    pub(crate) fn note_moved(&self, more: u64) {
-        self.moved.fetch_add(more, Ordering::Relaxed);
     }
 
     /// How many clients were moved away from it.
@@ -390,8 +386,16 @@ impl Home for Link {
     }
 
     fn close(&self, connection: &str, error: Option<&str>, to: Option<&str>) {
-        if self.tenants.lock().remove(connection).is_none() {
-            return;
+        {
+            let mut tenants = self.tenants.lock();
+            if tenants.remove(connection).is_none() {
+                return;
+            }
+            // At once: who sees that it has one client less sees where that went.
+            if to.is_some() {
+                self.moved.fetch_add(1, Ordering::Relaxed);
+                count(&self.lobby.meter.moved, 1);
+            }
         }
         let headers = to.map(|to| ("Asrs-Migrate-To".to_owned(), vec![to.to_owned()]));
         self.tell(&Message::Close(Close {

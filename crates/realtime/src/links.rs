@@ -368,13 +368,11 @@ impl Links {
                 async move { give_away(&lobby, &client, &server).await }
             });
             let mut moves = moves.buffer_unordered(limits::DRAIN_MOVES);
-            let mut done = 0;
+            let mut is_any_moved = false;
             while let Some(is_moved) = moves.next().await {
-                done += u64::from(is_moved);
+                is_any_moved |= is_moved;
             }
-            link.note_moved(done);
-            count(&self.lobby.meter.moved, done);
-            if done == 0 {
+            if !is_any_moved {
                 // A server may come before this one goes.
                 self.lobby.want();
                 tokio::select! {
