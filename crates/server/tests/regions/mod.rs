@@ -460,10 +460,11 @@ impl Drop for Pair {
 }
 
 fn set(proxy: &FaultProxy, is_cut: bool) {
-    proxy.freeze(is_cut);
+    // First, so that nothing arrives that was held.
     if !is_cut {
         proxy.cut();
     }
+    proxy.freeze(is_cut);
 }
 
 fn collect(folder: &Path, bytes: &mut Vec<u8>) {
