@@ -397,8 +397,16 @@ async fn t13_a_slow_flush_throttles() {
 #[tokio::test(flavor = "multi_thread")]
 async fn t13_a_standby_that_replays_too_slowly_puts_flushes_off() {
     let mut cluster = cluster();
-    let engine = open(quorum(&cluster)).await;
+    let engine = Arc::new(open(quorum(&cluster)).await);
     take(&engine, P, WE, 0).await;
+    // Records change all the time, as those of nodes do, and wake whoever listens.
+    let busy = Arc::clone(&engine);
+    let busy = tokio::spawn(async move {
+        for version in 0.. {
+            busy.cas("busy", version, "x".into()).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    });
     let clock = SystemClock::new();
     let timed = async |number, up_to| {
         let before = clock.monotonic();
@@ -431,6 +439,8 @@ async fn t13_a_standby_that_replays_too_slowly_puts_flushes_off() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     commit(&engine, entry(P, 1, number + 1, b"last")).await;
     assert!(timed(3, number + 1).await < Duration::from_secs(2));
+    assert!(!busy.is_finished());
+    busy.abort();
 }
 
 #[tokio::test(flavor = "multi_thread")]

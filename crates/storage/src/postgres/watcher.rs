@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio::time::MissedTickBehavior;
+
 use super::fault::Fault;
 use super::safety;
 use super::session::{Session, within};
@@ -68,13 +70,19 @@ async fn watch(
     })
     .await?;
     let signals = Arc::clone(session.signals());
+    let mut ticks = tokio::time::interval(shared.options().check_every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks.reset();
     loop {
-        let every = shared.options().check_every;
-        let is_woken = tokio::time::timeout(every, signals.woken.notified()).await;
+        // It looks as often while it is woken all the time.
+        let is_woken = tokio::select! {
+            _ = ticks.tick() => false,
+            () = signals.woken.notified() => true,
+        };
         if session.is_closed() || session.timeline != shared.servers.timeline() {
             return Ok(());
         }
-        if is_woken.is_ok() {
+        if is_woken {
             shared.woken();
             continue;
         }
