@@ -1,14 +1,16 @@
 //! Several nodes that share the partitions of a space.
 //!
-//! Every node has a lease and a record in the engine (`member`): who it is, where
-//! it is reached, and what it serves. All read all records (`roster`), and each one
-//! decides by the same plan what it takes (`keeper`). Taking is the engine's
-//! compare-and-swap; records are hints. What is for another node's partition goes
-//! there in one hop (`forward`), through a [`Network`] that `protocols` implements. A
-//! node that most others do not reach has nothing (`probe`, `isolation`).
+//! Every node has a lease (`heart`) and a record in the engine (`member`, `record`): who
+//! it is, where it is reached, and what it serves. All read all records (`roster`), and
+//! each one decides by the same plan what it takes (`share`); `keeper` has all that run.
+//! Taking is the engine's compare-and-swap; records are hints. What is for another
+//! node's partition goes there in one hop (`forward`), through a [`Network`] that
+//! `protocols` implements. A node that most others do not reach has nothing (`probe`,
+//! `isolation`).
 
 mod exchange;
 mod forward;
+mod heart;
 mod isolation;
 mod join;
 mod keeper;
@@ -16,7 +18,9 @@ mod member;
 mod network;
 mod plan;
 mod probe;
+mod record;
 mod roster;
+mod share;
 mod standing;
 mod work;
 

@@ -1,0 +1,89 @@
+//! The lease of a node, and its end.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use steadfast_core::id::Partition;
+
+use super::keeper::Inner;
+use super::work::RETRY;
+use crate::error::{Error, Kind, Result};
+
+/// Of a lease, what is not used: memory is not believed in its last part.
+const MARGIN: Duration = Duration::from_secs(2);
+
+impl Inner {
+    /// Renews the lease, again and again.
+    pub(super) async fn live(&self) {
+        let beat = self.setup.lease / 4;
+        let mut pause = beat;
+        loop {
+            tokio::time::sleep(pause).await;
+            pause = if self.beat().await.is_ok() {
+                beat
+            } else {
+                RETRY
+            };
+        }
+    }
+
+    /// Renews the lease. One that has ended is begun anew, with nothing in hand.
+    pub(super) async fn beat(&self) -> Result<()> {
+        if *self.is_superseded.lock() {
+            return Ok(());
+        }
+        let sent = self.now();
+        let lease = self.setup.lease;
+        let limit = match self.lease.left() {
+            Duration::ZERO => lease / 2,
+            left => left,
+        };
+        let renewal = self.setup.engine.renew(self.owner, lease);
+        let renewed = tokio::time::timeout(limit, renewal).await;
+        let until = sent + lease - MARGIN.min(lease / 5);
+        let failed = match renewed {
+            Ok(Ok(())) if self.lease.extend(until) => return Ok(()),
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some("no answer in time".to_owned()),
+        };
+        if let Some(error) = failed {
+            self.counters.late_beats.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(
+                event = "cluster.beat_failed",
+                error,
+                left_ms = self.lease.left().as_millis() as u64
+            );
+            if !self.lease.holds() {
+                self.lapse();
+            }
+            return Err(Error::new(Kind::Unreachable {
+                partition: Partition::new(self.space(), 0),
+            }));
+        }
+        self.lapse();
+        self.lease.begin(until);
+        Ok(())
+    }
+
+    /// Others may have what this node had.
+    fn lapse(&self) {
+        let had = self.lose_all();
+        if had > 0 {
+            self.counters.lapses.fetch_add(1, Ordering::Relaxed);
+            tracing::error!(
+                event = "cluster.lease_ended",
+                had,
+                "the lease has ended; all partitions were given up"
+            );
+        }
+    }
+
+    /// Gives up what all stores have; answers how much this space had.
+    pub(super) fn lose_all(&self) -> usize {
+        for beside in &*self.beside.lock() {
+            beside.lapse();
+        }
+        self.store.lapse()
+    }
+}

@@ -1,0 +1,93 @@
+//! What a node writes of itself, and reads of others.
+
+use std::sync::atomic::Ordering;
+
+use steadfast_core::id::{Epoch, Partition};
+use steadfast_storage::engine::Swap;
+
+use super::keeper::Inner;
+use super::member::{Member, PREFIX};
+use crate::error::{Error, Kind, Result};
+
+impl Inner {
+    /// Writes this node's record.
+    pub(super) async fn publish(&self) -> Result<()> {
+        if *self.is_superseded.lock() {
+            return Ok(());
+        }
+        let member = Member {
+            identity: self.setup.identity.clone(),
+            owner: self.owner,
+            state: *self.state.lock(),
+            serves: self.serves(),
+            missed: self.probes.missed(),
+            is_isolated: self.is_isolated.load(Ordering::Relaxed),
+        };
+        let key = Member::key(&member.identity.name);
+        for _ in 0..3 {
+            let version = self.version.load(Ordering::Acquire);
+            match self
+                .setup
+                .engine
+                .cas(&key, version, member.encode())
+                .await?
+            {
+                Swap::Done(version) => {
+                    self.version.store(version, Ordering::Release);
+                    return Ok(());
+                }
+                Swap::Conflict { version, value } => {
+                    let found = value.and_then(|value| Member::decode(value).ok());
+                    self.version.store(version, Ordering::Release);
+                    // The answer to our last write was lost.
+                    if found.is_none_or(|found| found.owner == self.owner) {
+                        continue;
+                    }
+                    self.supersede();
+                    return Ok(());
+                }
+            }
+        }
+        Err(Error::new(Kind::Unreachable {
+            partition: Partition::new(self.space(), 0),
+        }))
+    }
+
+    /// A node that took our name is this node from now on.
+    fn supersede(&self) {
+        *self.is_superseded.lock() = true;
+        self.lose_all();
+        tracing::error!(
+            event = "cluster.superseded",
+            name = self.setup.identity.name,
+            "another node has this node's name; it serves nothing any more",
+        );
+    }
+
+    /// What this node serves, with epochs.
+    pub(super) fn serves(&self) -> Vec<(u16, Epoch)> {
+        let Some(runtime) = self.runtime.upgrade() else {
+            return Vec::new();
+        };
+        let space = runtime.space().number;
+        let doors = runtime.router().doors();
+        let own = doors
+            .iter()
+            .filter(|door| door.partition().space() == space);
+        own.map(|door| (door.partition().index(), door.ledger().epoch()))
+            .collect()
+    }
+
+    pub(super) async fn tell(&self) {
+        if self.publish().await.is_err() {
+            self.bell.notify_one();
+        }
+    }
+
+    pub(super) async fn look(&self) -> Result<()> {
+        let asked = self.now();
+        let records = self.setup.engine.list(PREFIX).await?;
+        self.setup.roster.learn(&records, asked);
+        Ok(())
+    }
+}
