@@ -9,54 +9,22 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use nodes::slots::{fill, question, read, try_write, write};
 use nodes::{
-    Caller, LEASE, Over, database, get, node, now, owner, put, settled, shares, standing,
+    Caller, LEASE, Over, database, get, metric, node, now, owner, put, settled, shares, standing,
     taken_over, three,
 };
-use reqwest::{Method, StatusCode};
+use reqwest::StatusCode;
 use running::{KNOWN, PATIENCE, until};
 use rustix::process::Signal;
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// What a takeover may take beside the lease.
 const SOON: Duration = Duration::from_secs(2);
 
-/// A service with a slot in every partition, and a value in each.
-fn fill(server: &Caller, service: &str) {
-    let names: Vec<_> = (0..nodes::PARTITIONS)
-        .map(|slot| format!("s{slot}"))
-        .collect();
-    let scheme = json!({"scheme": {"named": names}});
-    let path = format!("/v1/state/{service}");
-    let (status, answer) = server.ask(Method::PUT, &path, Some(scheme));
-    assert_eq!(status, StatusCode::NO_CONTENT, "{answer}");
-    for slot in &names {
-        write(server, service, slot, 0);
-    }
-}
-
-fn write(server: &Caller, service: &str, slot: &str, number: u64) {
-    let (status, answer) = try_write(server, service, slot, number);
-    assert_eq!(status, StatusCode::OK, "{answer}");
-}
-
-fn try_write(server: &Caller, service: &str, slot: &str, number: u64) -> (StatusCode, Value) {
-    let step = json!({"op": "put", "collection": "texts", "key": "n", "value": number});
-    let body = json!({"slot": slot, "steps": [step]});
-    server.ask(Method::POST, &format!("/v1/state/{service}"), Some(body))
-}
-
-fn read(server: &Caller, service: &str, slot: &str) -> (StatusCode, Value) {
-    let step = json!({"op": "get", "collection": "texts", "key": "n"});
-    let body = json!({"slot": slot, "steps": [step]});
-    let (status, answer) = server.ask(Method::POST, &format!("/v1/state/{service}"), Some(body));
-    (status, answer["results"][0]["value"].clone())
-}
-
 /// Asks a node that stands still: the question waits in its socket.
 fn ask_sleeper(port: u16, service: &str, slot: &str) -> TcpStream {
-    let step = json!({"op": "get", "collection": "texts", "key": "n"});
-    let body = json!({"slot": slot, "steps": [step]}).to_string();
+    let body = question(slot).to_string();
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let head = format!(
         "POST /v1/state/{service} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {KNOWN}\r\n\
@@ -212,26 +180,10 @@ mod c61_a_fenced_out_primary_acknowledges_nothing {
             settled(first, 3);
             paused.logged("cluster.lease_ended");
         }
-        let metrics = until("metrics", || {
-            let (status, text) = paused.get("/metrics");
-            (status == StatusCode::OK).then(|| text.as_str().unwrap_or_default().to_owned())
-        });
-        let read = |name: &str| {
-            let line = metrics.lines().find(|line| {
-                let own = line.split([' ', '{']).next().unwrap_or_default();
-                let own = own.trim_start_matches("steadfast_");
-                own == name || own == format!("{name}_total")
-            });
-            let value = line.and_then(|line| line.rsplit(' ').next());
-            let value = value.unwrap_or_else(|| panic!("no {name}: {metrics}"));
-            value.parse::<f64>().unwrap()
-        };
-        assert!(read("cluster_lapses") >= 1.0, "{metrics}");
-        assert!(read("cluster_taken") >= 4.0 && read("cluster_epochs") >= 4.0);
-        for name in ["cluster_late_beats", "entries_fenced", "entries_unknown"] {
-            assert!(read(name) >= 0.0, "{name}");
-        }
-        assert_eq!((read("cluster_nodes"), read("cluster_lease")), (3.0, 1.0));
+        let count = |name: &str| metric(paused, name);
+        assert!(count("cluster_lapses") >= 1.0);
+        assert!(count("cluster_taken") >= 4.0 && count("cluster_epochs") >= 4.0);
+        assert_eq!((count("cluster_nodes"), count("cluster_lease")), (3.0, 1.0));
     }
 }
 

@@ -4,36 +4,30 @@
 mod nodes;
 mod running;
 
-use nodes::{Caller, PARTITIONS, database, node, settled, sql};
-use reqwest::{Method, StatusCode};
-use running::{Server, Start, finish, run, said, until};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use nodes::{Caller, Over, PARTITIONS, database, node, settled, slots, sql, three};
+use reqwest::StatusCode;
+use running::{Server, Start, finish, run, said, steadfast, until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use steadfast_harness::postgres::PostgresCluster;
+use steadfast_harness::{Direction, FaultProxy, Process};
 
-/// A service with a slot in every partition.
-fn slots() -> Vec<String> {
-    (0..PARTITIONS).map(|slot| format!("s{slot}")).collect()
-}
-
+/// A service with a slot in every partition, and another number in each.
 fn fill(server: &Caller) {
-    let scheme = json!({"scheme": {"named": slots()}});
-    let (status, answer) = server.ask(Method::PUT, "/v1/state/spread", Some(scheme));
-    assert_eq!(status, StatusCode::NO_CONTENT, "{answer}");
-    for slot in slots() {
-        let step = json!({"op": "put", "collection": "texts", "key": "n", "value": slot});
-        let body = json!({"slot": slot, "steps": [step]});
-        let (status, answer) = server.ask(Method::POST, "/v1/state/spread", Some(body));
-        assert_eq!(status, StatusCode::OK, "{answer}");
+    slots::fill(server, "spread");
+    for (number, slot) in slots::names().enumerate() {
+        slots::write(server, "spread", &slot, number as u64);
     }
 }
 
 fn expect_all(server: &Caller) {
-    for slot in slots() {
-        let step = json!({"op": "get", "collection": "texts", "key": "n"});
-        let body = json!({"slot": slot, "steps": [step]});
-        let (status, answer) = server.ask(Method::POST, "/v1/state/spread", Some(body));
-        assert_eq!(status, StatusCode::OK, "{answer}");
-        assert_eq!(answer["results"][0]["value"], json!(slot));
+    for (number, slot) in slots::names().enumerate() {
+        let found = slots::read(server, "spread", &slot);
+        assert_eq!(found, (StatusCode::OK, json!(number)), "{slot}");
     }
 }
 
@@ -202,4 +196,169 @@ fn databases_share_the_partitions_and_one_more_joins() {
     let (code, found, _) = said(&nodes[1].run(&["cluster", "scrub"]));
     assert_eq!(code, 0, "{found}");
     assert_eq!(found.lines().count(), 10, "{found}");
+}
+
+/// What a writer of one slot has seen.
+#[derive(Default)]
+struct Written {
+    /// How many numbers were acknowledged.
+    count: AtomicU64,
+    /// The last one of them.
+    last: AtomicU64,
+}
+
+/// Writes ever higher numbers into a slot, until it is over. The last one that was tried.
+fn write_on(caller: &Caller, slot: &str, written: &Written, is_over: &AtomicBool) -> u64 {
+    let mut number = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        number += 1;
+        if slots::try_write(caller, "spread", slot, number).0 == StatusCode::OK {
+            written.last.store(number, Ordering::Relaxed);
+            written.count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    number
+}
+
+/// Waits until so many slots have more numbers than before; which ones.
+fn until_written(what: &str, all: &[Written], slots: usize) -> Vec<usize> {
+    let count = |one: &Written| one.count.load(Ordering::Relaxed);
+    let before: Vec<_> = all.iter().map(count).collect();
+    until(what, || {
+        let more = all.iter().zip(&before).enumerate();
+        let more = more.filter(|(_, (now, before))| count(now) >= **before + 10);
+        let more: Vec<_> = more.map(|(slot, _)| slot).collect();
+        (more.len() >= slots).then_some(more)
+    })
+}
+
+/// Each half of the partitions is in a database with standbys of its own.
+#[test]
+fn a_database_that_dies_holds_up_only_what_is_in_it() {
+    let mut databases = [0, 1].map(|_| PostgresCluster::start().unwrap());
+    let both = format!("{} {}", databases[0].url(), databases[1].url());
+    let mut nodes = three(&both);
+    fill(&Caller::of(&nodes[0]));
+    let is_over = AtomicBool::new(false);
+    let written: Vec<_> = slots::names().map(|_| Written::default()).collect();
+    let callers: Vec<_> = slots::names().map(|_| Caller::of(&nodes[0])).collect();
+    let tried: Vec<_> = std::thread::scope(|scope| {
+        let over = Over(&is_over);
+        let writers = slots::names().zip(&written).zip(&callers);
+        let writers = writers.map(|((slot, written), caller)| {
+            let is_over = &is_over;
+            scope.spawn(move || write_on(caller, &slot, written, is_over))
+        });
+        let writers: Vec<_> = writers.collect();
+        until_written("all slots are written", &written, PARTITIONS);
+        // The second database has no primary, and gets none.
+        let primary = databases[1].primary();
+        databases[1].server(primary).kill().unwrap();
+        let going_on = until_written("the other half goes on", &written, PARTITIONS / 2);
+        let stuck: Vec<_> = (0..PARTITIONS)
+            .filter(|slot| !going_on.contains(slot))
+            .collect();
+        let frozen: Vec<_> = stuck.iter().map(|slot| &written[*slot]).collect();
+        let counts = || frozen.iter().map(|one| one.count.load(Ordering::Relaxed));
+        let before: Vec<_> = counts().collect();
+        until_written("it still goes on", &written, PARTITIONS / 2);
+        assert!(
+            counts().eq(before),
+            "somebody acknowledged without a primary"
+        );
+        databases[1].promote_by_rule().unwrap();
+        until_written("all go on", &written, PARTITIONS);
+        // And a node.
+        let mut killed = nodes.pop().unwrap();
+        killed.process.kill().unwrap();
+        until_written("all go on without that node", &written, PARTITIONS);
+        drop(over);
+        writers.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    settled(&nodes[0], 2);
+    for (index, slot) in slots::names().enumerate() {
+        let last = written[index].last.load(Ordering::Relaxed);
+        for server in &nodes {
+            let (status, found) = slots::read(&Caller::of(server), "spread", &slot);
+            let found = found.as_u64().unwrap();
+            let is_whole = status == StatusCode::OK && (last..=tried[index]).contains(&found);
+            assert!(
+                is_whole,
+                "{slot}: {last} was acknowledged, {found} is there"
+            );
+        }
+    }
+}
+
+/// The first server of a database's address, which is its primary.
+fn primary_of(url: &str) -> SocketAddr {
+    let (_, servers) = url.split_once('@').unwrap();
+    let (first, _) = servers.split_once(',').unwrap();
+    first.parse().unwrap()
+}
+
+/// The process that moves partitions is killed again and again, each time a bit later.
+#[test]
+fn a_move_that_is_killed_is_ended_by_the_next_one() {
+    let urls = [database(), database()];
+    let mut alone = node("a", &urls[0]).ready();
+    fill(&Caller::of(&alone));
+    alone.signal(Signal::TERM);
+    assert_eq!(alone.ended().0, 0);
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
+    let proxy = runtime.block_on(FaultProxy::start(primary_of(&urls[1])));
+    let proxy = proxy.unwrap();
+    // So slow that it can be killed in the middle.
+    proxy.throttle(Some(100_000));
+    let (_, name) = urls[1].rsplit_once('/').unwrap();
+    let slow = format!("postgres://postgres@{}/{name}", proxy.address());
+    let data = format!("{} {slow}", urls[0]);
+    let place = ["--data", &data, "--from", "0", "--to", "1"];
+    let order = [&["cluster", "move-shard"], &place[..]].concat();
+    let folder = tempfile::tempdir().unwrap();
+    let mut kills = 0;
+    loop {
+        let before = proxy.bytes(Direction::ToUpstream);
+        let mut command = steadfast(folder.path());
+        command.args(&order);
+        let mut moving = Process::spawn(command).unwrap();
+        let ended = until("the move gets further, or ends", || {
+            let ended = moving.wait(Duration::from_millis(1)).ok();
+            let bytes = proxy.bytes(Direction::ToUpstream) - before;
+            (ended.is_some() || bytes >= 2_000 * (kills + 1)).then_some(ended)
+        });
+        if let Some(ended) = ended {
+            assert!(ended.success(), "{ended:?} after {kills} kills");
+            break;
+        }
+        moving.kill().unwrap();
+        kills += 1;
+        for url in &urls {
+            // Thirty seconds later nobody waits for the one that was killed.
+            let has_schema = sql(url, "select to_regclass('steadfast.sf_node') is not null");
+            if has_schema == "t" {
+                sql(
+                    url,
+                    "update steadfast.sf_node set expires = clock_timestamp()",
+                );
+            }
+        }
+    }
+    println!("the move ended after {kills} kills");
+    assert!(kills > 2);
+    let left = "select count(*) from steadfast.sf_partition where moved is null";
+    assert_eq!(sql(&urls[0], left), "0");
+    let nodes = [
+        node("a", &urls.join(" ")).ready(),
+        node("b", &urls.join(" ")).ready(),
+    ];
+    settled(&nodes[0], 2);
+    for server in &nodes {
+        expect_all(&Caller::of(server));
+    }
+    let (code, found, error) = said(&nodes[0].run(&["cluster", "scrub"]));
+    assert_eq!(code, 0, "{found}{error}");
+    let _inside = runtime.enter();
+    drop(proxy);
 }

@@ -142,6 +142,7 @@ impl Inner {
         if setup.seat.mode() != Mode::Synced {
             return Err(format!("{} does not have everything yet", setup.pair));
         }
+        tracing::info!(event = "region.resting", home = setup.home);
         let busy = setup.hands.rest(UNDER_WAY).await;
         if busy > 0 {
             // What they come to would be lost, and the next owner would make them again.

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 pub(crate) mod failover;
+pub(crate) mod slots;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -85,6 +86,21 @@ pub(crate) fn shares(standing: &Value) -> Vec<(String, usize)> {
         (name, node["partitions"].as_array().unwrap().len())
     })
     .collect()
+}
+
+/// What a node counts under a name, which may end with labels.
+pub(crate) fn metric(server: &Server, name: &str) -> f64 {
+    let (status, metrics) = server.get("/metrics");
+    assert_eq!(status, StatusCode::OK, "{metrics}");
+    let metrics = metrics.as_str().unwrap();
+    let line = metrics.lines().find(|line| {
+        let own = line.rsplit_once(' ').map_or("", |(own, _)| own);
+        let own = own.trim_start_matches("steadfast_");
+        own == name || own == format!("{name}_total")
+    });
+    let value = line.and_then(|line| line.rsplit(' ').next());
+    let value = value.unwrap_or_else(|| panic!("no {name}: {metrics}"));
+    value.parse().unwrap()
 }
 
 /// Waits until a node sees so many nodes, and everything shared out evenly.

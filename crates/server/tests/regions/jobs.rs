@@ -1,11 +1,12 @@
 //! Whom the jobs call: it keeps everything that it hears.
 //!
 //! Paths that begin with `/fail` are refused, those that begin with `/slow` take their
-//! time, and home gets no answer from those that begin with `/held`.
+//! time, home gets no answer from those that begin with `/held`, and `/patient` answers
+//! when the test says so.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use super::{NAMES, now};
@@ -41,15 +42,23 @@ impl Heard {
 /// Listens until the test ends.
 pub(crate) struct Target {
     pub(crate) url: String,
-    heard: Arc<Mutex<Vec<Heard>>>,
+    book: Arc<Book>,
+}
+
+/// What it has heard, and whether those that are patient get their answer.
+#[derive(Default)]
+struct Book {
+    heard: Mutex<Vec<Heard>>,
+    answers: Mutex<bool>,
+    changed: Condvar,
 }
 
 impl Target {
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let heard: Arc<Mutex<Vec<Heard>>> = Arc::default();
-        let all = Arc::clone(&heard);
+        let book: Arc<Book> = Arc::default();
+        let all = Arc::clone(&book);
         let thread = std::thread::Builder::new().name("target".into());
         let accept = move || {
             for stream in listener.incoming().flatten() {
@@ -59,16 +68,22 @@ impl Target {
             }
         };
         thread.spawn(accept).unwrap();
-        Self { url, heard }
+        Self { url, book }
     }
 
     pub(crate) fn heard(&self) -> Vec<Heard> {
-        self.heard.lock().unwrap().clone()
+        self.book.heard.lock().unwrap().clone()
+    }
+
+    /// Answers those that are patient, from now on at once.
+    pub(crate) fn answer_the_patient(&self) {
+        *self.book.answers.lock().unwrap() = true;
+        self.book.changed.notify_all();
     }
 }
 
 /// Requests of one connection, one after the other.
-fn converse(stream: &TcpStream, all: &Mutex<Vec<Heard>>) -> Option<()> {
+fn converse(stream: &TcpStream, book: &Book) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     let mut writer = stream.try_clone().ok()?;
     loop {
@@ -107,8 +122,13 @@ fn converse(stream: &TcpStream, all: &Mutex<Vec<Heard>>) -> Option<()> {
             false => "200 OK",
         };
         let is_slow = heard.path.starts_with("/slow");
+        let is_patient = heard.path == "/patient";
         let is_held = heard.path.starts_with("/held") && heard.region == NAMES[0];
-        all.lock().unwrap().push(heard);
+        book.heard.lock().unwrap().push(heard);
+        if is_patient {
+            let answers = book.answers.lock().unwrap();
+            let _told = book.changed.wait_while(answers, |told| !*told).unwrap();
+        }
         if is_slow {
             std::thread::sleep(SLOW);
         }
@@ -123,7 +143,7 @@ fn converse(stream: &TcpStream, all: &Mutex<Vec<Heard>>) -> Option<()> {
 }
 
 /// `2015-09-10T00:00:00` as seconds; days are counted from 1970.
-fn seconds(text: &str) -> i64 {
+pub(crate) fn seconds(text: &str) -> i64 {
     let number = |from: usize, to: usize| text[from..to].parse::<i64>().unwrap();
     let (year, month, day) = (number(0, 4), number(5, 7), number(8, 10));
     let years = if month <= 2 { year - 1 } else { year };

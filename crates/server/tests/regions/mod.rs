@@ -27,6 +27,9 @@ const NAMES: [&str; 2] = ["East US", "West US"];
 /// What the other home's job calls.
 const OTHERS: &str = "/others";
 
+/// A command that runs; its exit code, and what it says.
+pub(crate) type Saying = std::thread::JoinHandle<(i32, String)>;
+
 /// Two regions and a witness.
 pub(crate) struct Pair {
     servers: [Option<Server>; 2],
@@ -329,10 +332,22 @@ impl Pair {
 
     /// Runs a command against a region; answers its exit code and what it said.
     pub(crate) fn try_command(&self, index: usize, arguments: &[&str]) -> (i32, String) {
-        let mut all = vec![arguments[0], "--access-key", KNOWN];
-        all.extend(&arguments[1..]);
-        let (code, text, errors) = running::said(&self.server(index).run(&all));
-        (code, text + &errors)
+        self.begin_command(index, arguments).join().unwrap()
+    }
+
+    /// Begins a command against a region, which others may have to wait for.
+    pub(crate) fn begin_command(&self, index: usize, arguments: &[&str]) -> Saying {
+        let server = self.server(index);
+        let mut command = running::steadfast(server.folder.path());
+        command.env("STEADFAST_URL", &server.url);
+        command.args([arguments[0], "--access-key", KNOWN]);
+        command.args(&arguments[1..]);
+        let thread = std::thread::Builder::new().name("command".into());
+        let said = move || {
+            let (code, text, errors) = running::said(&running::finish(command));
+            (code, text + &errors)
+        };
+        thread.spawn(said).unwrap()
     }
 
     /// No bytes go between the regions.
@@ -414,6 +429,32 @@ impl Pair {
                 .find(|one| one.region == NAMES[index])
                 .map(|one| one.at)
         })
+    }
+
+    /// Calls that wait at `/patient` get their answer.
+    pub(crate) fn answer_the_patient(&self) {
+        self.target.answer_the_patient();
+    }
+
+    /// Waits until a region begins no more calls, because it is to give the jobs up.
+    pub(crate) fn resting(&self, index: usize) {
+        self.server(index).logged("region.resting");
+    }
+
+    /// What a region has in its history of an attempt: how often it came to something.
+    pub(crate) fn records(&self, index: usize, of: &Heard) -> Vec<Value> {
+        let own = of.path.trim_start_matches("/held").replace('/', "");
+        let (status, _, history) = self.get(index, &format!("/jobs/{own}/history"));
+        assert_eq!(status, StatusCode::OK, "{history}");
+        let all = history["value"].as_array().unwrap().iter();
+        let all = all.map(|item| item["properties"].clone());
+        let is_of = |item: &Value| {
+            let expected = item["expectedExecutionTime"].as_str().unwrap();
+            jobs::seconds(expected) == of.expected
+                && item["retryCount"] == of.attempt_number()
+                && item["status"] != "Postponed"
+        };
+        all.filter(is_of).collect()
     }
 
     /// Every job that runs again and again has run for each of its times.
