@@ -1,5 +1,6 @@
 //! Test harness: processes, proxy, disk, PostgreSQL.
 
+pub mod clients;
 mod disk;
 pub mod postgres;
 mod process;

@@ -12,12 +12,13 @@ mod running;
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use nodes::{database, node, now, shares, standing};
 use running::{KNOWN, PATIENCE, Server, said, steadfast, until};
 use serde_json::{Value, json};
+use steadfast_harness::clients::{interpreter, javascript, python, rust};
 use steadfast_harness::{FaultProxy, Process};
 
 /// One less than nodes.
@@ -27,32 +28,8 @@ const ACCOUNT: &str = "devstoreaccount1";
 const ACCOUNT_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
-fn tools() -> PathBuf {
-    let tools = std::env::var_os("STEADFAST_TOOLS").map(PathBuf::from);
-    tools.expect("run `cargo xtask test --only cluster`, which sets STEADFAST_TOOLS")
-}
-
-fn interop() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interop")
-}
-
 fn is_soak() -> bool {
     std::env::var_os("STEADFAST_ROUNDS").is_some()
-}
-
-fn python(environment: &str, program: &str) -> Command {
-    let path = format!("python/{environment}/bin/python");
-    let mut command = Command::new(tools().join(path));
-    // No compiled files among the sources.
-    command.arg("-B").arg(interop().join(program));
-    command
-}
-
-fn javascript(package: &str) -> Command {
-    let mut command = Command::new(tools().join("node/bin/node"));
-    let program = format!("packages/{package}/run.mjs");
-    command.arg(tools().join(program));
-    command
 }
 
 /// Three nodes, the last of which owns nothing.
@@ -152,8 +129,8 @@ fn event_hubs(c: &Server, client: &str, scenario: &str) {
     let server = told(c);
     let mut command = match client {
         "python" => python("eventhub", "python/run.py"),
-        "node" => javascript("event-hubs"),
-        _ => Command::new(tools().join("rust/debug/event-hub-clients")),
+        "node" => javascript("event-hubs/run.mjs"),
+        _ => rust("event-hub-clients"),
     };
     command.arg(server.to_string()).arg(scenario);
     run(&format!("{client} {scenario}"), c, command);
@@ -178,15 +155,8 @@ fn sdks_of_processors() {
     let processors = [
         ("sync", python("eventhub", "python/processor.py")),
         ("asyncio", python("eventhub", "python/processor.py")),
-        ("node", {
-            let mut command = Command::new(tools().join("node/bin/node"));
-            command.arg(tools().join("packages/event-hubs/processor.mjs"));
-            command
-        }),
-        (
-            "rust",
-            Command::new(tools().join("rust/debug/event-hub-processor")),
-        ),
+        ("node", javascript("event-hubs/processor.mjs")),
+        ("rust", rust("event-hub-processor")),
     ];
     let mut running = Vec::new();
     for (kind, mut command) in processors {
@@ -224,7 +194,7 @@ fn make_container(c: &Server, name: &str) {
                 credential = {'account_name': account, 'account_key': key}; \
                 BlobServiceClient(url, credential).create_container(name)";
     let url = format!("http://127.0.0.1:{}/{ACCOUNT}", port(c, "blob"));
-    let mut command = Command::new(tools().join("python/eventhub/bin/python"));
+    let mut command = interpreter("eventhub");
     command.args(["-c", code, &url, ACCOUNT, ACCOUNT_KEY, name]);
     run("a container", c, command);
 }
@@ -270,7 +240,7 @@ fn sdks_of_durable_task() {
         ]);
     }
     run("durabletask.azuremanaged", c, command);
-    let mut command = javascript("durable");
+    let mut command = javascript("durable/run.mjs");
     command.arg(&server);
     if !is_soak() {
         command.args(["activitiesInSequence", "entitiesAreSignalledAndCalled"]);
@@ -303,7 +273,7 @@ fn sdks_of_jobs_and_hubs() {
     let _app = app_server(a);
     let (_, told) = c.post("/v1/hubs/far/tokens", json!({"user": "alice"}));
     let told: Value = json!({"url": c.url, "other": b.url, "token": told["token"]});
-    let mut command = javascript("signalr");
+    let mut command = javascript("signalr/run.mjs");
     command.arg(told.to_string()).arg("appServer");
     run("@microsoft/signalr", c, command);
     for client in ["pysignalr", "signalrcore"] {
@@ -432,7 +402,7 @@ fn sdks_go_on_elsewhere_when_their_node_leaves() {
     let _app = app_server(&nodes[0]);
     let (_, token) = nodes[2].post("/v1/hubs/far/tokens", json!({"user": "alice"}));
     let url = format!("http://127.0.0.1:{}", ways.port("http"));
-    let mut client = javascript("signalr");
+    let mut client = javascript("signalr/run.mjs");
     let told = json!({"url": url, "token": token["token"]});
     client.arg(told.to_string()).arg("comesBack");
     let mut client = Process::spawn(client).unwrap();

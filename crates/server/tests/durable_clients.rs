@@ -7,13 +7,14 @@
 mod running;
 
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use running::{PATIENCE, Server, Start, finish, said};
 use serde_json::json;
 use steadfast_harness::Process;
+use steadfast_harness::clients::{javascript, python};
 
 enum Client {
     /// durabletask 1.12.0.
@@ -26,29 +27,12 @@ enum Client {
 
 use Client::{Managed, Node, Python};
 
-fn tools() -> PathBuf {
-    let tools = std::env::var_os("STEADFAST_TOOLS").map(PathBuf::from);
-    tools.expect("run `cargo xtask test --only interop`, which sets STEADFAST_TOOLS")
-}
-
-fn python(program: &str) -> Command {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interop/durable-python");
-    let mut command = Command::new(tools().join("python/durable/bin/python"));
-    // No compiled files among the sources.
-    command.arg("-B").arg(sources.join(program));
-    command
-}
-
 impl Client {
     fn command(&self, port: u16) -> Command {
         let is_managed = matches!(self, Managed);
         let mut command = match self {
-            Python | Managed => python("run.py"),
-            Node => {
-                let mut command = Command::new(tools().join("node/bin/node"));
-                command.arg(tools().join("packages/durable/run.mjs"));
-                command
-            }
+            Python | Managed => python("durable", "durable-python/run.py"),
+            Node => javascript("durable/run.mjs"),
         };
         command.arg(json!({"port": port, "managed": is_managed}).to_string());
         command
@@ -158,7 +142,7 @@ fn free_port() -> u16 {
 }
 
 fn worker(said: &str) -> Process {
-    let mut command = python("bank.py");
+    let mut command = python("durable", "durable-python/bank.py");
     command.args(["work", said]);
     let mut worker = Process::spawn(command).unwrap();
     worker.wait_for(|line| line == "at work", PATIENCE).unwrap();
@@ -173,7 +157,7 @@ fn durable_60_no_money_is_lost_when_server_and_worker_are_killed() {
         .ready();
     let said = json!({"port": port}).to_string();
     let mut worker = worker(&said);
-    let mut command = python("bank.py");
+    let mut command = python("durable", "durable-python/bank.py");
     command.args(["transfers", &said, "bank", "50"]);
     let mut transfers = Process::spawn(command).unwrap();
     let begun = |transfers: &mut Process| {

@@ -3,10 +3,12 @@
 //! The scenarios stand in `interop/python`, `interop/node` and `interop/rust`.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::process::Command;
+
 use clients::Stage;
 use serde_json::Value;
 use steadfast::events::Definition;
-use tokio::process::Command;
+use steadfast_harness::clients as programs;
 
 mod clients;
 
@@ -35,9 +37,9 @@ use Client::{Node, Python, Rust};
 impl Client {
     fn command(&self) -> Command {
         match self {
-            Python => clients::python("eventhub", "python/run.py"),
-            Node => clients::javascript("event-hubs/run.mjs"),
-            Rust => clients::rust("event-hub-clients"),
+            Python => programs::python("eventhub", "python/run.py"),
+            Node => programs::javascript("event-hubs/run.mjs"),
+            Rust => programs::rust("event-hub-clients"),
         }
     }
 }

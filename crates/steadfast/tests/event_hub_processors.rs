@@ -12,6 +12,7 @@ use clients::{ACCOUNT, PATIENCE, Stage};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use steadfast::events::{Batch, Definition};
+use steadfast_harness::clients as programs;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStdin};
 use tokio::sync::Notify;
@@ -81,11 +82,12 @@ impl Scene {
 
     /// Lets one more processor join.
     fn join(&mut self, kind: Kind) {
-        let mut command = match kind {
-            Kind::Node => clients::javascript("event-hubs/processor.mjs"),
-            Kind::Rust => clients::rust("event-hub-processor"),
-            Kind::Sync | Kind::Asyncio => clients::python("eventhub", "python/processor.py"),
+        let command = match kind {
+            Kind::Node => programs::javascript("event-hubs/processor.mjs"),
+            Kind::Rust => programs::rust("event-hub-processor"),
+            Kind::Sync | Kind::Asyncio => programs::python("eventhub", "python/processor.py"),
         };
+        let mut command = tokio::process::Command::from(command);
         let interval = match kind {
             Kind::Rust => RUST_INTERVAL,
             _ => INTERVAL,

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use clients::Stage;
 use serde_json::{Value, json};
 use steadfast::realtime::HubOptions;
+use steadfast_harness::clients as programs;
 
 mod clients;
 #[path = "../../protocols/tests/hub_stage/room.rs"]
@@ -57,11 +58,11 @@ async fn run(client: Client, scenarios: &[&str]) {
         "other": stage.elsewhere("http"),
         "token": token(&stage, "room").await,
         "other_token": token(&stage, "open").await,
-        "browser": clients::browser(),
+        "browser": programs::browser(),
     });
     let mut command = match client {
-        Node => clients::javascript("signalr/run.mjs"),
-        Python => clients::python("signalr", "signalr-python/run.py"),
+        Node => programs::javascript("signalr/run.mjs"),
+        Python => programs::python("signalr", "signalr-python/run.py"),
     };
     command.arg(said.to_string()).args(scenarios);
     clients::run(command).await;

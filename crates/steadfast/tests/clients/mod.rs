@@ -6,8 +6,8 @@
 //! which also says where.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
 
@@ -16,7 +16,6 @@ use steadfast::config::{Config, Layers};
 use steadfast::{Builder, Node};
 use steadfast_harness::postgres::PostgresCluster;
 use tempfile::TempDir;
-use tokio::process::Command;
 
 #[path = "../members/mod.rs"]
 mod members;
@@ -151,40 +150,9 @@ fn url(node: &Node, name: &str) -> String {
     found.map(|own| own.url.clone()).expect("an address")
 }
 
-fn tools() -> PathBuf {
-    let tools = std::env::var_os("STEADFAST_TOOLS").map(PathBuf::from);
-    tools.expect("run `cargo xtask test --only interop`, which sets STEADFAST_TOOLS")
-}
-
-/// Chromium.
-pub(crate) fn browser() -> PathBuf {
-    tools().join("browser/chromium")
-}
-
-/// A program in Python, with the packages of an environment.
-pub(crate) fn python(environment: &str, program: &str) -> Command {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interop");
-    let python = format!("python/{environment}/bin/python");
-    let mut command = Command::new(tools().join(python));
-    // No compiled files among the sources.
-    command.arg("-B").arg(sources.join(program));
-    command
-}
-
-/// A program in JavaScript, among the packages that it uses.
-pub(crate) fn javascript(program: &str) -> Command {
-    let mut command = Command::new(tools().join("node/bin/node"));
-    command.arg(tools().join("packages").join(program));
-    command
-}
-
-/// A program in Rust.
-pub(crate) fn rust(program: &str) -> Command {
-    Command::new(tools().join("rust/debug").join(program))
-}
-
 /// Runs a client until it ends.
-pub(crate) async fn run(mut command: Command) {
+pub(crate) async fn run(command: Command) {
+    let mut command = tokio::process::Command::from(command);
     command.stdin(Stdio::null()).kill_on_drop(true);
     let output = command.output().await.expect("the client is installed");
     assert!(

@@ -1,0 +1,43 @@
+//! Programs of real clients, as the test command installs them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A folder or file of what is installed.
+fn installed(path: impl AsRef<Path>) -> PathBuf {
+    match std::env::var_os("STEADFAST_TOOLS") {
+        Some(tools) => PathBuf::from(tools).join(path),
+        None => panic!("run `cargo xtask test`, which installs clients and sets STEADFAST_TOOLS"),
+    }
+}
+
+/// Chromium.
+pub fn browser() -> PathBuf {
+    installed("browser/chromium")
+}
+
+/// The Python that has the packages of an environment.
+pub fn interpreter(environment: &str) -> Command {
+    Command::new(installed(format!("python/{environment}/bin/python")))
+}
+
+/// A program of `interop` in Python, with the packages of an environment.
+pub fn python(environment: &str, program: &str) -> Command {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interop");
+    let mut command = interpreter(environment);
+    // No compiled files among the sources.
+    command.arg("-B").arg(sources.join(program));
+    command
+}
+
+/// A program in JavaScript, among the packages that it uses.
+pub fn javascript(program: &str) -> Command {
+    let mut command = Command::new(installed("node/bin/node"));
+    command.arg(installed("packages").join(program));
+    command
+}
+
+/// A program in Rust.
+pub fn rust(program: &str) -> Command {
+    Command::new(installed("rust/debug").join(program))
+}
