@@ -151,7 +151,7 @@ def entities_signal_and_start(server):
 def scheduled_signals_wait(server):
     with server.running(entities=[counter]) as own:
         entity = EntityInstanceId("counter", fresh("later"))
-        due = datetime.now(timezone.utc) + timedelta(seconds=2)
+        due = datetime.now(timezone.utc) + timedelta(seconds=5)
         own.signal_entity(entity, "add", 1, signal_time=due)
         own.signal_entity(entity, "add", 10)
         until("the signal at once", lambda: state_of(own, entity) == 10)

@@ -98,7 +98,7 @@ const SOAKS: &[Soak] = &[
     Soak {
         name: "events",
         package: "steadfast-protocols",
-        test: "amqp_bounds",
+        test: "amqp_memory",
         filter: "events_26",
         amount: ("STEADFAST_ROUNDS", 5_000),
     },

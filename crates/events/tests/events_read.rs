@@ -122,7 +122,7 @@ async fn events_21_reading_starts_behind_or_at_a_time() {
 #[tokio::test]
 async fn a_time_in_the_future_waits_for_events_of_that_time() {
     let (node, events) = letters().await;
-    let time = Timestamp(events[5].time.0 + 150);
+    let time = Timestamp(events[5].time.0 + 3000);
     let mut reader = node
         .read(
             "letters",
@@ -135,7 +135,7 @@ async fn a_time_in_the_future_waits_for_events_of_that_time() {
         .await;
     node.send("letters", 0, &["too early"]).await;
     let late = async {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        tokio::time::sleep(Duration::from_millis(3200)).await;
         node.send("letters", 0, &["in time"]).await;
     };
     let (publication, ()) = tokio::join!(reader.next(), late);

@@ -1,4 +1,4 @@
-//! Programs of real clients, as the test command installs them.
+//! Real clients, as the test command installs them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

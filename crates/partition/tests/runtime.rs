@@ -106,7 +106,7 @@ async fn messages_arrive_once_and_in_order() {
 async fn timers_fire_once_and_not_early() {
     let node = Setup::new().start().await;
     let handle = node.runtime.handle::<Counter>();
-    let due = Timestamp(SystemClock::new().now().0 + 50);
+    let due = Timestamp(SystemClock::new().now().0 + 1000);
     handle
         .call(counter("a"), Ask::Schedule(due, 1))
         .await

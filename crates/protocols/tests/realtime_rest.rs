@@ -230,7 +230,7 @@ async fn realtime_53_users_are_in_groups_before_they_come_and_until_their_time()
     let desk = Desk::new();
     let put = "/api/hubs/room/users/u/groups/early";
     assert_eq!(desk.status("PUT", put).await.0, 200);
-    let short = "/api/hubs/room/users/u/groups/short?ttl=1";
+    let short = "/api/hubs/room/users/u/groups/short?ttl=5";
     assert_eq!(desk.status("PUT", short).await.0, 200);
     let (mut client, id) = desk.client("u").await;
     let lobby = desk.stage.realtime.lobby("room").unwrap();

@@ -184,7 +184,7 @@ impl Server {
         let words = vec![text("shutdown"), text(how)];
         self.say(Message::Ping(words)).await;
         let acknowledged = Message::Ping(vec![text("shutdown"), text("finack")]);
-        let waited = tokio::time::timeout(Duration::from_secs(1), async {
+        let waited = tokio::time::timeout(PATIENCE, async {
             loop {
                 let message = self.any().await;
                 if message == acknowledged {
@@ -356,7 +356,7 @@ async fn realtime_31_pings_are_answered_as_tabled() {
         }
         other => panic!("{other:?}"),
     }
-    let first = tokio::time::timeout(Duration::from_secs(6), server.any()).await;
+    let first = tokio::time::timeout(2 * PATIENCE, server.any()).await;
     assert_eq!(first.expect("a ping every 5 s"), ping(&[]));
 }
 

@@ -94,7 +94,7 @@ async fn jobs_36_a_slow_target_fails_at_the_limit() {
     let stage = Stage::with(Setup {
         outbound: Box::new(|options| {
             assert_eq!(options.timeout, Duration::from_secs(60), "the usual limit");
-            options.timeout = Duration::from_millis(500);
+            options.timeout = Duration::from_millis(2500);
         }),
         ..Setup::default()
     })
@@ -103,7 +103,7 @@ async fn jobs_36_a_slow_target_fails_at_the_limit() {
     let item = run(
         &stage,
         "slow",
-        single(http_action(&target.url("/slow/3000"))),
+        single(http_action(&target.url("/slow/20000"))),
     )
     .await;
     assert_eq!(item["status"], "Failed");
@@ -111,7 +111,7 @@ async fn jobs_36_a_slow_target_fails_at_the_limit() {
         item["message"]
             .as_str()
             .unwrap()
-            .contains("given up after 0.5 seconds"),
+            .contains("given up after 2.5 seconds"),
         "{item}"
     );
     let item = run(

@@ -76,6 +76,18 @@ impl Child {
         assert!(made.status().is_success(), "{}", made.text().await.unwrap());
     }
 
+    /// Waits until it is recorded what came of so many attempts.
+    async fn recorded(&self, name: &str, count: usize) {
+        let history = format!("{}/history", job(name));
+        let recorded = async {
+            while self.get(&history).await["value"].as_array().unwrap().len() < count {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let recorded = tokio::time::timeout(PATIENCE, recorded).await;
+        recorded.expect("the attempt is recorded");
+    }
+
     async fn get(&self, path: &str) -> serde_json::Value {
         let url = format!("{}{path}?{VERSION}", self.base);
         self.client
@@ -104,8 +116,7 @@ async fn jobs_43_retries_go_on_in_the_next_process() {
         .await;
     for count in [1, 2, 3] {
         target.wait(count).await;
-        // What came of the attempt is recorded in a moment.
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        child.recorded("j", count).await;
         child.restart();
     }
     let seen = target.wait(5).await;
@@ -167,7 +178,8 @@ async fn a_kill_while_sending_repeats_only_what_was_under_way() {
             .or_default() += 1;
     }
     let repeated = counts.values().filter(|count| **count > 1).count();
-    assert!(counts.values().all(|count| *count <= 2), "{counts:?}");
+    // Two kills in a row may meet the same one.
+    assert!(counts.values().all(|count| *count <= 3), "{counts:?}");
     assert!(repeated <= 20 * kills, "{repeated} repeated");
     for number in 0..20 {
         let prefix = format!("sub/rg/jc/j{number}/");

@@ -127,23 +127,29 @@ async fn live(
     greet(node, mode, output)?;
     tell_systemd(&[NotifyState::Ready]);
     tracing::info!(event = "node.ready", addresses = %shown(node));
-    loop {
+    let is_signalled = loop {
         tokio::select! {
-            () = node.drained() => break,
-            () = signals.ends.next() => break,
+            () = node.drained() => break false,
+            () = signals.ends.next() => break true,
             _ = signals.hangup.recv() => reload(node).await,
         }
-    }
+    };
     tell_systemd(&[NotifyState::Stopping]);
     let leaving = async {
         let sheet = node.drain(limit).await;
         node.stop(LAST_WORDS).await;
         sheet
     };
+    // The second signal means: now.
+    let now = async {
+        if !is_signalled {
+            signals.ends.next().await;
+        }
+        signals.ends.next().await;
+    };
     tokio::select! {
         sheet = leaving => Ok(sheet),
-        // The second signal means: now.
-        () = signals.ends.next() => bail!("ended by a second signal, {NOT_LOST}"),
+        () = now => bail!("ended by a second signal, {NOT_LOST}"),
         // Somebody else may have begun to drain it, with more patience.
         () = tokio::time::sleep(limit + 2 * LAST_WORDS) => {
             let seconds = limit.as_secs();

@@ -15,7 +15,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
-use nodes::{database, node, now, shares, standing};
+use nodes::{database, now, shares, standing, steady};
 use running::{KNOWN, PATIENCE, Server, said, steadfast, until};
 use serde_json::{Value, json};
 use steadfast_harness::clients::{interpreter, javascript, python, rust};
@@ -35,7 +35,7 @@ fn is_soak() -> bool {
 /// Three nodes, the last of which owns nothing.
 fn stage() -> Vec<Server> {
     let database = database();
-    let start = |name: &str| node(name, &database).set(PARTITIONS).ready();
+    let start = |name: &str| steady(name, &database).set(PARTITIONS).ready();
     let mut nodes = vec![start("a"), start("b")];
     until("one partition each", || {
         let shares = shares(&standing(&nodes[1]));
@@ -376,7 +376,8 @@ fn no_money_of_entities_is_lost_when_nodes_are_killed() {
 /// balance sheet.
 #[test]
 fn sdks_go_on_elsewhere_when_their_node_leaves() {
-    let mut nodes = nodes::three(&database());
+    let database = database();
+    let mut nodes = nodes::three_by(|name| steady(name, &database));
     let ways = Ways::to(&nodes[2]);
     done(
         &nodes[0],

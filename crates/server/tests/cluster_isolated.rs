@@ -7,7 +7,7 @@ mod running;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use nodes::{Caller, Over, PARTITIONS, get, node, now, owner, put, settled, standing};
+use nodes::{Caller, Over, PARTITIONS, get, now, owner, put, settled, standing, steady};
 use reqwest::{Method, StatusCode};
 use running::{Server, said, until};
 use serde_json::json;
@@ -29,8 +29,11 @@ fn a_node_that_the_others_do_not_reach_gives_up_what_it_has() {
     let listens = SocketAddr::from(([127, 0, 0, 1], running::free_port()));
     let proxy: FaultProxy = runtime.block_on(FaultProxy::start(listens)).unwrap();
     let database = nodes::database();
-    let (a, b) = (node("a", &database).ready(), node("b", &database).ready());
-    let c = node("c", &database)
+    let (a, b) = (
+        steady("a", &database).ready(),
+        steady("b", &database).ready(),
+    );
+    let c = steady("c", &database)
         .set(&format!("cluster.port={}", listens.port()))
         .set(&format!("cluster.advertise={}", proxy.address()))
         .ready();

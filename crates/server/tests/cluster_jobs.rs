@@ -11,7 +11,6 @@ use nodes::{database, node, settled};
 use regions::jobs::{self, Target};
 use reqwest::{Method, StatusCode};
 use running::{KNOWN, Server, until};
-use rustix::process::Signal;
 use serde_json::{Value, json};
 
 /// How many calls to one host are under way at a time.
@@ -45,7 +44,7 @@ fn a_node_that_was_frozen_calls_nobody_with_an_old_epoch() {
     put(&a, "", &json!({"location": "West US", "properties": {}}));
     let start = jobs::in_seconds(4);
     for number in 0..JOBS {
-        let uri = format!("{}/slow/{number}", target.url);
+        let uri = format!("{}/patient/{number}", target.url);
         let request = json!({"method": "POST", "uri": uri, "body": "x"});
         let action = json!({"type": "Http", "request": request});
         let job = json!({"properties": {"startTime": start, "action": action}});
@@ -55,7 +54,9 @@ fn a_node_that_was_frozen_calls_nobody_with_an_old_epoch() {
     until("calls of the first node", || {
         (target.heard().len() >= AT_ONCE).then_some(())
     });
-    a.signal(Signal::STOP);
+    // Before anybody gets an answer it stands still.
+    a.process.freeze().unwrap();
+    target.answer_the_patient();
     let b = small("b").ready();
     let called = |from: usize| -> BTreeSet<String> {
         let heard = target.heard().into_iter().skip(from);
@@ -72,7 +73,7 @@ fn a_node_that_was_frozen_calls_nobody_with_an_old_epoch() {
         frozen.len()
     );
     assert!(of_first < JOBS, "nothing was left to be called");
-    a.signal(Signal::CONT);
+    a.process.thaw().unwrap();
     // It finds out, joins again, and gets its share.
     settled(&b, 2);
     settled(&a, 2);

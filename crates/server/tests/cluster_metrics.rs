@@ -7,7 +7,7 @@ mod running;
 use std::time::Duration;
 
 use nodes::slots::{fill, read, try_write};
-use nodes::{Caller, metric, node, settled};
+use nodes::{Caller, metric, settled, steady};
 use reqwest::StatusCode;
 use running::{Server, until};
 use serde_json::json;
@@ -30,7 +30,7 @@ fn lag_fences_and_unknown_outcomes_are_counted() {
     let ways = [way(0), way(1), way(2)];
     let behind = ways.each_ref().map(|way| way.address().to_string());
     let far = format!("postgres://postgres@{}/postgres", behind.join(","));
-    let first = node("a", &far).ready();
+    let first = steady("a", &far).ready();
     settled(&first, 1);
     let asked = Caller::of(&first);
     fill(&asked, "counted");

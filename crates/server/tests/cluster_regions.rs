@@ -99,13 +99,12 @@ fn all_go_on(pair: &Pair, at: usize, recurring: usize) {
             one.path == path && is_his
         });
     }
-    // Retries go on at their number: 0 before, 1 by the next region.
+    // Retries go on at their number, by the next region.
     for index in 0..failing(recurring) {
         let path = format!("/fail/{index}");
-        let retried = pair.until_heard("a second attempt", |one| {
-            one.path == path && one.attempt_number() == 1
+        pair.until_heard("a further attempt", |one| {
+            one.path == path && one.attempt_number() > 0 && one.region == pair.name(at)
         });
-        assert_eq!(retried.region, pair.name(at));
         let heard = pair.heard();
         let first = heard.iter().filter(|one| one.path == path);
         assert_eq!(first.map(Heard::attempt_number).min(), Some(0), "{path}");
@@ -185,7 +184,7 @@ fn jobs_46_48_a_killed_region_is_followed_and_gets_its_jobs_back() {
     let first = pair.first_from(other);
     let took = first.duration_since(began);
     println!("kill -9: the first delivery of the other region came after {took:?}");
-    assert!(took <= SOON, "{took:?}");
+    assert!(took <= pair.allowed(SOON), "{took:?}");
     // REST works there meanwhile, and all jobs are there.
     let mut after = shown(&pair, other);
     println!("{} jobs were made until the kill", acknowledged.len());
@@ -208,15 +207,18 @@ fn jobs_46_48_a_killed_region_is_followed_and_gets_its_jobs_back() {
             );
             assert!(was <= is, "{name}: {part} was {was:?} and is {is:?}");
         }
-        // What is counted since was also heard.
+        // What is counted since is also heard: it is claimed, and called then.
         let path = name.trim_end_matches(|c: char| c.is_ascii_digit());
         let path = format!("/{path}/{}", &name[path.len()..]);
-        let heard = pair.heard();
-        let since = heard[count_before..].iter().filter(|one| one.path == path);
         let count = |job: &Value| job["status"]["executionCount"].as_u64().unwrap_or(0);
         let more = count(&after[name]) - count(job);
         if name.starts_with("every") {
-            assert!(more <= since.count() as u64, "{name}: {more} more");
+            running::until(&format!("{name}: {more} more calls"), || {
+                let heard = pair.heard();
+                let since = heard[count_before..].iter();
+                let since = since.filter(|one| one.path == path).count();
+                (more <= since as u64).then_some(())
+            });
         }
     }
     let (status, headers, collection) = pair.get(other, "");
@@ -280,7 +282,7 @@ fn jobs_46_48_a_killed_region_is_followed_and_gets_its_jobs_back() {
     let gaps = ticks.windows(2).map(|two| two[1].at - two[0].at);
     let pause = gaps.max().unwrap().saturating_sub(Duration::from_secs(1));
     println!("the pause of the failback was {pause:?}");
-    assert!(pause <= PAUSE, "{pause:?}");
+    assert!(pause <= pair.allowed(PAUSE), "{pause:?}");
     let epochs: Vec<_> = heard[count..].iter().map(|one| one.epoch).collect();
     assert!(epochs.is_sorted(), "{epochs:?}");
     pair.no_gaps(&heard, 10);
@@ -300,7 +302,7 @@ fn jobs_of_the_region_that_lived_never_changed_hands(pair: &Pair, at: usize) {
     let gaps = heard.windows(2).map(|two| two[1].at - two[0].at);
     let longest = gaps.max().unwrap();
     println!("jobs of the region that lived stood still for {longest:?}");
-    assert!(longest <= ALONE, "{longest:?}");
+    assert!(longest <= pair.allowed(ALONE), "{longest:?}");
 }
 
 /// Two calls had no answer when the owner was killed.
@@ -384,7 +386,7 @@ mod jobs_50_no_job_data_is_in_the_witness {
             "SIGSTOP: the first delivery of the other region came after {:?}",
             first.duration_since(began)
         );
-        assert!(first.duration_since(began) <= SOON);
+        assert!(first.duration_since(began) <= pair.allowed(SOON));
         all_go_on(&pair, other, jobs_here());
         what_was_in_flight_is_repeated_or_not(&pair, other);
         std::thread::sleep(FROZEN.saturating_sub(began.elapsed()));
@@ -461,7 +463,7 @@ mod jobs_50_no_job_data_is_in_the_witness {
             "cut off: the first delivery of the other region came after {:?}",
             first.duration_since(began)
         );
-        assert!(first.duration_since(began) <= SOON);
+        assert!(first.duration_since(began) <= pair.allowed(SOON));
         let (status, headers, _) = pair.get(home, "/jobs/every0");
         assert_eq!(status, StatusCode::OK);
         assert_eq!(headers["x-steadfast-stale"], "true");

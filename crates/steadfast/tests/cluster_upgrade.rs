@@ -8,7 +8,7 @@ mod members;
 
 use std::time::Duration;
 
-use members::{PATIENCE, config, serves};
+use members::{PATIENCE, config_with, serves};
 use steadfast::Node;
 use steadfast_harness::postgres::PostgresCluster;
 use steadfast_jobs::{CollectionDraft, CollectionId, Expect};
@@ -17,7 +17,7 @@ use steadfast_partition::cluster::{PROTOCOL, SCHEMA};
 const PARTITIONS: usize = 6;
 
 async fn start(name: &str, url: &str, protocol: u32, schema: u32) -> steadfast::Result<Node> {
-    let node = Node::builder().config(config(name, url, PARTITIONS));
+    let node = Node::builder().config(config_with(name, url, PARTITIONS, &["cluster.lease=10s"]));
     node.versions(protocol, schema).start().await
 }
 

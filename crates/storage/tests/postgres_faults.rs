@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pg::{
-    P, Q, R, T, THEY, WE, cluster, commit, entry, event, flush, open, quorum, single, take, wait,
+    P, Q, R, T, THEY, WE, cluster, commit, entry, event, flush, open, patient, quorum, single,
+    take, wait,
 };
 use steadfast_core::clock::{Clock, SystemClock, VirtualClock};
 use steadfast_core::id::{EntryNumber, Epoch};
@@ -280,7 +281,7 @@ async fn fill(cluster: &mut PostgresCluster, engine: &Postgres) {
 /// the standby; answers why it is refused then.
 async fn promote_damaged(table: &str, damage: fn(&Path) -> anyhow::Result<()>) -> String {
     let mut cluster = cluster();
-    let engine = open(quorum(&cluster)).await;
+    let engine = open(patient(&cluster)).await;
     fill(&mut cluster, &engine).await;
     let [bad, _] = cluster.standbys();
     let table = match table {
@@ -396,8 +397,10 @@ async fn t13_a_slow_flush_throttles() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn t13_a_standby_that_replays_too_slowly_puts_flushes_off() {
+    /// How long a flush takes that was put off, at least.
+    const PUT_OFF: Duration = Duration::from_secs(4);
     let mut cluster = cluster();
-    let engine = Arc::new(open(quorum(&cluster)).await);
+    let engine = Arc::new(open(patient(&cluster)).await);
     take(&engine, P, WE, 0).await;
     // Records change all the time, as those of nodes do, and wake whoever listens.
     let busy = Arc::clone(&engine);
@@ -414,10 +417,7 @@ async fn t13_a_standby_that_replays_too_slowly_puts_flushes_off() {
         clock.monotonic() - before
     };
     commit(&engine, entry(P, 1, 1, b"one")).await;
-    assert!(
-        timed(1, 1).await < Duration::from_secs(2),
-        "nobody is behind"
-    );
+    assert!(timed(1, 1).await < PUT_OFF, "nobody is behind");
     let standby = cluster.standbys()[0];
     wait(|| cluster.server(standby).sql("select pg_wal_replay_pause()"));
     // It goes on receiving: commits are acknowledged as before.
@@ -431,14 +431,14 @@ async fn t13_a_standby_that_replays_too_slowly_puts_flushes_off() {
     // Until the engine has looked, too.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let slow = timed(2, number).await;
-    assert!(slow > Duration::from_secs(4), "it took {slow:?}");
+    assert!(slow > PUT_OFF, "it took {slow:?}");
     wait(|| cluster.server(standby).sql("select pg_wal_replay_resume()"));
     let caught_up = "select coalesce(max(extract(epoch from replay_lag)), 0) < 1 \
         from pg_stat_replication";
     wait(|| cluster.server(primary).wait_for(caught_up, "t"));
     tokio::time::sleep(Duration::from_secs(1)).await;
     commit(&engine, entry(P, 1, number + 1, b"last")).await;
-    assert!(timed(3, number + 1).await < Duration::from_secs(2));
+    assert!(timed(3, number + 1).await < PUT_OFF);
     assert!(!busy.is_finished());
     busy.abort();
 }
@@ -446,7 +446,7 @@ async fn t13_a_standby_that_replays_too_slowly_puts_flushes_off() {
 #[tokio::test(flavor = "multi_thread")]
 async fn t15_a_lost_acquisition_of_our_own_does_not_fence_us() {
     let options = Options {
-        deadline: Duration::from_millis(300),
+        deadline: Duration::from_secs(2),
         ..single()
     };
     let engine = Arc::new(open(options.clone()).await);

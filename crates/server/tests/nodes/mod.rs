@@ -58,12 +58,20 @@ pub(crate) fn node(name: &str, database: &str) -> Start {
         .set("log.level=info,steadfast_partition=debug,steadfast_protocols::cluster=debug")
 }
 
+/// The same, with a lease that does not end because the machine stands still for a while.
+pub(crate) fn steady(name: &str, database: &str) -> Start {
+    node(name, database).set("cluster.lease=10s")
+}
+
 /// Three nodes that have shared the partitions out.
 pub(crate) fn three(database: &str) -> Vec<Server> {
-    let nodes: Vec<_> = ["a", "b", "c"]
-        .iter()
-        .map(|name| node(name, database).ready())
-        .collect();
+    three_by(|name| node(name, database))
+}
+
+/// The same, made by somebody else.
+pub(crate) fn three_by(start: impl Fn(&str) -> Start) -> Vec<Server> {
+    let nodes = ["a", "b", "c"].map(|name| start(name).ready());
+    let nodes = Vec::from(nodes);
     for server in &nodes {
         settled(server, 3);
     }

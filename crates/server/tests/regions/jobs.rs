@@ -1,8 +1,8 @@
 //! Whom the jobs call: it keeps everything that it hears.
 //!
 //! Paths that begin with `/fail` are refused, those that begin with `/slow` take their
-//! time, home gets no answer from those that begin with `/held`, and `/patient` answers
-//! when the test says so.
+//! time, home gets no answer from those that begin with `/held`, and those that begin
+//! with `/patient` get theirs when the test says so.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -122,7 +122,7 @@ fn converse(stream: &TcpStream, book: &Book) -> Option<()> {
             false => "200 OK",
         };
         let is_slow = heard.path.starts_with("/slow");
-        let is_patient = heard.path == "/patient";
+        let is_patient = heard.path.starts_with("/patient");
         let is_held = heard.path.starts_with("/held") && heard.region == NAMES[0];
         book.heard.lock().unwrap().push(heard);
         if is_patient {

@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 
 pub(crate) use self::jobs::Heard;
 use self::jobs::Target;
+use crate::running::stalls::Stalls;
 use crate::running::{self, KNOWN, Server, Start, free_port, until};
 
 const KEY: &str = "0123456789abcdef0123456789abcdef";
@@ -41,6 +42,7 @@ pub(crate) struct Pair {
     /// What both regions have in their files.
     config: &'static str,
     target: Target,
+    stalls: Stalls,
     runtime: Runtime,
 }
 
@@ -85,6 +87,7 @@ impl Pair {
             ports,
             config,
             target: Target::start(),
+            stalls: Stalls::watch(),
             runtime,
         };
         for index in [0, 1] {
@@ -101,6 +104,11 @@ impl Pair {
             .set(&format!("jobs.pair={}", self.across[index].address()))
             .set(&format!("jobs.witness={}", self.up[index].address()));
         self.servers[index] = Some(start.ready());
+    }
+
+    /// What a limit is on this machine, which may stand still.
+    pub(crate) fn allowed(&self, limit: Duration) -> Duration {
+        limit + self.stalls.lost()
     }
 
     /// The home of most jobs.
@@ -244,7 +252,7 @@ impl Pair {
         let start = jobs::in_seconds(3600);
         let job = json!({"properties": {"startTime": start, "action": action}});
         let request = self.prepared(index, Method::PUT, "/c/jobs/NAME", Some(&job));
-        let request = request.timeout(Duration::from_secs(2)).build().unwrap();
+        let request = request.timeout(PATIENCE).build().unwrap();
         let client = self.server(index).client.clone();
         self.runtime.spawn(async move {
             let mut made = Vec::new();

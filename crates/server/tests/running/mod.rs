@@ -1,6 +1,8 @@
 //! A server in a process and a folder of its own.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub(crate) mod stalls;
+
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};

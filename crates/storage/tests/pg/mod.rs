@@ -47,6 +47,14 @@ pub(crate) fn quorum(cluster: &PostgresCluster) -> Options {
     }
 }
 
+/// Quick to notice, and patient with a statement on a busy machine.
+pub(crate) fn patient(cluster: &PostgresCluster) -> Options {
+    Options {
+        deadline: Duration::from_secs(20),
+        ..quorum(cluster)
+    }
+}
+
 /// A schema of its own on the server that all tests of a process share.
 pub(crate) fn single() -> Options {
     static NEXT: AtomicU32 = AtomicU32::new(0);
