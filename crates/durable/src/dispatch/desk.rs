@@ -53,13 +53,16 @@ pub(super) struct State {
     is_stopped: bool,
 }
 
-/// A result that was accepted, and what it belongs to.
+/// A result that was accepted, and what it belongs to. If it is dropped before it is
+/// known whether the result is in, the item goes to a worker again.
 pub(crate) struct Claim {
-    pub(crate) key: Key,
+    desk: Weak<Desk>,
+    key: Key,
     number: u64,
     given: Given,
     /// Parts of the result that came before.
     chunks: BTreeMap<u32, TurnResult>,
+    is_settled: bool,
 }
 
 impl Claim {
@@ -67,6 +70,24 @@ impl Claim {
     pub(crate) fn open(&mut self) -> (Given, BTreeMap<u32, TurnResult>) {
         let given = std::mem::replace(&mut self.given, Given::Activity);
         (given, std::mem::take(&mut self.chunks))
+    }
+
+    /// The result is in, or it could not be brought in.
+    pub(crate) fn settle(mut self, is_in: bool) {
+        self.is_settled = true;
+        if let Some(desk) = self.desk.upgrade() {
+            desk.settle(&self.key, self.number, is_in);
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if !self.is_settled
+            && let Some(desk) = self.desk.upgrade()
+        {
+            desk.settle(&self.key, self.number, false);
+        }
     }
 }
 
@@ -333,25 +354,27 @@ impl Desk {
         self.came_back(entry, seats);
         entry.place = Place::Back;
         let claim = Claim {
+            desk: self.me.clone(),
             key: key.clone(),
             number: entry.number,
             given,
             chunks,
+            is_settled: false,
         };
         self.pump(&mut state);
         Some(claim)
     }
 
-    /// The result is in, or it could not be brought in.
-    pub(crate) fn settle(&self, claim: &Claim, is_in: bool) {
+    /// The result of an entry is in, or it could not be brought in.
+    fn settle(&self, key: &Key, number: u64, is_in: bool) {
         let mut state = self.state.lock();
-        let entry = state.entries.get(&claim.key);
-        if entry.is_none_or(|entry| entry.number != claim.number) {
+        let entry = state.entries.get(key);
+        if entry.is_none_or(|entry| entry.number != number) {
             return;
         }
         match is_in {
-            true => drop(state.entries.remove(&claim.key)),
-            false => self.lose(&mut state, &claim.key),
+            true => drop(state.entries.remove(key)),
+            false => self.lose(&mut state, key),
         }
     }
 

@@ -2,15 +2,15 @@
 //!
 //! A worker has a seat at every node: its own node asks the others, for as long as
 //! the worker is there, and each gives what its own desk would. Results go to the
-//! owner of their instance. A seat whose node is not heard of any more is given up,
-//! and what it had goes to others.
+//! owner of their instance. A seat is given up, and what it had goes to others, when
+//! its node is not heard of any more, when a question of it breaks off, and when an
+//! answer did not reach it: then the worker comes with another seat.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use parking_lot::Mutex;
 use steadfast_core::codec::{Reader, put_bytes, put_varint};
 use steadfast_core::limits;
 use steadfast_partition::{Error as PartitionError, ErrorKind, Result as PartitionResult};
@@ -20,7 +20,7 @@ use super::others::{Guest, Others};
 use super::task_hub::{Inner, TaskHub, TaskHubs};
 use crate::dispatch::{Inbox, Wanted, Word, Worker, pack, unpack};
 use crate::rows;
-use crate::work::Terms;
+use crate::work::{Item, Terms};
 
 /// Items that one answer brings at most, and about how many bytes.
 const ITEMS: usize = 32;
@@ -43,7 +43,7 @@ impl TaskHubs {
                 Ok(self.inner.give(&hub, seat, terms).await)
             }
             Word::Gone { seat } => {
-                self.inner.guests.seats.lock().remove(&seat);
+                self.inner.guests.leave(seat);
                 Ok(Bytes::new())
             }
             Word::Abandon { hub, token } => {
@@ -58,26 +58,19 @@ impl TaskHubs {
 impl Inner {
     /// What a worker of another node gets, as soon as there is something.
     async fn give(self: &Arc<Self>, hub: &TaskHub, seat: u64, terms: Wanted) -> Bytes {
-        let guest = {
-            let mut seats = self.guests.seats.lock();
-            let made = || {
-                Arc::new(Guest {
-                    worker: tokio::sync::Mutex::new(Worker::new(
-                        Arc::clone(&hub.desk),
-                        Terms::from(terms),
-                    )),
-                    asked: Mutex::new(0),
-                })
-            };
-            let guest = Arc::clone(seats.entry(seat).or_insert_with(made));
-            *guest.asked.lock() += 1;
-            guest
-        };
+        let mut asking = self.guests.ask(seat, || {
+            Worker::new(Arc::clone(&hub.desk), Terms::from(terms))
+        });
+        let guest = Arc::clone(&asking.guest);
         let mut worker = guest.worker.lock().await;
         let mut out = Vec::new();
         let mut count = 0;
-        let first = tokio::time::timeout(limits::FOLLOW_TIME, worker.next()).await;
-        let mut next = first.ok().flatten();
+        let mut next = match tokio::time::timeout(limits::FOLLOW_TIME, worker.next()).await {
+            // This node leaves, and gives out nothing more.
+            Ok(None) => return Bytes::new(),
+            Ok(item) => item,
+            Err(_) => None,
+        };
         while let Some(item) = next {
             // One that cannot travel comes back by its lease, and goes to a worker here.
             if let Some(bytes) = pack(item) {
@@ -89,7 +82,7 @@ impl Inner {
             }
             next = worker.next().now_or_never().flatten();
         }
-        drop(worker);
+        asking.is_answered = true;
         self.expect_again(seat, &guest);
         let mut all = Vec::with_capacity(out.len() + 5);
         put_varint(&mut all, count as u64);
@@ -106,7 +99,7 @@ impl Inner {
             if let (Some(me), Some(guest)) = (Weak::upgrade(&me), Weak::upgrade(&guest))
                 && *guest.asked.lock() == asked
             {
-                me.guests.seats.lock().remove(&seat);
+                me.guests.give_up(seat, &guest);
             }
         });
     }
@@ -124,7 +117,6 @@ impl TaskHub {
 
 /// Asks all other nodes for work, until the worker has gone.
 async fn pull_all(hub: String, terms: Terms, others: Arc<dyn Others>, inbox: Inbox) {
-    let seat = fresh_seat();
     let mut changes = others.changes();
     let mut pulls: JoinSet<String> = JoinSet::new();
     let mut asked: Vec<String> = Vec::new();
@@ -134,56 +126,79 @@ async fn pull_all(hub: String, terms: Terms, others: Arc<dyn Others>, inbox: Inb
                 continue;
             }
             asked.push(name.clone());
-            let pull = pull(name, seat, hub.clone(), &terms, Arc::clone(&others));
-            let inbox = inbox.clone();
-            pulls.spawn(async move { pull.run(inbox).await });
+            let pull = Pull {
+                name,
+                hub: hub.clone(),
+                terms: Wanted::from(&terms),
+                others: Arc::clone(&others),
+                inbox: inbox.clone(),
+            };
+            pulls.spawn(pull.run());
         }
         tokio::select! {
             () = inbox.closed() => break,
-            _ = changes.changed() => {}
+            Ok(()) = changes.changed() => {}
             Some(ended) = pulls.join_next() => {
                 asked.retain(|name| ended.as_ref().ok() != Some(name));
             }
         }
     }
-    pulls.abort_all();
-    let gone = rows::encode(&Word::Gone { seat });
-    for name in asked {
-        // Whoever does not hear it notices the silence.
-        let _ = others.tell(&name, gone.clone()).await;
-    }
+    // They have noticed, too.
+    pulls.join_all().await;
 }
 
+/// A worker's way to the work of one other node.
 struct Pull {
     name: String,
-    word: Bytes,
+    hub: String,
+    terms: Wanted,
     others: Arc<dyn Others>,
-}
-
-fn pull(name: String, seat: u64, hub: String, terms: &Terms, others: Arc<dyn Others>) -> Pull {
-    let terms = Wanted::from(terms);
-    Pull {
-        name,
-        word: rows::encode(&Word::Pull { hub, seat, terms }),
-        others,
-    }
+    inbox: Inbox,
 }
 
 impl Pull {
-    /// Asks one node until it is not there any more; answers its name.
-    async fn run(self, inbox: Inbox) -> String {
+    /// Asks the node until it or the worker is not there any more; answers its name.
+    async fn run(self) -> String {
+        let mut seat = fresh_seat();
         while self.others.names().contains(&self.name) {
-            let answer = self.others.tell(&self.name, self.word.clone()).await;
-            match answer.ok().and_then(|answer| items(&answer)) {
-                Some(items) => items.into_iter().for_each(|item| inbox.put(item)),
-                None => tokio::time::sleep(PAUSE).await,
+            let answer = tokio::select! {
+                answer = self.ask(seat) => answer,
+                () = self.inbox.closed() => break,
+            };
+            match answer {
+                Some(items) => items.into_iter().for_each(|item| self.inbox.put(item)),
+                None => {
+                    // Whatever was in the answer is not here, but with the seat: so the
+                    // worker takes another one.
+                    let lost = std::mem::replace(&mut seat, fresh_seat());
+                    let gone = tokio::time::timeout(PAUSE, self.leave(lost));
+                    let _ = tokio::join!(gone, tokio::time::sleep(PAUSE));
+                }
             }
         }
+        self.leave(seat).await;
         self.name
+    }
+
+    /// What there is for a seat; `None` if that cannot be known.
+    async fn ask(&self, seat: u64) -> Option<Vec<Item>> {
+        let word = rows::encode(&Word::Pull {
+            hub: self.hub.clone(),
+            seat,
+            terms: self.terms.clone(),
+        });
+        let answer = self.others.tell(&self.name, word).await.ok()?;
+        items(&answer)
+    }
+
+    async fn leave(&self, seat: u64) {
+        let gone = rows::encode(&Word::Gone { seat });
+        // Whoever does not hear it notices the silence.
+        let _ = self.others.tell(&self.name, gone).await;
     }
 }
 
-fn items(answer: &Bytes) -> Option<Vec<crate::work::Item>> {
+fn items(answer: &Bytes) -> Option<Vec<Item>> {
     let mut reader = Reader::new(answer.clone());
     let count = reader.varint().ok()?;
     (0..count).map(|_| unpack(&reader.bytes().ok()?)).collect()

@@ -36,7 +36,7 @@ impl TaskHub {
             return Ok(false);
         };
         let ask = turn_done(&mut claim, result);
-        self.bring(&claim, instance, ask).await
+        self.bring(claim, instance, ask).await
     }
 
     /// A part of a result; the last part comes by [`TaskHub::complete_turn`].
@@ -78,15 +78,14 @@ impl TaskHub {
             return Ok(false);
         };
         let Some(ask) = batch_done(&mut claim, result) else {
-            self.desk.settle(&claim, false);
             return Ok(false);
         };
-        self.bring(&claim, entity, ask).await
+        self.bring(claim, entity, ask).await
     }
 
-    async fn bring(&self, claim: &Claim, instance: &str, ask: Ask) -> Result<bool> {
+    async fn bring(&self, claim: Claim, instance: &str, ask: Ask) -> Result<bool> {
         let said = self.ask(instance, ask).await;
-        self.desk.settle(claim, said.is_ok());
+        claim.settle(said.is_ok());
         Ok(said? == Say::Done)
     }
 

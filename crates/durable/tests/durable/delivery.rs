@@ -25,6 +25,11 @@ fn completed(result: &str) -> Deed {
     }
 }
 
+/// The result of a turn that is the last one.
+pub(crate) fn ends() -> TurnResult {
+    wants(vec![completed("1")])
+}
+
 /// A worker without filters may be given what it has no code for.
 #[tokio::test(start_paused = true)]
 async fn unknown_functions_fail_by_their_name() {

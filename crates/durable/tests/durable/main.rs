@@ -5,5 +5,6 @@ mod delivery;
 mod direct;
 mod entities;
 mod hall;
+mod nodes;
 mod orchestrations;
 mod turns;

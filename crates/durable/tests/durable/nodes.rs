@@ -1,0 +1,176 @@
+//! Workers of other nodes, and ways that break.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use steadfast_durable::{Item, Others, TaskHubs, Terms, Worker};
+use steadfast_partition::{Error, ErrorKind, Result};
+use tokio::sync::watch;
+
+use crate::delivery::ends;
+use crate::hall::{Hall, Node};
+
+/// Long before a lease ends, and before a silent seat is given up.
+const SOON: Duration = Duration::from_secs(2);
+
+/// How the way between two nodes is.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    Open,
+    /// What is asked arrives, but not its answer.
+    NoAnswers,
+    /// The other node has died.
+    Cut,
+}
+
+/// The way of a node to an owner.
+struct Line {
+    owner: TaskHubs,
+    /// There is nobody else, ever.
+    changes: watch::Sender<u64>,
+    way: watch::Sender<Way>,
+    /// How often the owner was asked, and answered.
+    asked: watch::Sender<(u64, u64)>,
+}
+
+fn broken() -> Error {
+    Error::new(ErrorKind::Malformed {
+        what: "a broken way",
+    })
+}
+
+#[async_trait]
+impl Others for Line {
+    fn names(&self) -> Vec<String> {
+        vec!["owner".to_owned()]
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    async fn tell(&self, _: &str, word: Bytes) -> Result<Bytes> {
+        let mut way = self.way.subscribe();
+        if *way.borrow() == Way::Cut {
+            return Err(broken());
+        }
+        self.asked.send_modify(|(asked, _)| *asked += 1);
+        let answer = tokio::select! {
+            answer = self.owner.hear(&word) => answer,
+            _ = way.wait_for(|way| *way == Way::Cut) => return Err(broken()),
+        };
+        self.asked.send_modify(|(_, answered)| *answered += 1);
+        match *way.borrow() {
+            Way::Open => answer,
+            Way::NoAnswers | Way::Cut => Err(broken()),
+        }
+    }
+}
+
+/// A node that owns everything, and another one with a worker.
+struct Pair {
+    owner: Node,
+    _other: Node,
+    worker: Worker,
+    line: Arc<Line>,
+}
+
+impl Pair {
+    async fn new() -> Self {
+        let (owner, other) = (Hall::new().start().await, Hall::new().start().await);
+        let line = Arc::new(Line {
+            owner: owner.hubs.clone(),
+            changes: watch::channel(0).0,
+            way: watch::channel(Way::Open).0,
+            asked: watch::channel((0, 0)).0,
+        });
+        other.hubs.open_to_others(Arc::clone(&line) as _);
+        let worker = other.hub.worker(Terms::default());
+        let pair = Self {
+            owner,
+            _other: other,
+            worker,
+            line,
+        };
+        pair.is_waiting().await;
+        pair
+    }
+
+    /// The owner has a question that it has not answered.
+    async fn is_waiting(&self) {
+        let mut asked = self.line.asked.subscribe();
+        let waiting = asked.wait_for(|(asked, answered)| asked > answered);
+        waiting.await.unwrap();
+    }
+
+    /// Ends an instance with what a worker was given.
+    async fn end(&self, item: &Item, instance: &str) {
+        let result = ends();
+        let done = self.owner.hub.complete_turn(&item.token, instance, result);
+        assert!(done.await.unwrap());
+        self.owner.hub.ended(instance, true).await.unwrap();
+    }
+}
+
+/// What a worker is given before anything is waited for.
+async fn soon(worker: &mut Worker) -> Item {
+    let item = tokio::time::timeout(SOON, worker.next()).await;
+    item.expect("it is given out at once").unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_has_died_gets_no_work() {
+    let mut pair = Pair::new().await;
+    pair.owner.begin("o", "first", "1").await;
+    let item = soon(&mut pair.worker).await;
+    pair.is_waiting().await;
+    pair.line.way.send_replace(Way::Cut);
+    let mut worker = pair.owner.hub.worker(Terms::default());
+    // What it had goes to others, and so does everything that comes.
+    let again = soon(&mut worker).await;
+    assert_ne!(again.token, item.token);
+    pair.end(&again, "first").await;
+    for instance in ["a", "b", "c", "d"] {
+        pair.owner.begin("o", instance, "1").await;
+        let item = soon(&mut worker).await;
+        pair.end(&item, instance).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_lost_takes_no_work_with_it() {
+    let mut pair = Pair::new().await;
+    pair.line.way.send_replace(Way::NoAnswers);
+    pair.owner.begin("o", "first", "1").await;
+    let mut asked = pair.line.asked.subscribe();
+    let lost = asked.wait_for(|(_, answered)| *answered > 0);
+    lost.await.unwrap();
+    pair.line.way.send_replace(Way::Open);
+    let item = soon(&mut pair.worker).await;
+    pair.end(&item, "first").await;
+}
+
+/// A worker that goes away while its result waits in front of a full partition.
+#[tokio::test(start_paused = true)]
+async fn a_result_that_is_broken_off_is_asked_for_again() {
+    let node = Hall::new().start().await;
+    let mut worker = node.hub.worker(Terms::default());
+    node.begin("o", "i", "1").await;
+    let item = soon(&mut worker).await;
+    let first = ends();
+    // Nobody takes commands while this runs.
+    for _ in 0..=steadfast_core::limits::MAILBOX {
+        let _ = node.hub.raise("i", "e", None).now_or_never();
+    }
+    let broken_off = node.hub.complete_turn(&item.token, "i", first);
+    assert!(broken_off.now_or_never().is_none());
+    let again = soon(&mut worker).await;
+    assert_ne!(again.token, item.token);
+    let result = ends();
+    let done = node.hub.complete_turn(&again.token, "i", result).await;
+    assert!(done.unwrap());
+    node.hub.ended("i", true).await.unwrap();
+}
