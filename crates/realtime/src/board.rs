@@ -42,6 +42,12 @@ pub(crate) struct Tenant {
 }
 
 impl Board {
+    /// Nobody answers questions to these connections any more.
+    pub(crate) fn forget_questions(&self, is_gone: impl Fn(&str) -> bool) {
+        let mut foreign = self.foreign.lock();
+        foreign.retain(|_, question| !is_gone(&question.connection));
+    }
+
     pub(crate) fn new(server: &str) -> Self {
         Self {
             server: server.to_owned(),

@@ -11,7 +11,6 @@ use steadfast_wire::signalr::frame::{self, Splitter};
 use steadfast_wire::signalr::handshake::{self, HANDSHAKE_BYTES, Handshake};
 use steadfast_wire::signalr::message::{Message, kind};
 use steadfast_wire::signalr::{Protocol, read};
-use tokio::time::Instant;
 
 use crate::client::Client;
 use crate::lobby::Lobby;
@@ -123,21 +122,13 @@ impl Inlet {
             self.client.end(None);
             return Err(Ended);
         }
-        if let Some(received) = &self.client.received {
-            match own {
-                kind::ACK | kind::SEQUENCE => return self.count(protocol, &message),
-                own if kind::is_counted(own) => {
-                    if !received.lock().take(Instant::now()) {
-                        return Ok(());
-                    }
-                    // Whoever sends must look when to acknowledge.
-                    self.client.outbox.wake.notify_one();
-                }
-                _ => {}
-            }
+        if self.client.is_stateful() && matches!(own, kind::ACK | kind::SEQUENCE) {
+            return self.count(protocol, &message);
         }
-        count(&self.lobby.meter.received, 1);
-        self.client.deliver(message).await;
+        let counted = kind::is_counted(own).then_some(self.socket);
+        if self.client.deliver(message, counted).await {
+            count(&self.lobby.meter.received, 1);
+        }
         Ok(())
     }
 

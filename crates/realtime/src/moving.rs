@@ -11,16 +11,20 @@ use bytes::Bytes;
 use steadfast_core::limits;
 use steadfast_wire::signalr::message::Outcome;
 use steadfast_wire::signalr::{Protocol, handshake, write};
+use tokio::time::Instant;
 
 use crate::client::Client;
 use crate::home::{Arrival, Home};
 use crate::route::Routing;
 
-/// What became of a message of the client.
-enum Placed {
-    Done,
+/// Where a message of the client goes.
+enum Way {
+    Home(Arc<dyn Home>),
+    /// It is held while the client moves.
+    Held,
     /// It must wait: for room at this home, or for the end of a move.
     Wait(Option<Arc<dyn Home>>),
+    Nowhere,
 }
 
 impl Client {
@@ -63,61 +67,94 @@ impl Client {
         }
     }
 
-    /// Gives a message to the home, when that has room for it.
-    pub(crate) async fn deliver(&self, message: Bytes) {
+    /// Gives a message to the home, when that has room for it. One that has a number came
+    /// by the socket `counted`. It counts only now that it has a place: if its socket is
+    /// lost before, the client sends it again. False if it is not taken.
+    pub(crate) async fn deliver(&self, message: Bytes, counted: Option<u64>) -> bool {
         loop {
             let released = self.released.notified();
             let home = {
                 let mut routing = self.routing.lock();
                 if routing.has_ended {
-                    return;
+                    return false;
                 }
-                match self.place(&mut routing, &message) {
-                    Placed::Done => return,
-                    Placed::Wait(home) => home,
+                match self.way(&routing, &message) {
+                    Way::Wait(home) => home,
+                    _ if counted.is_some_and(|socket| !self.counts(socket)) => return false,
+                    way => {
+                        self.place(&mut routing, way, message);
+                        return true;
+                    }
                 }
             };
             match home.as_ref().and_then(|home| home.room(&self.id)) {
                 Some(room) => tokio::select! {
                     () = room => {}
                     () = released => {}
-                    () = self.gone.cancelled() => return,
+                    () = self.gone.cancelled() => return false,
                 },
                 None if home.is_some() => {}
                 None => tokio::select! {
                     () = released => {}
-                    () = self.gone.cancelled() => return,
+                    () = self.gone.cancelled() => return false,
                 },
             }
         }
     }
 
-    /// Gives a message to the home, or holds it while the client moves.
-    fn place(&self, routing: &mut Routing, message: &Bytes) -> Placed {
+    /// Counts a message of a client that may come back. False if it was counted before,
+    /// or its socket does not count any more.
+    fn counts(&self, socket: u64) -> bool {
+        let Some(received) = &self.received else {
+            return true;
+        };
+        let mut received = received.lock();
+        // A client that has come back on another socket says where it goes on, and
+        // numbers are not those of this socket.
+        if self.socket() != socket || !received.take(Instant::now()) {
+            return false;
+        }
+        // Whoever sends must look when to acknowledge.
+        self.outbox.wake.notify_one();
+        true
+    }
+
+    /// Where a message goes now.
+    fn way(&self, routing: &Routing, message: &Bytes) -> Way {
         let protocol = self.protocol().unwrap_or(Protocol::Json);
         let belongs_there = routing.held.is_some()
             && !routing.is_frozen
             && self.calls.lock().is_part(protocol, message);
-        if let Some(held) = routing.held.as_mut().filter(|_| !belongs_there) {
-            if routing.held_bytes >= limits::CLIENT_CALL_BYTES {
-                return Placed::Wait(None);
+        if routing.held.is_some() && !belongs_there {
+            return match routing.held_bytes >= limits::CLIENT_CALL_BYTES {
+                true => Way::Wait(None),
+                false => Way::Held,
+            };
+        }
+        match routing.home.clone() {
+            None => Way::Nowhere,
+            Some(home) if home.room(&self.id).is_some() => Way::Wait(Some(home)),
+            Some(home) => Way::Home(home),
+        }
+    }
+
+    /// Gives a message to the home, or holds it while the client moves.
+    fn place(&self, routing: &mut Routing, way: Way, message: Bytes) {
+        match way {
+            Way::Home(home) => {
+                let protocol = self.protocol().unwrap_or(Protocol::Json);
+                let notes_calls = self.notes_calls.load(Ordering::Acquire);
+                if notes_calls && self.calls.lock().note_client(protocol, &message) {
+                    self.settled.notify_waiters();
+                }
+                home.data(&self.id, message);
             }
-            routing.held_bytes += message.len();
-            held.push_back(message.clone());
-            return Placed::Done;
+            Way::Held => {
+                routing.held_bytes += message.len();
+                routing.held.get_or_insert_default().push_back(message);
+            }
+            Way::Wait(_) | Way::Nowhere => {}
         }
-        let Some(home) = routing.home.clone() else {
-            return Placed::Done;
-        };
-        if home.room(&self.id).is_some() {
-            return Placed::Wait(Some(home));
-        }
-        let notes_calls = self.notes_calls.load(Ordering::Acquire);
-        if notes_calls && self.calls.lock().note_client(protocol, message) {
-            self.settled.notify_waiters();
-        }
-        home.data(&self.id, message.clone());
-        Placed::Done
     }
 
     /// Moves it to another home between two messages: what was begun ends at the old

@@ -145,6 +145,8 @@ impl<H: Hub> Office<H> {
             let lost = tenants.extract_if(|_, own| fits(own));
             lost.map(|(id, _)| id).collect()
         };
+        self.board
+            .forget_questions(|connection| lost.iter().any(|id| id == connection));
         for id in lost {
             self.host.close(&id, Some(why), None);
         }
@@ -211,6 +213,7 @@ impl<H: Hub> OfficeLink<H> {
             Message::Data(data) => self.data(data),
             Message::Close(own) => {
                 board.tenants.lock().remove(&own.connection);
+                board.forget_questions(|connection| connection == own.connection);
                 let to = header(&own.headers, "Asrs-Migrate-To");
                 let error = (!own.error.is_empty()).then_some(own.error.as_str());
                 self.office.host.close(&own.connection, error, to);

@@ -121,3 +121,37 @@ async fn a_gap_in_the_numbers_ends_the_connection() {
         (&json!(7), &serde_json::Value::Null)
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_room_when_a_socket_is_lost_is_sent_again() {
+    let desk = Desk::new(HubOptions::default());
+    let mut talker = stateful(&desk, "a").await;
+    talker
+        .say(json!({"type": 1, "target": "wait", "arguments": [0]}))
+        .await;
+    let text = |number: u64| format!("{number} {}", "x".repeat(20_000));
+    let message = |number: u64| json!({"type": 1, "target": "log", "arguments": [text(number)]});
+    // The first call waits, and the others behind it, until there is no room.
+    let mut last = 1;
+    loop {
+        last += 1;
+        let bytes = format!("{}\u{1e}", message(last));
+        let taken = talker.inlet.take(bytes.into());
+        let taken = tokio::time::timeout(limits::CLIENT_ACK * 2, taken).await;
+        if taken.is_err() {
+            break;
+        }
+    }
+    resume(&desk, &mut talker);
+    assert_eq!(talker.message().await["type"], 9);
+    // The last one is not acknowledged, so the client sends it again.
+    let told = talker.message().await;
+    assert_eq!(told, json!({"type": 8, "sequenceId": last - 1}));
+    talker.say(json!({"type": 9, "sequenceId": last})).await;
+    desk.seen.gate.add_permits(1);
+    talker.say(message(last)).await;
+    desk.noted(&text(last)).await;
+    let mut expected = vec!["+a".to_owned(), "waited 0".to_owned()];
+    expected.extend((2..=last).map(text));
+    assert!(desk.events() == expected, "{} events", desk.events().len());
+}
