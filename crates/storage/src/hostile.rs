@@ -38,6 +38,8 @@ pub struct Faults {
     pub rival: u8,
     /// Neither do nor answer a renewal of a lease.
     pub unheard_renewal: u8,
+    /// Lose the answer of a swap that was done.
+    pub lost_swap: u8,
 }
 
 impl Faults {
@@ -51,6 +53,7 @@ impl Faults {
             lost_acquire: 15,
             rival: 4,
             unheard_renewal: 0,
+            lost_swap: 0,
         }
     }
 }
@@ -121,6 +124,14 @@ impl Hostile {
     }
 }
 
+/// The answer is lost, whatever was done.
+fn unanswered() -> Error {
+    Error::new(Kind::Io {
+        path: "the answer".into(),
+        doing: "receive",
+    })
+}
+
 /// An entry without transactions: nothing changes but the number.
 fn empty_entry(partition: Partition, epoch: Epoch, number: EntryNumber) -> Entry {
     let body = Body {
@@ -141,13 +152,10 @@ impl Engine for Hostile {
     async fn acquire(&self, partition: Partition, owner: Owner, expect: Epoch) -> Result<Acquired> {
         self.delay().await;
         let acquired = self.inner.acquire(partition, owner, expect).await?;
-        if self.strikes(|faults| faults.lost_acquire) {
-            return Err(Error::new(Kind::Io {
-                path: "the answer".into(),
-                doing: "receive",
-            }));
+        match self.strikes(|faults| faults.lost_acquire) {
+            true => Err(unanswered()),
+            false => Ok(acquired),
         }
-        Ok(acquired)
     }
 
     async fn release(&self, partition: Partition, epoch: Epoch) -> Result<()> {
@@ -245,7 +253,11 @@ impl Engine for Hostile {
 
     async fn cas(&self, key: &str, expect: u64, value: Bytes) -> Result<Swap> {
         self.delay().await;
-        self.inner.cas(key, expect, value).await
+        let swap = self.inner.cas(key, expect, value).await?;
+        match self.strikes(|faults| faults.lost_swap) {
+            true => Err(unanswered()),
+            false => Ok(swap),
+        }
     }
 
     async fn list(&self, prefix: &str) -> Result<Vec<Record>> {

@@ -14,6 +14,7 @@ use super::{Charter, Copies, Peers, Setup};
 use crate::body::Writes;
 use crate::engine::Engine;
 use crate::error::Kind;
+use crate::hostile::{Faults, Hostile};
 use crate::lease::Lease;
 use crate::ledger::{Ledger, View};
 use crate::memory::Memory;
@@ -85,8 +86,12 @@ struct Site {
 
 impl Site {
     fn new() -> Self {
+        Self::on(Arc::new(Memory::new()))
+    }
+
+    fn on(durable: Arc<dyn Engine>) -> Self {
         Self {
-            durable: Arc::new(Memory::new()),
+            durable,
             world: Arc::default(),
             clock: Arc::new(SystemClock::new()),
         }
@@ -358,6 +363,37 @@ async fn c66_a_partition_without_holders_begins_anew() {
     let ledger = site.own(&d).await;
     assert!(has(&ledger, 2).await);
     assert_eq!(d.copies.charter(PARTITION).unwrap().life, 2);
+}
+
+/// The record says that one node holds everything, but that node does not know.
+#[tokio::test]
+async fn a_copy_that_is_not_whole_counts_for_nothing_whatever_is_lost() {
+    for seed in 0..16 {
+        let durable = Arc::new(Hostile::new(
+            Arc::new(Memory::new()),
+            Faults::default(),
+            seed,
+        ));
+        let site = Site::on(Arc::clone(&durable) as _);
+        let (a, b, c) = (site.node(1), site.node(2), site.node(3));
+        let ledger = site.own(&a).await;
+        site.held_by(&a, 3).await;
+        put(&ledger, 1).await.unwrap();
+        site.kill(a);
+        site.kill(b);
+        *site.world.owner.lock() = Some(c.me);
+        durable.set(Faults {
+            lost_swap: 50,
+            ..Faults::default()
+        });
+        let ledger = loop {
+            if let Ok(ledger) = c.store.acquire(PARTITION).await {
+                break ledger;
+            }
+        };
+        assert!(!has(&ledger, 1).await, "seed {seed}: it may miss others");
+        assert!(c.copies.charter(PARTITION).unwrap().life >= 2, "{seed}");
+    }
 }
 
 #[tokio::test]
