@@ -30,6 +30,10 @@ pub trait Performer: Send + Sync + 'static {
     /// Starts an effect. It must not block: the owner loop calls it.
     fn perform(&self, effect: Effect);
 
+    /// A partition is not served here any more, and not yet again: what it wanted is
+    /// wanted by its next owner. It must not block either.
+    fn parted(&self, _: Partition) {}
+
     /// What services of this kind may use while they decide, such as a way to code
     /// outside. They know its type.
     fn helper(&self, _: Kind) -> Option<&(dyn Any + Send + Sync)> {

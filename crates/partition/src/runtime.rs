@@ -173,39 +173,13 @@ impl Runtime {
 
     /// Gives a partition up: callers are turned away, what is under way is
     /// completed, and after `limit` cut off. Then the next owner may take it. One that
-    /// is being taken is given up as soon as it is.
+    /// is being taken is given up as soon as it is. What was begun comes to its end also
+    /// if this is dropped: a partition that is half given up would serve nobody.
     pub async fn hand_over(&self, partition: Partition, limit: Duration) -> Result<HandedOver> {
-        let not_ours = || Error::new(Kind::NotOwner { partition });
-        let late = |_| Error::new(Kind::Unreachable { partition });
-        let end = tokio::time::Instant::now() + limit;
-        let giving = self.inner.giving.get(usize::from(partition.index()));
-        let giving = giving.ok_or_else(not_ours)?.lock();
-        let _giving = tokio::time::timeout_at(end, giving).await.map_err(late)?;
-        let mut ended = self.inner.leave(partition, true).ok_or_else(not_ours)?;
-        let opened = self.inner.opened(partition, &ended);
-        let opened = tokio::time::timeout_at(end, opened).await;
-        if opened.is_err() {
-            self.inner.leave(partition, false);
-        }
-        let door = opened.map_err(late)?.ok_or_else(not_ours)?;
-        self.inner.router.close(partition);
-        let before = door.metrics().counts();
-        door.tell(Post::Drain);
-        let all_done = ended.wait_for(|ended| *ended);
-        let is_late = tokio::time::timeout_at(end, all_done).await.is_err();
-        let mut commands = HandedOver::default();
-        if is_late {
-            let counts = door.metrics().counts();
-            commands.cut_off = counts.waiting + counts.gated;
-            door.tell(Post::Stop);
-            let _ = ended.wait_for(|ended| *ended).await;
-        }
-        commands.completed = door.metrics().counts().commands - before.commands;
-        if let Some(parting) = self.inner.parting.get() {
-            parting(partition).await;
-        }
-        self.inner.store.release(door.ledger()).await?;
-        Ok(commands)
+        let inner = Arc::clone(&self.inner);
+        let giving = tokio::spawn(async move { inner.hand_over(partition, limit).await });
+        let broken = |_| Err(Error::unknown(partition, None));
+        giving.await.unwrap_or_else(broken)
     }
 
     /// Stops serving a partition that belongs to somebody else by now. Whoever
@@ -213,8 +187,10 @@ impl Runtime {
     pub fn abandon(&self, partition: Partition) {
         self.inner.router.close(partition);
         let mut served = self.inner.served.lock();
-        if let Some(served) = served.remove(&partition) {
-            served.task.abort();
+        if let Some(own) = served.remove(&partition) {
+            own.task.abort();
+            // Nobody takes it again meanwhile.
+            self.inner.performer.parted(partition);
         }
         drop(served);
         self.inner.changed();
@@ -231,6 +207,40 @@ impl Drop for Runtime {
 }
 
 impl Inner {
+    async fn hand_over(&self, partition: Partition, limit: Duration) -> Result<HandedOver> {
+        let not_ours = || Error::new(Kind::NotOwner { partition });
+        let late = |_| Error::new(Kind::Unreachable { partition });
+        let end = tokio::time::Instant::now() + limit;
+        let giving = self.giving.get(usize::from(partition.index()));
+        let giving = giving.ok_or_else(not_ours)?.lock();
+        let _giving = tokio::time::timeout_at(end, giving).await.map_err(late)?;
+        let mut ended = self.leave(partition, true).ok_or_else(not_ours)?;
+        let opened = self.opened(partition, &ended);
+        let opened = tokio::time::timeout_at(end, opened).await;
+        if opened.is_err() {
+            self.leave(partition, false);
+        }
+        let door = opened.map_err(late)?.ok_or_else(not_ours)?;
+        self.router.close(partition);
+        let before = door.metrics().counts();
+        door.tell(Post::Drain);
+        let all_done = ended.wait_for(|ended| *ended);
+        let is_late = tokio::time::timeout_at(end, all_done).await.is_err();
+        let mut commands = HandedOver::default();
+        if is_late {
+            let counts = door.metrics().counts();
+            commands.cut_off = counts.waiting + counts.gated;
+            door.tell(Post::Stop);
+            let _ = ended.wait_for(|ended| *ended).await;
+        }
+        commands.completed = door.metrics().counts().commands - before.commands;
+        if let Some(parting) = self.parting.get() {
+            parting(partition).await;
+        }
+        self.store.release(door.ledger()).await?;
+        Ok(commands)
+    }
+
     /// Starts the task that keeps a partition, unless there is one; answers where
     /// it tells whether it has taken the partition.
     fn start(
@@ -256,6 +266,7 @@ impl Inner {
                 }
                 Err(error) => drop(tell.send(Err(error))),
             }
+            inner.performer.parted(partition);
             inner.served.lock().remove(&partition);
             inner.changed();
             end.send_replace(true);

@@ -260,6 +260,24 @@ async fn a_drained_partition_turns_callers_away() {
     assert_eq!(error.code().0, "STF-4001");
 }
 
+/// Whoever asked for it has died, or waits no longer.
+#[tokio::test]
+async fn a_partition_is_given_up_whole_also_if_nobody_waits() {
+    let node = Setup::new().start().await;
+    let runtime = &node.runtime;
+    let partition = runtime.space().partition(&counter("a"));
+    let parted = Arc::new(tokio::sync::Notify::new());
+    let parting = Arc::clone(&parted);
+    runtime.on_parting(Box::new(move |_| {
+        parting.notify_one();
+        Box::pin(async {})
+    }));
+    let broken_off = runtime.hand_over(partition, SECOND).now_or_never();
+    assert!(broken_off.is_none());
+    let told = tokio::time::timeout(10 * SECOND, parted.notified()).await;
+    told.expect("it comes to its end");
+}
+
 #[tokio::test]
 async fn what_is_being_taken_when_a_node_leaves_is_given_up_too() {
     let node = Setup::new().start().await;

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use steadfast_core::id::Partition;
 use steadfast_partition::{Effect, Idle, Kind, Performer, Runtime};
 
 /// Makes a performer, once the runtime is there for it to call.
@@ -37,6 +38,12 @@ impl Performer for Performers {
         match performer {
             Some(performer) => performer.perform(effect),
             None => Idle.perform(effect),
+        }
+    }
+
+    fn parted(&self, partition: Partition) {
+        for performer in self.by_kind.get().into_iter().flat_map(|all| all.values()) {
+            performer.parted(partition);
         }
     }
 
