@@ -215,6 +215,13 @@ pub struct Request {
     pub client: Option<Client>,
 }
 
+impl Request {
+    /// Whether it may come again, and then counts once.
+    pub(crate) fn is_repeatable(&self) -> bool {
+        self.client.is_some_and(|client| client.is_repeatable)
+    }
+}
+
 /// A request from outside.
 #[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]

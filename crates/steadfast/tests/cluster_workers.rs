@@ -7,8 +7,10 @@ use std::time::Duration;
 use members::{PATIENCE, config, serves};
 use serde::{Deserialize, Serialize};
 use steadfast::Node;
-use steadfast::durable::{Context, Failure, NewInstance, Status, Task, entity};
+use steadfast::durable::{Context, Failure, NewInstance, Operation, Status, Task, entity};
 use steadfast_harness::postgres::PostgresCluster;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 
 #[derive(Default, Serialize, Deserialize)]
 struct Counter {
@@ -25,6 +27,20 @@ impl Counter {
     fn get(&self) -> i64 {
         self.value
     }
+
+    /// Waits until somebody lets it pass.
+    async fn pass(&mut self) -> i64 {
+        let _permit = GATE.acquire().await;
+        self.value
+    }
+}
+
+/// Closed at first.
+static GATE: Semaphore = Semaphore::const_new(0);
+
+async fn wait_for_it(cx: Context, (): ()) -> Result<(), Failure> {
+    cx.activity::<_, ()>("pass", &()).await?;
+    cx.event::<()>("go").await
 }
 
 async fn count_to(cx: Context, (key, n): (String, i64)) -> Result<i64, Failure> {
@@ -87,4 +103,78 @@ async fn a_worker_at_one_node_runs_everything() {
     assert_eq!((sheet.left, sheet.lost), (0, 0));
     let counter = Counter::at("k0").unwrap();
     assert_eq!(counter.get(&hub).await, Ok(5));
+}
+
+/// Waits for instances, calls of entities and activities begin where these are. They end
+/// wherever these are by then, and leave nothing behind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn whoever_waits_is_told_also_if_the_instance_moves() {
+    let database = PostgresCluster::start().unwrap();
+    let url = database.url();
+    let node = async |name: &str| {
+        let node = Node::builder().config(config(name, &url, 6));
+        let node = node.entity::<Counter>().orchestration("wait", wait_for_it);
+        let node = node.activity("pass", |_, (): ()| async {
+            let _permit = GATE.acquire().await;
+            Ok(())
+        });
+        node.start().await.unwrap()
+    };
+    let (first, second) = (node("a").await, node("b").await);
+    for node in [&first, &second] {
+        serves(node, 3).await;
+    }
+    let mut waits = JoinSet::new();
+    let mut calls = JoinSet::new();
+    for number in 0..12 {
+        let instance = format!("i{number}");
+        let task = Task {
+            name: "wait".to_owned(),
+            ..Task::default()
+        };
+        let mut new = NewInstance::of(task);
+        new.instance.clone_from(&instance);
+        let hub = first.task_hubs().hub("default").unwrap();
+        hub.start(new).await.unwrap();
+        hub.started(&instance, false).await.unwrap();
+        for node in [&first, &second] {
+            let (hub, instance) = (node.task_hubs().hub("default").unwrap(), instance.clone());
+            waits.spawn(async move { hub.ended(&instance, false).await.unwrap().status });
+        }
+        let operation = Operation {
+            name: "pass".to_owned(),
+            target: format!("@counter@k{number}"),
+            request: format!("r{number}"),
+            ..Operation::default()
+        };
+        calls.spawn(async move { hub.call(operation).await.unwrap().unwrap() });
+    }
+    let third = node("c").await;
+    for node in [&first, &second, &third] {
+        serves(node, 2).await;
+    }
+    let hub = third.task_hubs().hub("default").unwrap();
+    GATE.add_permits(1);
+    for number in 0..12 {
+        let raised = hub.raise(&format!("i{number}"), "go", None).await;
+        assert!(raised.unwrap());
+    }
+    let ended = tokio::time::timeout(PATIENCE, waits.join_all()).await;
+    let ended = ended.expect("all are told");
+    assert!(ended.iter().all(|status| *status == Status::Completed));
+    let answers = tokio::time::timeout(PATIENCE, calls.join_all()).await;
+    let answers = answers.expect("all are answered");
+    assert!(answers.iter().all(|answer| answer.as_deref() == Some("0")));
+    // A node that believes its workers to be busy would wait for them, for 10 s.
+    for node in [first, second] {
+        let limit = Duration::from_secs(60);
+        let began = tokio::time::Instant::now();
+        let sheet = node.drain(limit).await;
+        assert_eq!((sheet.left, sheet.lost), (0, 0));
+        assert!(
+            began.elapsed() < Duration::from_secs(8),
+            "{:?}",
+            began.elapsed()
+        );
+    }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use steadfast_core::clock::Clock;
+use steadfast_core::id::Partition;
 use steadfast_partition::{Address, Router};
 use tokio::sync::watch;
 
@@ -87,6 +88,27 @@ impl Drop for Claim {
             && let Some(desk) = self.desk.upgrade()
         {
             desk.settle(&self.key, self.number, false);
+        }
+    }
+}
+
+/// The result of an activity on its way. If it breaks off, the activity is given out
+/// again, and later if that happens again and again.
+pub(crate) struct OnItsWay {
+    desk: Weak<Desk>,
+    token: Option<Token>,
+}
+
+impl OnItsWay {
+    pub(crate) fn arrived(mut self) {
+        self.token = None;
+    }
+}
+
+impl Drop for OnItsWay {
+    fn drop(&mut self) {
+        if let (Some(desk), Some(token)) = (self.desk.upgrade(), &self.token) {
+            desk.abandon(token);
         }
     }
 }
@@ -425,6 +447,14 @@ impl Desk {
         }
     }
 
+    /// Whoever drops this gives the item back.
+    pub(crate) fn on_its_way(&self, token: Token) -> OnItsWay {
+        OnItsWay {
+            desk: self.me.clone(),
+            token: Some(token),
+        }
+    }
+
     /// The worker gives an item back.
     pub(crate) fn abandon(&self, token: &Token) -> bool {
         let mut state = self.state.lock();
@@ -443,6 +473,18 @@ impl Desk {
         let number = entry.number;
         self.rest(&mut state, &key, number, pause.min(LONGEST_PAUSE));
         true
+    }
+
+    /// A partition has gone: its next owner wants the same done there. Whoever has
+    /// something of it may finish it.
+    pub(super) fn forget_partition(&self, partition: Partition) {
+        let mut state = self.state.lock();
+        let keys = state.entries.keys();
+        let gone: Vec<_> = keys.filter(|key| key.0 == partition).cloned().collect();
+        for key in gone {
+            self.forget(&mut state, &key);
+        }
+        self.pump(&mut state);
     }
 
     /// Something is no longer wanted. Whoever has it may finish it.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 use steadfast_core::clock::Clock;
+use steadfast_core::id::Partition;
 use steadfast_partition::{Effect, Kind, Performer, Router};
 
 use super::delivery::Delivery;
@@ -129,6 +130,12 @@ impl Performer for Dispatcher {
                 self.desk(&hub).want(&key, effect.from, instance, wish);
             }
             (_, None) => {}
+        }
+    }
+
+    fn parted(&self, partition: Partition) {
+        for desk in self.inner.desks.read().values() {
+            desk.forget_partition(partition);
         }
     }
 

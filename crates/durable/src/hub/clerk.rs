@@ -14,6 +14,7 @@ use steadfast_partition::{
     Clerk, Error as PartitionError, ErrorKind, Inquiry, Refusal, Transport as _,
 };
 
+use super::entities::Called;
 use super::others::Others;
 use super::task_hub::{Inner, TaskHub, TaskHubs, unreadable};
 use crate::command::{Request, Say};
@@ -113,9 +114,9 @@ impl Clerk for HubClerk {
                 let hub = hubs.hub(&hub).map_err(refused)?;
                 let waiting = hub.reached(&instance, stage, false);
                 let reached = tokio::time::timeout(limits::FOLLOW_TIME, waiting).await;
-                match reached {
-                    Ok(reached) => reached.map(|_| Bytes::from_static(b"1")).map_err(refused),
-                    Err(_) => Ok(Bytes::new()),
+                match reached.unwrap_or(Ok(None)).map_err(refused)? {
+                    Some(_) => Ok(Bytes::from_static(b"1")),
+                    None => Ok(Bytes::new()),
                 }
             }
             Wanted::Result {
@@ -131,8 +132,12 @@ impl Clerk for HubClerk {
             }
             Wanted::Call { hub, request } => {
                 let hub = hubs.hub(&hub).map_err(refused)?;
-                let outcome = hub.call_here(Box::new(request)).await.map_err(refused)?;
-                Ok(rows::encode(&Say::Answered(outcome)))
+                match hub.call_here(Box::new(request)).await.map_err(refused)? {
+                    Called::Answered(outcome) => Ok(rows::encode(&Say::Answered(outcome))),
+                    // Whoever asks looks for the next owner.
+                    Called::Moved(request) if request.is_repeatable() => Err(gone()),
+                    Called::Moved(_) => Err(PartitionError::unknown(partition, None)),
+                }
             }
         }
     }
@@ -160,7 +165,7 @@ impl TaskHub {
     /// Has the owner of an entity wait for its answer.
     pub(super) async fn call_there(&self, request: Request) -> Result<crate::entity::Outcome> {
         let entity = request.requested.operation.target.clone();
-        let is_repeatable = request.client.as_ref().is_some_and(|c| c.is_repeatable);
+        let is_repeatable = request.is_repeatable();
         let hub = self.name().to_owned();
         let wanted = Wanted::Call { hub, request };
         let answer = self.inquire(&entity, &wanted, is_repeatable).await?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use steadfast_partition::Glance;
+use steadfast_partition::{Error as PartitionError, Glance};
 
 use super::task_hub::{TaskHub, check_payload, unreadable};
 use crate::command::{Ask, Client, Request, Say};
@@ -22,6 +22,13 @@ const ROOM_WAIT: Duration = Duration::from_secs(5);
 /// How often it looks.
 const ROOM_LOOK: Duration = Duration::from_millis(50);
 
+/// What became of a call.
+pub(super) enum Called {
+    Answered(Outcome),
+    /// It is in the queue of the entity, which is at another node by now.
+    Moved(Box<Request>),
+}
+
 impl TaskHub {
     /// Sends an operation to an entity, and waits until it is certain to be run. The
     /// same request again counts once, for ten minutes.
@@ -32,7 +39,7 @@ impl TaskHub {
         };
         match self.settle(request(operation, client)?).await? {
             Settled::Run(_) => Ok(()),
-            Settled::Queue(request) => self.enter(request).await.map(drop),
+            Settled::Queue(request) => self.enter(&request).await.map(drop),
         }
     }
 
@@ -49,16 +56,28 @@ impl TaskHub {
         };
         let request = request(operation, client)?;
         let outcome = match self.is_here(&request.requested.operation.target) {
-            true => self.call_here(request).await?,
+            true => self.call_along(request).await?,
             false => self.call_there(*request).await?,
         };
         Ok(Outcome::into_result(outcome))
     }
 
+    /// Calls an entity of this node, and goes after it if it moves meanwhile.
+    async fn call_along(&self, request: Box<Request>) -> Result<Outcome> {
+        match self.call_here(request).await? {
+            Called::Answered(outcome) => Ok(outcome),
+            Called::Moved(request) if request.is_repeatable() => self.call_there(*request).await,
+            Called::Moved(request) => {
+                let partition = self.partition(&request.requested.operation.target);
+                Err(Error::from(PartitionError::unknown(partition, None)))
+            }
+        }
+    }
+
     /// Has an entity of this node run an operation.
-    pub(super) async fn call_here(&self, request: Box<Request>) -> Result<Outcome> {
+    pub(super) async fn call_here(&self, request: Box<Request>) -> Result<Called> {
         let request = match self.settle(request).await? {
-            Settled::Run(outcome) => return Ok(outcome),
+            Settled::Run(outcome) => return Ok(Called::Answered(outcome)),
             Settled::Queue(request) => request,
         };
         let (entity, id) = {
@@ -67,18 +86,22 @@ impl TaskHub {
         };
         let waits = self.inner.dispatcher.waits();
         let mut line = waits.line(&self.name, &entity, &id);
-        match self.enter(request).await? {
-            Say::Answered(outcome) => Ok(outcome),
-            _ => line.answer().await.ok_or_else(unreadable),
-        }
+        let outcome = match self.enter(&request).await? {
+            Say::Answered(outcome) => Some(outcome),
+            _ => tokio::select! {
+                answer = line.answer() => answer,
+                () = self.moved(&entity) => return Ok(Called::Moved(request)),
+            },
+        };
+        outcome.map(Called::Answered).ok_or_else(unreadable)
     }
 
     /// Puts a request into the queue; if that is full, waits a while for room.
-    async fn enter(&self, request: Box<Request>) -> Result<Say> {
+    async fn enter(&self, request: &Request) -> Result<Say> {
         let entity = request.requested.operation.target.clone();
         let until = tokio::time::Instant::now() + ROOM_WAIT;
         loop {
-            let said = self.ask(&entity, Ask::Request((*request).clone())).await;
+            let said = self.ask(&entity, Ask::Request(request.clone())).await;
             match said {
                 Err(error)
                     if error.kind() == ErrorKind::Crowded

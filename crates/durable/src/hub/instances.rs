@@ -87,7 +87,10 @@ impl TaskHub {
     async fn wait(&self, instance: &str, has_payloads: bool, stage: Stage) -> Result<Overview> {
         loop {
             if self.is_here(instance) {
-                return self.reached(instance, stage, has_payloads).await;
+                match self.reached(instance, stage, has_payloads).await? {
+                    Some(found) => return Ok(found),
+                    None => continue,
+                }
             }
             if self.reached_there(instance, stage).await?
                 && let Some(found) = self.get(instance, has_payloads).await?
@@ -98,21 +101,24 @@ impl TaskHub {
         }
     }
 
-    /// Waits for an instance of this node.
+    /// Waits for an instance of this node; `None` if it is at another one by now.
     pub(super) async fn reached(
         &self,
         instance: &str,
         stage: Stage,
         has_payloads: bool,
-    ) -> Result<Overview> {
+    ) -> Result<Option<Overview>> {
         let mut bell = self.inner.dispatcher.waits().bell(&self.name, instance);
         loop {
             if let Some(found) = self.get(instance, has_payloads).await?
                 && stage.is_reached(found.status)
             {
-                return Ok(found);
+                return Ok(Some(found));
             }
-            bell.ring().await;
+            tokio::select! {
+                () = bell.ring() => {}
+                () = self.moved(instance) => return Ok(None),
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use steadfast_partition::Error as PartitionError;
 use tokio::time::Instant;
 
 use super::task_hub::TaskHub;
@@ -22,10 +23,19 @@ const FINAL: [Status; 4] = [
 
 impl TaskHub {
     /// Forgets a finished instance, and its children if that is wanted; answers how
-    /// many were forgotten.
+    /// many were forgotten. Once it is forgotten its children are, too, also if nobody
+    /// waits for that any more.
     pub async fn purge(&self, instance: &str, is_recursive: bool) -> Result<u64> {
+        let (own, instance) = (self.clone(), instance.to_owned());
+        let partition = self.partition(&instance);
+        let purging = tokio::spawn(async move { own.purge_whole(instance, is_recursive).await });
+        let broken_off = |_| Err(PartitionError::unknown(partition, None).into());
+        purging.await.unwrap_or_else(broken_off)
+    }
+
+    async fn purge_whole(&self, instance: String, is_recursive: bool) -> Result<u64> {
         let mut count = 0;
-        let mut left = vec![instance.to_owned()];
+        let mut left = vec![instance];
         while let Some(instance) = left.pop() {
             let ask = Ask::Purge { is_recursive };
             if let Say::Purged(children) = self.ask(&instance, ask).await? {

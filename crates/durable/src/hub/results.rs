@@ -22,9 +22,8 @@ impl TaskHub {
         result: TurnResult,
     ) -> Result<bool> {
         if !self.is_here(instance) {
-            return self
-                .result_there(token, instance, Brought::Turn(result))
-                .await;
+            let turn = Brought::Turn(result);
+            return self.result_there(token, instance, turn).await;
         }
         let Some((key, token)) = self.turn_key(token, instance, b't') else {
             return Ok(false);
@@ -108,11 +107,19 @@ impl TaskHub {
             false => Token::parse(token),
         };
         let Some(Token::Activity {
-            execution, number, ..
+            execution,
+            number,
+            attempt,
         }) = token
         else {
             return Ok(false);
         };
+        // An activity has no lease: if this breaks off, it is given out again.
+        let on_its_way = self.desk.on_its_way(Token::Activity {
+            execution: execution.clone(),
+            number,
+            attempt,
+        });
         let (result, failure) = match result {
             Ok(result) => (result, None),
             Err(failure) => (None, Some(failure)),
@@ -124,6 +131,7 @@ impl TaskHub {
             failure,
         };
         let said = self.ask(instance, Ask::TaskDone(done)).await?;
+        on_its_way.arrived();
         let key = self.key(instance, |key| {
             let mut id = rows::marked(&key, b'a');
             id.extend_from_slice(&number.to_be_bytes());

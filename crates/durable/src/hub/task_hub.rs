@@ -10,6 +10,7 @@ use steadfast_partition::{
     Address, Door, Error as PartitionError, ErrorKind as PartitionKind, Glance, Handle, Router,
     Runtime, Space,
 };
+use tokio::sync::watch;
 
 use super::others::{Guests, Others};
 use crate::aide::Operator;
@@ -32,6 +33,8 @@ pub(super) struct Inner {
     handle: Handle<Instances>,
     pub(super) space: Space,
     pub(super) router: Arc<Router>,
+    /// Rings when a partition comes or goes.
+    moves: watch::Receiver<u64>,
     pub(super) dispatcher: Dispatcher,
     pub(super) kept: BTreeMap<String, Duration>,
     /// Workers of other nodes.
@@ -61,6 +64,7 @@ impl TaskHubs {
             handle: runtime.handle(),
             space: runtime.space().clone(),
             router: Arc::clone(runtime.router()),
+            moves: runtime.changes(),
             dispatcher,
             kept,
             guests: Guests::default(),
@@ -171,6 +175,17 @@ impl TaskHub {
     pub(super) fn is_here(&self, instance: &str) -> bool {
         let router = &self.inner.router;
         router.is_alone() || router.door(self.partition(instance)).is_some()
+    }
+
+    /// Waits until the partition of an instance is not served here any more.
+    pub(super) async fn moved(&self, instance: &str) {
+        let mut moves = self.inner.moves.clone();
+        while self.is_here(instance) {
+            if moves.changed().await.is_err() {
+                // The node ends.
+                std::future::pending::<()>().await;
+            }
+        }
     }
 
     /// What is durable of the partition of an instance, wherever it is served.

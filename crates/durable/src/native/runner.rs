@@ -177,7 +177,8 @@ async fn operate(
         actions: Vec::new(),
         is_settled: false,
     };
-    let run = AssertUnwindSafe(function(&mut context)).catch_unwind();
+    // Also what it does before its first `await`.
+    let run = AssertUnwindSafe(async { function(&mut context).await }).catch_unwind();
     let outcome = run.await.unwrap_or_else(|panic| Err(panicked(&*panic)));
     let (state, actions) = match outcome.is_ok() {
         true => (context.state, context.actions),

@@ -108,7 +108,7 @@ async fn durable_41_a_clock_that_goes_backwards_changes_no_order() {
 }
 
 /// Runs the first turn of an instance, which asks for one activity.
-async fn with_activity(node: &Node, worker: &mut Worker, id: &str) -> Item {
+pub(crate) async fn with_activity(node: &Node, worker: &mut Worker, id: &str) -> Item {
     node.begin("o", id, "1").await;
     let turn = worker.next().await.unwrap();
     let result = wants(vec![Deed::Schedule(task("a", "1"))]);

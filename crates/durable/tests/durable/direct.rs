@@ -192,3 +192,17 @@ async fn nothing_comes_back_into_a_task_hub_that_was_emptied() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
+
+/// Also before it waits for anything for the first time.
+#[tokio::test(start_paused = true)]
+async fn code_that_panics_at_once_holds_up_nobody() {
+    let hall = Hall::new();
+    let functions = Functions::new().entity("bomb", |_| panic!("at once"));
+    let (node, _host) = hall.run(functions).await;
+    for _ in 0..2 {
+        let called = node.hub.call(operation("@bomb@a", "touch", "1"));
+        let called = tokio::time::timeout(Duration::from_secs(10), called).await;
+        let failure = called.expect("it is answered").unwrap().unwrap_err();
+        assert!(failure.message.contains("at once"), "{failure}");
+    }
+}

@@ -6,11 +6,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use steadfast_durable::{Item, Others, TaskHubs, Terms, Worker};
+use steadfast_durable::{Item, Others, TaskHubs, Terms, TurnResult, Work, Worker};
 use steadfast_partition::{Error, ErrorKind, Result};
 use tokio::sync::watch;
 
-use crate::delivery::ends;
+use crate::delivery::{ends, with_activity};
 use crate::hall::{Hall, Node};
 
 /// Long before a lease ends, and before a silent seat is given up.
@@ -153,6 +153,14 @@ async fn an_answer_that_is_lost_takes_no_work_with_it() {
     pair.end(&item, "first").await;
 }
 
+/// The partition of an instance takes nothing more for a moment.
+fn crowd(node: &Node, instance: &str) {
+    // Nobody takes commands while this runs.
+    for _ in 0..=steadfast_core::limits::MAILBOX {
+        let _ = node.hub.raise(instance, "e", None).now_or_never();
+    }
+}
+
 /// A worker that goes away while its result waits in front of a full partition.
 #[tokio::test(start_paused = true)]
 async fn a_result_that_is_broken_off_is_asked_for_again() {
@@ -160,12 +168,8 @@ async fn a_result_that_is_broken_off_is_asked_for_again() {
     let mut worker = node.hub.worker(Terms::default());
     node.begin("o", "i", "1").await;
     let item = soon(&mut worker).await;
-    let first = ends();
-    // Nobody takes commands while this runs.
-    for _ in 0..=steadfast_core::limits::MAILBOX {
-        let _ = node.hub.raise("i", "e", None).now_or_never();
-    }
-    let broken_off = node.hub.complete_turn(&item.token, "i", first);
+    crowd(&node, "i");
+    let broken_off = node.hub.complete_turn(&item.token, "i", ends());
     assert!(broken_off.now_or_never().is_none());
     let again = soon(&mut worker).await;
     assert_ne!(again.token, item.token);
@@ -173,4 +177,29 @@ async fn a_result_that_is_broken_off_is_asked_for_again() {
     let done = node.hub.complete_turn(&again.token, "i", result).await;
     assert!(done.unwrap());
     node.hub.ended("i", true).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_of_an_activity_that_is_broken_off_is_asked_for_again() {
+    let node = Hall::new().start().await;
+    let mut worker = node.hub.worker(Terms::default());
+    let item = with_activity(&node, &mut worker, "i").await;
+    crowd(&node, "i");
+    let done = || node.hub.complete_activity(&item.token, "i", 1, Ok(None));
+    assert!(done().now_or_never().is_none());
+    let again = loop {
+        let next = soon(&mut worker).await;
+        match next.work {
+            Work::Activity(_) => break next,
+            // What the crowd has raised.
+            _ => drop(
+                node.hub
+                    .complete_turn(&next.token, "i", TurnResult::default())
+                    .await,
+            ),
+        }
+    };
+    assert_ne!(again.token, item.token);
+    // The first delivery counts as well.
+    assert!(done().await.unwrap());
 }
