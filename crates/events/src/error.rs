@@ -180,6 +180,11 @@ impl Error {
         Self::new(Kind::PartitionNotFound, words)
     }
 
+    /// A task has ended before its work was done: the node ends.
+    pub(crate) fn broken_off() -> Self {
+        Self::new(Kind::Unavailable, "the node ends; ask again")
+    }
+
     pub(crate) fn damaged(what: &str) -> Self {
         let words = format!("{what} cannot be read; restore the folder from a backup");
         Self::new(Kind::Damaged, words)

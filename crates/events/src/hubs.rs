@@ -146,11 +146,15 @@ impl EventHubs {
     /// Deletes an event hub with its events, groups and checkpoints. Its readers
     /// are cut off.
     pub async fn delete(&self, name: &str) -> Result<()> {
-        let command = CatalogCommand::Delete(name.to_owned());
-        let hub = self.ask(command).await?;
-        self.inner.known.write().remove(&folded(name));
-        self.cut_all(&hub, None, &Error::hub(name)).await;
-        Ok(())
+        let (own, name) = (self.clone(), name.to_owned());
+        // Its readers are told also if nobody waits for that any more.
+        let deleting = tokio::spawn(async move {
+            let hub = own.ask(CatalogCommand::Delete(name.clone())).await?;
+            own.inner.known.write().remove(&folded(&name));
+            own.cut_all(&hub, None, &Error::hub(&name)).await;
+            Ok(())
+        });
+        deleting.await.unwrap_or_else(|_| Err(Error::broken_off()))
     }
 
     /// Cuts everybody who reads an event hub, or one group of it, at all nodes.

@@ -5,6 +5,7 @@ mod setup;
 
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use setup::{Node, bodies, one, rest, start};
 use steadfast_core::clock::Timestamp;
 use steadfast_core::limits;
@@ -305,6 +306,18 @@ async fn a_slow_reader_holds_little_whatever_lies_behind_it() {
         }
         assert_eq!(reader.held_bytes(), 0);
     }
+}
+
+/// Whoever wanted it deleted has not waited for that.
+#[tokio::test]
+async fn readers_learn_that_an_event_hub_went_also_if_nobody_waits() {
+    let (node, _) = letters().await;
+    let mut reader = node.read("letters", 0, Position::Latest).await;
+    let next = tokio::spawn(async move { reader.next().await.map(drop) });
+    assert!(node.hubs.delete("letters").now_or_never().is_none());
+    let told = tokio::time::timeout(Duration::from_secs(10), next).await;
+    let error = told.expect("it is told").unwrap().unwrap_err();
+    assert_eq!(error.kind(), Kind::HubNotFound);
 }
 
 #[tokio::test]

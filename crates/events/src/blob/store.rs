@@ -65,8 +65,15 @@ impl Blobs {
         self.container_of(container, BlobCommand::Find).await
     }
 
-    /// Removes a container with all its blobs.
+    /// Removes a container with all its blobs. Once it is gone its blobs go, too, also if
+    /// nobody waits for that any more.
     pub async fn delete_container(&self, container: &str) -> Result<()> {
+        let (own, container) = (self.clone(), container.to_owned());
+        let deleting = tokio::spawn(async move { own.delete_whole(&container).await });
+        deleting.await.unwrap_or_else(|_| Err(Error::broken_off()))
+    }
+
+    async fn delete_whole(&self, container: &str) -> Result<()> {
         let removed = self.container_of(container, BlobCommand::Remove).await?;
         let mut from = String::new();
         loop {

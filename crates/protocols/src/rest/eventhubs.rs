@@ -11,7 +11,9 @@ use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use steadfast_core::clock::Timestamp;
-use steadfast_events::{Blobs, Definition, EventHub, EventHubs, Policy, Retention, Rights};
+use steadfast_events::{
+    Blobs, Definition, Error, EventHub, EventHubs, Kind, Policy, Retention, Rights,
+};
 use steadfast_jobs::iso::format_time;
 use tokio_util::sync::CancellationToken;
 
@@ -219,8 +221,14 @@ async fn delete(
     Path(name): Path<String>,
 ) -> Result<StatusCode, Problem> {
     pass.allows(Right::Manage, Area::Events, Some(&name))?;
-    own.hubs.delete(&name).await?;
-    own.blobs.forget_event_hub(&name).await?;
+    // Both, also if nobody waits for them any more: a second attempt would not find the
+    // event hub, and come no further.
+    let deleting = tokio::spawn(async move {
+        own.hubs.delete(&name).await?;
+        own.blobs.forget_event_hub(&name).await
+    });
+    let ended = |_| Err(Error::new(Kind::Unavailable, "the node ends; ask again"));
+    deleting.await.unwrap_or_else(ended)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
