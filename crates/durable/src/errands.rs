@@ -40,10 +40,15 @@ impl Default for Errands {
 impl Errands {
     /// Runs something soon.
     pub(crate) fn run(&self, errand: impl FnOnce() + Send + 'static) {
-        let mut queue = self.queue.lock();
-        queue.waiting.push_back(Box::new(errand));
-        if queue.runners < self.most {
-            queue.runners += 1;
+        let is_wanted = {
+            let mut queue = self.queue.lock();
+            queue.waiting.push_back(Box::new(errand));
+            let is_wanted = queue.runners < self.most;
+            queue.runners += usize::from(is_wanted);
+            is_wanted
+        };
+        if is_wanted {
+            // A runtime that ends drops it at once, and then it needs the queue.
             let runner = Runner {
                 queue: Arc::clone(&self.queue),
                 is_over: false,
@@ -133,5 +138,22 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(2)).await;
         assert_eq!(done.load(Ordering::Relaxed), 134);
         assert_eq!(errands.queue.lock().runners, 0);
+    }
+
+    #[test]
+    fn a_runtime_that_has_ended_keeps_nobody() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let handle = runtime.unwrap().handle().clone();
+        let (done, ended) = std::sync::mpsc::channel();
+        let thread = std::thread::Builder::new().name("afterwards".to_owned());
+        let running = thread.spawn(move || {
+            let _inside = handle.enter();
+            let errands = Errands::default();
+            errands.run(|| {});
+            done.send(errands.queue.lock().runners)
+        });
+        running.unwrap();
+        let runners = ended.recv_timeout(Duration::from_secs(10));
+        assert_eq!(runners, Ok(0));
     }
 }

@@ -173,13 +173,22 @@ impl Runtime {
 
     /// Gives a partition up: callers are turned away, what is under way is
     /// completed, and after `limit` cut off. Then the next owner may take it. One that
-    /// is being taken is given up as soon as it is. What was begun comes to its end also
-    /// if this is dropped: a partition that is half given up would serve nobody.
+    /// is being taken is given up as soon as it is.
     pub async fn hand_over(&self, partition: Partition, limit: Duration) -> Result<HandedOver> {
+        self.inner.hand_over(partition, limit).await
+    }
+
+    /// The same for somebody who may break off: a partition that is half given up would
+    /// serve nobody.
+    pub async fn hand_over_whole(
+        &self,
+        partition: Partition,
+        limit: Duration,
+    ) -> Result<HandedOver> {
         let inner = Arc::clone(&self.inner);
         let giving = tokio::spawn(async move { inner.hand_over(partition, limit).await });
-        let broken = |_| Err(Error::unknown(partition, None));
-        giving.await.unwrap_or_else(broken)
+        let broken_off = |_| Err(Error::unknown(partition, None));
+        giving.await.unwrap_or_else(broken_off)
     }
 
     /// Stops serving a partition that belongs to somebody else by now. Whoever
@@ -256,7 +265,7 @@ impl Inner {
         };
         let (tell, taken) = oneshot::channel();
         let (end, ended) = watch::channel(false);
-        let inner = Arc::clone(self);
+        let (inner, own) = (Arc::clone(self), ended.clone());
         let task = tokio::spawn(async move {
             match inner.take(partition).await {
                 Ok(owner) => {
@@ -266,9 +275,7 @@ impl Inner {
                 }
                 Err(error) => drop(tell.send(Err(error))),
             }
-            inner.performer.parted(partition);
-            inner.served.lock().remove(&partition);
-            inner.changed();
+            inner.ended(partition, &own);
             end.send_replace(true);
         });
         vacant.insert(Served {
@@ -277,6 +284,19 @@ impl Inner {
             ended,
         });
         Ok(Some(taken))
+    }
+
+    /// The task that rings `own` serves a partition no more. Another one may by now.
+    fn ended(&self, partition: Partition, own: &watch::Receiver<bool>) {
+        let mut served = self.served.lock();
+        let found = served.get(&partition);
+        if found.is_some_and(|found| found.ended.same_channel(own)) {
+            // Nobody takes it again meanwhile.
+            self.performer.parted(partition);
+            served.remove(&partition);
+        }
+        drop(served);
+        self.changed();
     }
 
     fn changed(&self) {

@@ -272,7 +272,7 @@ async fn a_partition_is_given_up_whole_also_if_nobody_waits() {
         parting.notify_one();
         Box::pin(async {})
     }));
-    let broken_off = runtime.hand_over(partition, SECOND).now_or_never();
+    let broken_off = runtime.hand_over_whole(partition, SECOND).now_or_never();
     assert!(broken_off.is_none());
     let told = tokio::time::timeout(10 * SECOND, parted.notified()).await;
     told.expect("it comes to its end");

@@ -4,6 +4,7 @@
 //! everything is a message on a link. One link keeps the order of what is said by
 //! it.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -145,8 +146,9 @@ impl<H: Hub> Office<H> {
             let lost = tenants.extract_if(|_, own| fits(own));
             lost.map(|(id, _)| id).collect()
         };
+        let gone: HashSet<_> = lost.iter().map(String::as_str).collect();
         self.board
-            .forget_questions(|connection| lost.iter().any(|id| id == connection));
+            .forget_questions(|connection| gone.contains(connection));
         for id in lost {
             self.host.close(&id, Some(why), None);
         }

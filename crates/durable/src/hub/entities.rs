@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use steadfast_core::id::Epoch;
 use steadfast_partition::{Error as PartitionError, Glance};
 
 use super::task_hub::{TaskHub, check_payload, unreadable};
@@ -63,13 +64,19 @@ impl TaskHub {
     }
 
     /// Calls an entity of this node, and goes after it if it moves meanwhile.
-    async fn call_along(&self, request: Box<Request>) -> Result<Outcome> {
-        match self.call_here(request).await? {
-            Called::Answered(outcome) => Ok(outcome),
-            Called::Moved(request) if request.is_repeatable() => self.call_there(*request).await,
-            Called::Moved(request) => {
-                let partition = self.partition(&request.requested.operation.target);
-                Err(Error::from(PartitionError::unknown(partition, None)))
+    async fn call_along(&self, mut request: Box<Request>) -> Result<Outcome> {
+        loop {
+            request = match self.call_here(request).await? {
+                Called::Answered(outcome) => return Ok(outcome),
+                Called::Moved(request) => request,
+            };
+            let entity = &request.requested.operation.target;
+            if !request.is_repeatable() {
+                let unknown = PartitionError::unknown(self.partition(entity), None);
+                return Err(Error::from(unknown));
+            }
+            if !self.is_here(entity) {
+                return self.call_there(*request).await;
             }
         }
     }
@@ -86,14 +93,29 @@ impl TaskHub {
         };
         let waits = self.inner.dispatcher.waits();
         let mut line = waits.line(&self.name, &entity, &id);
+        let since = self.tenure(&entity);
         let outcome = match self.enter(&request).await? {
             Say::Answered(outcome) => Some(outcome),
             _ => tokio::select! {
+                biased;
                 answer = line.answer() => answer,
-                () = self.moved(&entity) => return Ok(Called::Moved(request)),
+                () = self.left(&request, since) => return Ok(Called::Moved(request)),
             },
         };
         outcome.map(Called::Answered).ok_or_else(unreadable)
+    }
+
+    /// Waits until the answer to a request may come to somebody else. One that cannot be
+    /// repeated waits as long as its entity is here.
+    async fn left(&self, request: &Request, mut since: Option<Epoch>) {
+        let entity = &request.requested.operation.target;
+        loop {
+            self.moved(entity, since).await;
+            if request.is_repeatable() || !self.is_here(entity) {
+                return;
+            }
+            since = self.tenure(entity);
+        }
     }
 
     /// Puts a request into the queue; if that is full, waits a while for room.

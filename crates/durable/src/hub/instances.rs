@@ -109,7 +109,8 @@ impl TaskHub {
         has_payloads: bool,
     ) -> Result<Option<Overview>> {
         let mut bell = self.inner.dispatcher.waits().bell(&self.name, instance);
-        loop {
+        while self.is_here(instance) {
+            let since = self.tenure(instance);
             if let Some(found) = self.get(instance, has_payloads).await?
                 && stage.is_reached(found.status)
             {
@@ -117,9 +118,10 @@ impl TaskHub {
             }
             tokio::select! {
                 () = bell.ring() => {}
-                () = self.moved(instance) => return Ok(None),
+                () = self.moved(instance, since) => {}
             }
         }
+        Ok(None)
     }
 
     /// Raises an event; answers whether the instance can still get it.

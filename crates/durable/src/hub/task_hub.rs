@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use steadfast_core::id::Partition;
+use steadfast_core::id::{Epoch, Partition};
 use steadfast_core::limits;
 use steadfast_partition::{
     Address, Door, Error as PartitionError, ErrorKind as PartitionKind, Glance, Handle, Router,
@@ -177,10 +177,16 @@ impl TaskHub {
         router.is_alone() || router.door(self.partition(instance)).is_some()
     }
 
-    /// Waits until the partition of an instance is not served here any more.
-    pub(super) async fn moved(&self, instance: &str) {
+    /// The epoch in which the partition of an instance is served here.
+    pub(super) fn tenure(&self, instance: &str) -> Option<Epoch> {
+        self.door(instance).map(|door| door.ledger().epoch())
+    }
+
+    /// Waits until the partition of an instance is not served here any more, or anew:
+    /// what was told in between was told to nobody.
+    pub(super) async fn moved(&self, instance: &str, since: Option<Epoch>) {
         let mut moves = self.inner.moves.clone();
-        while self.is_here(instance) {
+        while self.tenure(instance) == since {
             if moves.changed().await.is_err() {
                 // The node ends.
                 std::future::pending::<()>().await;

@@ -75,14 +75,19 @@ impl Forward {
                 what: "a message that is too large for another node",
             }));
         }
-        let end = Instant::now() + limits::FORWARD_TIME;
+        let mut end = Instant::now() + limits::FORWARD_TIME;
         let mut pause = FIRST_PAUSE;
         loop {
             let mut changes = self.roster.changes();
+            let began = Instant::now();
             let error = match self.attempt(to, &request, &bytes, limit).await {
                 Ok(reply) => return Ok(reply),
                 Err(error) => error,
             };
+            if matches!(error.kind(), Kind::NotOwner { .. }) {
+                // It may have waited there for long until the partition went.
+                end += began.elapsed();
+            }
             if !passes(&error, is_repeatable) || Instant::now() >= end {
                 return Err(error);
             }
@@ -192,6 +197,8 @@ mod tests {
         Elsewhere,
         /// Its answers are lost.
         Silent,
+        /// It serves the partition for a long time, and then no more, so many times.
+        Leaving(AtomicU64),
     }
 
     #[async_trait]
@@ -208,6 +215,15 @@ mod tests {
                     Ok(exchange::reply(Err(refused)))
                 }
                 Self::Silent => Err(Broken::Unknown("it is silent".to_owned())),
+                Self::Leaving(times) => {
+                    tokio::time::sleep(2 * limits::FORWARD_TIME).await;
+                    let is_left = times.fetch_sub(1, Ordering::Relaxed) > 0;
+                    let refused = Error::new(Kind::NotOwner { partition: TO });
+                    Ok(exchange::reply(match is_left {
+                        true => Err(refused),
+                        false => Ok(Bytes::from_static(b"answered")),
+                    }))
+                }
             }
         }
     }
@@ -259,6 +275,13 @@ mod tests {
         assert!(took >= limits::FORWARD_TIME && took <= most, "{took:?}");
         let (sent, _) = forward.counts();
         assert!((20..200).contains(&sent), "{sent}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_partition_is_gone_after_however_long_it_was_there() {
+        let forward = forward(Other::Leaving(AtomicU64::new(2)));
+        let answer = forward.call(TO, envelope()).await.unwrap();
+        assert_eq!((&answer[..], forward.counts().0), (&b"answered"[..], 3));
     }
 
     #[tokio::test(start_paused = true)]

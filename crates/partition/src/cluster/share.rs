@@ -219,7 +219,8 @@ impl Inner {
         if door.ledger().epoch() != epoch || self.setup.roster.peer(to).is_none() {
             return Err(not_ours());
         }
-        runtime.hand_over(partition, limits::GIVE_TIME).await?;
+        let given = runtime.hand_over_whole(partition, limits::GIVE_TIME);
+        given.await?;
         self.counters.given.fetch_add(1, Ordering::Relaxed);
         tracing::debug!(event = "cluster.given", %partition, to = to.node);
         Ok(())

@@ -86,13 +86,9 @@ pub(super) async fn take(
         }
         verdict => {
             charter.life += 1;
-            charter.holders = vec![common.me];
-            // Whoever is alone on the record has everything: what is here and may miss
-            // something must be gone before, also if this comes no further.
-            common
-                .local
-                .disown(partition, epoch)
-                .map_err(|_| fenced())?;
+            // Nobody holds it until it has begun: if this comes no further, no copy counts,
+            // also not the one that is here and may miss something.
+            charter.holders.clear();
             // On the record first: an empty copy of this epoch counts as the furthest.
             let written = write(common, partition, version, &charter).await?;
             (version, charter) = written.ok_or_else(fenced)?;

@@ -214,18 +214,6 @@ impl Memory {
         Ok(())
     }
 
-    /// What is here is no copy any more, whatever becomes of the partition.
-    pub(crate) fn disown(&self, partition: Partition, epoch: Epoch) -> Result<(), No> {
-        let mut state = self.state.lock();
-        let held = state.partitions.entry(partition).or_default();
-        held.reach(epoch)?;
-        *held = Held {
-            epoch,
-            ..Held::default()
-        };
-        Ok(())
-    }
-
     /// Forgets a copy that the owner does not need, unless it has begun a later one.
     pub(crate) fn forget(
         &self,
