@@ -179,14 +179,16 @@ impl TaskHub {
 
     /// The epoch in which the partition of an instance is served here.
     pub(super) fn tenure(&self, instance: &str) -> Option<Epoch> {
-        self.door(instance).map(|door| door.ledger().epoch())
+        self.door(instance).map(|door| door.ledger().tenure())
     }
 
-    /// Waits until the partition of an instance is not served here any more, or anew:
+    /// Waits until the partition of an instance is served at another node, or here anew:
     /// what was told in between was told to nobody.
     pub(super) async fn moved(&self, instance: &str, since: Option<Epoch>) {
         let mut moves = self.inner.moves.clone();
-        while self.tenure(instance) == since {
+        // A node alone is about to take it again, if it has lost it.
+        let is_same = |now| Some(now) == since;
+        while self.is_here(instance) && self.tenure(instance).is_none_or(is_same) {
             if moves.changed().await.is_err() {
                 // The node ends.
                 std::future::pending::<()>().await;

@@ -125,6 +125,15 @@ impl Hall {
 }
 
 impl Node {
+    /// All partitions are lost, and after a while taken again.
+    pub(crate) async fn take_again(&self) {
+        for partition in self.runtime.serving() {
+            self.runtime.abandon(partition);
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        self.runtime.serve_all().await.unwrap();
+    }
+
     /// How many commands all partitions have handled.
     pub(crate) fn commands(&self) -> u64 {
         let doors = self.runtime.router().doors();

@@ -6,12 +6,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use steadfast_durable::{Item, Others, TaskHubs, Terms, TurnResult, Work, Worker};
+use steadfast_durable::native::{Functions, Ran, Runner};
+use steadfast_durable::{Item, Others, Status, TaskHubs, Terms, TurnResult, Work, Worker};
 use steadfast_partition::{Error, ErrorKind, Result};
 use tokio::sync::watch;
 
 use crate::delivery::{ends, with_activity};
-use crate::hall::{Hall, Node};
+use crate::hall::{Hall, Node, operation};
 
 /// Long before a lease ends, and before a silent seat is given up.
 const SOON: Duration = Duration::from_secs(2);
@@ -202,4 +203,34 @@ async fn a_result_of_an_activity_that_is_broken_off_is_asked_for_again() {
     assert_ne!(again.token, item.token);
     // The first delivery counts as well.
     assert!(done().await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_goes_on_when_a_partition_is_taken_again() {
+    let node = Hall::new().start().await;
+    let mut worker = node.hub.worker(Terms::default());
+    node.begin("o", "i", "1").await;
+    soon(&mut worker).await;
+    let hub = node.hub.clone();
+    let waiting = tokio::spawn(async move { hub.ended("i", false).await });
+    let hub = node.hub.clone();
+    let call = operation("@nobody@k", "op", "1");
+    let calling = tokio::spawn(async move { hub.call(call).await });
+    soon(&mut worker).await;
+    node.take_again().await;
+    for _ in 0..2 {
+        let item = soon(&mut worker).await;
+        let done = match Runner::new(Functions::new()).run(item.work).await {
+            Ran::Turn(result) => node.hub.complete_turn(&item.token, "i", result).await,
+            Ran::Batch(result) => {
+                let done = node.hub.complete_batch(&item.token, "@nobody@k", result);
+                done.await
+            }
+            _ => panic!("a turn or a batch was expected"),
+        };
+        assert!(done.unwrap());
+    }
+    assert_eq!(waiting.await.unwrap().unwrap().status, Status::Failed);
+    let failure = calling.await.unwrap().unwrap().unwrap_err();
+    assert_eq!(failure.kind, "UnknownEntity");
 }

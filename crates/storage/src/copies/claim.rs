@@ -90,10 +90,9 @@ pub(super) async fn take(
             // also not the one that is here and may miss something.
             charter.holders.clear();
             // On the record first: an empty copy of this epoch counts as the furthest.
-            let written = write(common, partition, version, &charter).await?;
-            (version, charter) = written.ok_or_else(fenced)?;
-            common.local.empty(partition, epoch).map_err(|_| fenced())?;
-            if verdict == Verdict::Lost {
+            let written = write(common, partition, version, &charter).await;
+            // Also if it is not known: whoever comes next does not know what was there.
+            if verdict == Verdict::Lost && !matches!(written, Ok(None)) {
                 tracing::error!(
                     event = "volatile.lost",
                     %partition,
@@ -102,6 +101,8 @@ pub(super) async fn take(
                      it begins anew"
                 );
             }
+            (version, charter) = written?.ok_or_else(fenced)?;
+            common.local.empty(partition, epoch).map_err(|_| fenced())?;
             None
         }
     };
