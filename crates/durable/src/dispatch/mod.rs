@@ -5,6 +5,7 @@
 //! what came of it. Nothing here is stored: after a restart the service wants the
 //! same again.
 
+mod claim;
 mod delivery;
 mod desk;
 mod dispatcher;
@@ -20,8 +21,9 @@ mod waits;
 mod watch;
 mod worker;
 
+pub(crate) use claim::Claim;
 pub use delivery::Delivery;
-pub(crate) use desk::{Claim, Desk};
+pub(crate) use desk::Desk;
 pub use dispatcher::Dispatcher;
 pub(crate) use entry::{Given, Key, Place};
 pub(crate) use load::scan;

@@ -26,7 +26,8 @@ const ROOM_LOOK: Duration = Duration::from_millis(50);
 /// What became of a call.
 pub(super) enum Called {
     Answered(Outcome),
-    /// It is in the queue of the entity, which is at another node by now.
+    /// It is in the queue of the entity, whose partition has another owner by now, or
+    /// was taken anew: the answer may come to nobody here.
     Moved(Box<Request>),
 }
 

@@ -1,0 +1,119 @@
+//! Results on their way from workers.
+//!
+//! Whoever brings one may go away before it is in. Then the item is given out again.
+
+use std::collections::BTreeMap;
+use std::sync::Weak;
+
+use super::desk::{Desk, State};
+use super::entry::{Given, Key, Place};
+use super::token::Token;
+use crate::work::TurnResult;
+
+/// A result that was accepted, and what it belongs to. If it is dropped before it is
+/// known whether the result is in, the item goes to a worker again.
+pub(crate) struct Claim {
+    desk: Weak<Desk>,
+    key: Key,
+    number: u64,
+    given: Given,
+    /// Parts of the result that came before.
+    chunks: BTreeMap<u32, TurnResult>,
+    is_settled: bool,
+}
+
+impl Claim {
+    /// What the worker got, and the parts of the result that came before.
+    pub(crate) fn open(&mut self) -> (Given, BTreeMap<u32, TurnResult>) {
+        let given = std::mem::replace(&mut self.given, Given::Activity);
+        (given, std::mem::take(&mut self.chunks))
+    }
+
+    /// The result is in, or it could not be brought in.
+    pub(crate) fn settle(mut self, is_in: bool) {
+        self.is_settled = true;
+        if let Some(desk) = self.desk.upgrade() {
+            desk.settle(&self.key, self.number, is_in);
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if !self.is_settled
+            && let Some(desk) = self.desk.upgrade()
+        {
+            desk.settle(&self.key, self.number, false);
+        }
+    }
+}
+
+/// The result of an activity on its way. If it breaks off, the activity is given out
+/// again, and later if that happens again and again.
+pub(crate) struct OnItsWay {
+    desk: Weak<Desk>,
+    token: Option<Token>,
+}
+
+impl OnItsWay {
+    pub(crate) fn arrived(mut self) {
+        self.token = None;
+    }
+}
+
+impl Drop for OnItsWay {
+    fn drop(&mut self) {
+        if let (Some(desk), Some(token)) = (self.desk.upgrade(), &self.token) {
+            desk.abandon(token);
+        }
+    }
+}
+
+impl Desk {
+    /// Accepts a result, if it is of the newest delivery.
+    pub(crate) fn claim(&self, key: &Key, token: Option<&Token>) -> Option<Claim> {
+        let mut state = self.state.lock();
+        let State { entries, seats, .. } = &mut *state;
+        let entry = entries.get_mut(key)?;
+        let is_meant = token.is_none_or(|token| entry.token() == *token);
+        if !matches!(entry.place, Place::Out(_)) || !is_meant {
+            return None;
+        }
+        let (given, chunks) = (entry.given.take()?, std::mem::take(&mut entry.chunks));
+        self.came_back(entry, seats);
+        entry.place = Place::Back;
+        // Whoever brings a result could read the history.
+        entry.is_long = false;
+        let claim = Claim {
+            desk: self.me.clone(),
+            key: key.clone(),
+            number: entry.number,
+            given,
+            chunks,
+            is_settled: false,
+        };
+        self.pump(&mut state);
+        Some(claim)
+    }
+
+    /// The result of an entry is in, or it could not be brought in.
+    fn settle(&self, key: &Key, number: u64, is_in: bool) {
+        let mut state = self.state.lock();
+        let entry = state.entries.get(key);
+        if entry.is_none_or(|entry| entry.number != number) {
+            return;
+        }
+        match is_in {
+            true => drop(state.entries.remove(key)),
+            false => self.lose(&mut state, key),
+        }
+    }
+
+    /// Whoever drops this gives the item back.
+    pub(crate) fn on_its_way(&self, token: Token) -> OnItsWay {
+        OnItsWay {
+            desk: self.me.clone(),
+            token: Some(token),
+        }
+    }
+}
