@@ -1,8 +1,8 @@
 //! Actions as JSON: what is called, how, and how often.
 //!
 //! Reading gives the action as it is stored: words in their own spelling, secrets
-//! sealed, read-only members gone. A secret that is left out is kept, if everything
-//! that says whose it is stays the same.
+//! sealed, read-only members gone. A secret that is left out is kept, if its user and
+//! its address stay the same; else it is refused, by PUT and PATCH alike.
 
 use std::time::Duration;
 
@@ -127,8 +127,12 @@ fn read_request(
         out.insert("headers".into(), read_headers(&request)?);
     }
     if let Some(authentication) = request.object("authentication")? {
-        let known = known.map(|known| &known["request"]["authentication"]);
-        if let Some(value) = read_authentication(context, &authentication, known)? {
+        let known = known.map(|known| &known["request"]);
+        let stored = StoredCredential {
+            value: known.map(|known| &known["authentication"]),
+            is_same: known.is_some_and(|known| is_same_origin(&known["uri"], uri)),
+        };
+        if let Some(value) = read_authentication(context, &authentication, stored)? {
             out.insert("authentication".into(), value);
         }
     }
@@ -161,37 +165,71 @@ fn read_headers(request: &Object<'_>) -> Result<Value, Fault> {
     Ok(out.into())
 }
 
+/// What is stored in the place of an object with a secret.
+#[derive(Clone, Copy)]
+struct StoredCredential<'v> {
+    value: Option<&'v Value>,
+    /// Whether the address and all members compared so far are the same.
+    is_same: bool,
+}
+
+impl<'v> StoredCredential<'v> {
+    /// Compares a member that says whose the secret is, or for what.
+    fn same(self, name: &str, value: &str) -> Self {
+        let stored = self.value.and_then(|stored| stored[name].as_str());
+        Self {
+            is_same: self.is_same && stored == Some(value),
+            ..self
+        }
+    }
+
+    /// The stored secret. The error names a change of its owner or address.
+    fn secret(self, object: &Object<'_>, name: &str) -> Result<&'v Value, Fault> {
+        let sealed = self.value.map(|stored| &stored[name]);
+        match sealed.filter(|sealed| is_sealed(sealed)) {
+            Some(sealed) if self.is_same => Ok(sealed),
+            Some(_) => Err(object.wrong(name, OTHER_OWNER)),
+            None => Err(object.wrong(name, "it is required")),
+        }
+    }
+}
+
+/// Why a stored secret is not kept.
+const OTHER_OWNER: &str = "it is required: the stored secret belongs to another user or \
+                           address; send the secret together with the change";
+
+/// Whether two addresses have the same scheme, host and port.
+fn is_same_origin(stored: &Value, uri: &str) -> bool {
+    let parse = |text: &str| reqwest::Url::parse(text).ok();
+    let stored = stored.as_str().and_then(parse);
+    match (stored, parse(uri)) {
+        (Some(stored), Some(uri)) => stored.origin() == uri.origin(),
+        _ => false,
+    }
+}
+
 /// A secret: as it was given, or as it is stored if it belongs to the same owner.
+///
+/// A PATCH merges the stored document into its own, so a sealed secret in `object` is
+/// one that was left out.
 fn secret(
     context: &Context,
     object: &Object<'_>,
     name: &str,
-    kept: Option<&Value>,
+    stored: StoredCredential<'_>,
 ) -> Result<Value, Fault> {
-    match (object.get(name), kept) {
-        (Some(Value::String(text)), _) => Ok(context.key.seal(text)),
-        (Some(sealed), _) if is_sealed(sealed) => Ok(sealed.clone()),
-        (Some(_), _) => Err(object.wrong(name, "a text is expected")),
-        (None, Some(kept)) if is_sealed(kept) => Ok(kept.clone()),
-        (None, _) => Err(object.wrong(name, "it is required")),
+    match object.get(name) {
+        Some(Value::String(text)) => Ok(context.key.seal(text)),
+        Some(sealed) if is_sealed(sealed) => stored.secret(object, name).cloned(),
+        Some(_) => Err(object.wrong(name, "a text is expected")),
+        None => stored.secret(object, name).cloned(),
     }
-}
-
-/// What is stored, if all these members are the same.
-fn same<'v>(known: Option<&'v Value>, members: &[(&str, &str)]) -> Option<&'v Value> {
-    let known = known?;
-    let is_same = |(name, value): &(&str, &str)| {
-        known[name]
-            .as_str()
-            .is_some_and(|stored| stored.eq_ignore_ascii_case(value))
-    };
-    members.iter().all(is_same).then_some(known)
 }
 
 fn read_authentication(
     context: &Context,
     object: &Object<'_>,
-    known: Option<&Value>,
+    stored: StoredCredential<'_>,
 ) -> Result<Option<Value>, Fault> {
     let types = [
         ("NotSpecified", 0),
@@ -205,23 +243,25 @@ fn read_authentication(
         0 => Ok(None),
         1 => {
             let username = object.required_text("username")?;
-            let kept = same(known, &[("type", "Basic"), ("username", username)]);
-            let kept = kept.map(|known| &known["password"]);
-            let password = secret(context, object, "password", kept)?;
+            let stored = stored.same("type", "Basic").same("username", username);
+            let password = secret(context, object, "password", stored)?;
             Ok(Some(
                 json!({"type": "Basic", "username": username, "password": password}),
             ))
         }
-        2 => read_certificate(context, object, known).map(Some),
+        2 => read_certificate(context, object, stored).map(Some),
         _ => {
             let (tenant, audience) = (
                 object.required_text("tenant")?,
                 object.required_text("audience")?,
             );
             let client = object.required_text("clientId")?;
-            let owner = [("type", "ActiveDirectoryOAuth"), ("clientId", client)];
-            let kept = same(known, &owner).map(|known| &known["secret"]);
-            let secret = secret(context, object, "secret", kept)?;
+            let stored = stored
+                .same("type", "ActiveDirectoryOAuth")
+                .same("tenant", tenant)
+                .same("audience", audience)
+                .same("clientId", client);
+            let secret = secret(context, object, "secret", stored)?;
             Ok(Some(json!({
                 "type": "ActiveDirectoryOAuth",
                 "tenant": tenant,
@@ -236,21 +276,22 @@ fn read_authentication(
 fn read_certificate(
     context: &Context,
     object: &Object<'_>,
-    known: Option<&Value>,
+    stored: StoredCredential<'_>,
 ) -> Result<Value, Fault> {
-    let thumbprint = object.text("certificateThumbprint")?.unwrap_or_default();
-    let owner = [
-        ("type", "ClientCertificate"),
-        ("certificateThumbprint", thumbprint),
-    ];
-    let is_new = object.text("pfx").is_ok_and(|pfx| pfx.is_some());
-    if let Some(known) = same(known, &owner).filter(|_| !is_new) {
-        return Ok(known.clone());
-    }
-    let Some(pfx) = object.text("pfx").ok().flatten() else {
-        return Err(object.wrong("pfx", "it is required"));
+    // Sealed members of a PATCH were left out.
+    let given = |name: &str| match object.get(name) {
+        Some(sealed) if is_sealed(sealed) => Ok(None),
+        _ => object.text(name),
     };
-    let password = object.text("password").ok().flatten().unwrap_or_default();
+    let Some(pfx) = given("pfx")? else {
+        let thumbprint = object.text("certificateThumbprint")?.unwrap_or_default();
+        let stored = stored
+            .same("type", "ClientCertificate")
+            .same("certificateThumbprint", &thumbprint.to_ascii_uppercase());
+        stored.secret(object, "pfx")?;
+        return Ok(stored.value.cloned().unwrap_or_default());
+    };
+    let password = given("password")?.unwrap_or_default();
     let identity = Pkcs12::read(pfx, password).map_err(|why| object.wrong("pfx", why))?;
     let mut out = json!({
         "type": "ClientCertificate",
@@ -273,14 +314,14 @@ fn read_queue(
     let message = part(object, "queueMessage")?;
     let account = message.required_text("storageAccount")?;
     let queue = message.required_text("queueName")?;
-    let known = known.map(|known| &known["queueMessage"]);
-    let kept = same(known, &[("storageAccount", account), ("queueName", queue)]);
-    let token = secret(
-        context,
-        &message,
-        "sasToken",
-        kept.map(|known| &known["sasToken"]),
-    )?;
+    let stored = StoredCredential {
+        value: known.map(|known| &known["queueMessage"]),
+        is_same: true,
+    };
+    let stored = stored
+        .same("storageAccount", account)
+        .same("queueName", queue);
+    let token = secret(context, &message, "sasToken", stored)?;
     Ok(json!({
         "storageAccount": account,
         "queueName": queue,
@@ -320,13 +361,20 @@ fn read_bus(
             .word("type", &types)?
             .unwrap_or("SharedAccessKey");
         let key_name = authentication.required_text("sasKeyName")?;
-        let known = known.map(|known| &known[name]);
-        let stored = same(known, &[("namespace", namespace)]).map(|known| &known["authentication"]);
-        let kept = same(stored, &[("sasKeyName", key_name)]).map(|known| &known["sasKey"]);
+        let address = StoredCredential {
+            value: known.map(|known| &known[name]),
+            is_same: true,
+        };
+        let address = address.same("namespace", namespace).same(place, queue);
+        let stored = StoredCredential {
+            value: address.value.map(|known| &known["authentication"]),
+            ..address
+        };
+        let stored = stored.same("sasKeyName", key_name);
         out["authentication"] = json!({
             "type": kind,
             "sasKeyName": key_name,
-            "sasKey": secret(context, &authentication, "sasKey", kept)?,
+            "sasKey": secret(context, &authentication, "sasKey", stored)?,
         });
     }
     if let Some(properties) = message.get("brokeredMessageProperties") {
