@@ -30,6 +30,9 @@ pub(crate) struct Draft {
 pub(crate) struct Timer {
     pub(crate) key: Bytes,
     pub(crate) body: Bytes,
+    /// Whether it may ring before earlier timers of its instance. Known to the tenure
+    /// that has set it only.
+    pub(crate) is_unordered: bool,
 }
 
 /// The key of a timer's row: ordered by due time.

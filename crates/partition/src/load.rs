@@ -99,6 +99,7 @@ pub(crate) async fn timers(ledger: Ledger, from: Bytes, after: Lsn) -> (Vec<Time
     let timers = rows.into_iter().map(|row| Timer {
         key: row.key,
         body: row.value,
+        is_unordered: false,
     });
     (timers.collect(), next.map(|row| row.key))
 }

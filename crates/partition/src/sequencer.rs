@@ -235,7 +235,7 @@ impl Sequencer {
     fn fire_some(&mut self) -> bool {
         let due = self.timers.take_due(self.now, limits::TURN_LOOK);
         let is_full = due.len() == limits::TURN_LOOK;
-        for Timer { key, body } in due {
+        for Timer { key, body, .. } in due {
             let late = self.now.0.saturating_sub(due_of(&key).0).max(0) as u64;
             raise(&self.metrics.lateness_ms, late);
             match timer_address(&key) {

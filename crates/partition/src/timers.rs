@@ -4,6 +4,10 @@
 //! next, up to the *horizon*; from there on the table is asked for the next page
 //! when memory runs low. While a page is on its way, what is scheduled or taken
 //! back meanwhile is noted, because the page may or may not show it.
+//!
+//! When more timers are due than memory holds, the horizon lies in the past, and a new
+//! timer lies behind it. Some of these are kept beside the near ones, the soonest, so
+//! that such a burst does not delay whatever comes after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,6 +23,8 @@ pub(crate) struct Timers {
     near: Near,
     /// Timers from this key on are in the table only; `None`: all are in memory.
     horizon: Option<Bytes>,
+    /// Timers behind the horizon that need not keep an order.
+    fresh: BTreeMap<Bytes, Bytes>,
     /// Set while a page is on its way.
     meanwhile: Option<Meanwhile>,
     /// Due, handed out, and not yet handled.
@@ -41,12 +47,24 @@ impl Timers {
     }
 
     pub(crate) fn schedule(&mut self, timer: Timer) {
-        let Timer { key, body } = timer;
+        let Timer {
+            key,
+            body,
+            is_unordered,
+        } = timer;
         self.firing.remove(&key);
         if self.is_near(&key) {
             self.near.insert(key, body);
             self.shorten();
-        } else if let Some(meanwhile) = &mut self.meanwhile {
+            return;
+        }
+        if is_unordered {
+            self.fresh.insert(key.clone(), body.clone());
+            if self.fresh.len() > limits::FRESH_TIMERS {
+                self.fresh.pop_last();
+            }
+        }
+        if let Some(meanwhile) = &mut self.meanwhile {
             meanwhile.cancelled.remove(&key);
             meanwhile.scheduled.insert(key, body);
         }
@@ -55,6 +73,12 @@ impl Timers {
     pub(crate) fn cancel(&mut self, key: &Bytes) {
         self.firing.remove(key);
         self.near.remove(key);
+        self.fresh.remove(key);
+        self.forget(key);
+    }
+
+    /// A page that is on its way may show a timer that is not there any more.
+    fn forget(&mut self, key: &Bytes) {
         if let Some(meanwhile) = &mut self.meanwhile {
             meanwhile.scheduled.remove(key);
             meanwhile.cancelled.insert(key.clone());
@@ -71,7 +95,8 @@ impl Timers {
     ///
     /// When more are due than may be taken, the last one taken is the one that is
     /// due since just now, so that a burst does not delay whatever comes after it.
-    /// An address that has several is not one of those: its timers keep their order.
+    /// An address that has several is not one of those: its timers keep their order,
+    /// unless they need not.
     pub(crate) fn take_due(&mut self, now: Timestamp, limit: usize) -> Vec<Timer> {
         let mut due = Vec::new();
         while due.len() < limit {
@@ -80,11 +105,16 @@ impl Timers {
             let Some(key) = fresh.or_else(|| self.oldest(now)) else {
                 break;
             };
-            let Some((key, body)) = self.near.remove(&key) else {
+            let removed = self.near.remove(&key);
+            let Some((key, body)) = removed.or_else(|| self.fresh.remove_entry(&key)) else {
                 break;
             };
             self.firing.insert(key.clone());
-            due.push(Timer { key, body });
+            due.push(Timer {
+                key,
+                body,
+                is_unordered: false,
+            });
         }
         due
     }
@@ -98,6 +128,10 @@ impl Timers {
     fn freshest(&self, now: Timestamp) -> Option<Bytes> {
         let end = now.0.max(0).saturating_add(1) as u64;
         let end = Bytes::copy_from_slice(&end.to_be_bytes());
+        // All of these are due later than the near ones.
+        if let Some((key, _)) = self.fresh.range(..end.clone()).next_back() {
+            return Some(key.clone());
+        }
         let key = self.near.last_before(end)?;
         self.near.is_only_one(key).then(|| key.clone())
     }
@@ -109,7 +143,9 @@ impl Timers {
 
     /// A timer was handled.
     pub(crate) fn fired(&mut self, key: &Bytes) {
-        self.firing.remove(key);
+        if self.firing.remove(key) && !self.is_near(key) {
+            self.forget(key);
+        }
     }
 
     /// Where the next page must start, if one is needed. It is then on its way.
@@ -128,16 +164,22 @@ impl Timers {
             return;
         };
         self.horizon = next;
-        for Timer { key, body } in rows {
-            if !meanwhile.cancelled.contains(&key) {
+        for Timer { key, body, .. } in rows {
+            // One that rings now was taken although it lay behind the horizon.
+            if !meanwhile.cancelled.contains(&key) && !self.firing.contains(&key) {
                 self.near.insert(key, body);
             }
         }
         for (key, body) in meanwhile.scheduled {
-            if self.is_near(&key) {
+            if self.is_near(&key) && !self.firing.contains(&key) {
                 self.near.insert(key, body);
             }
         }
+        // What is near now was among these rows.
+        self.fresh = match &self.horizon {
+            Some(horizon) => self.fresh.split_off(horizon),
+            None => BTreeMap::new(),
+        };
         self.shorten();
     }
 
@@ -183,7 +225,11 @@ mod tests {
         let to = Address::new(Kind(1), "n", address.to_string());
         let key = timer_key(Timestamp(due), &to, tag);
         let body = Bytes::from(format!("{due}/{tag}"));
-        Timer { key, body }
+        Timer {
+            key,
+            body,
+            is_unordered: false,
+        }
     }
 
     /// Pages of a table, as the owner reads them.
@@ -197,6 +243,7 @@ mod tests {
         let page = page.map(|(key, body)| Timer {
             key: key.clone(),
             body: body.clone(),
+            is_unordered: false,
         });
         let page: Vec<_> = page.collect();
         (page, found.next().map(|(key, _)| key.clone()))
@@ -220,6 +267,29 @@ mod tests {
     }
 
     #[test]
+    fn a_burst_that_memory_does_not_hold_does_not_delay_what_comes_after_it() {
+        let mut timers = Timers::default();
+        let burst = 2 * limits::NEAR_TIMERS as i64;
+        for number in 0..burst {
+            timers.schedule(timer_of(&format!("b{number}"), number, 0));
+        }
+        let horizon = timers.horizon.clone().unwrap();
+        assert!(due_of(&horizon).0 < burst, "all of it is in memory");
+        for (address, is_unordered) in [("ordered", false), ("canary", true)] {
+            timers.schedule(Timer {
+                is_unordered,
+                ..timer_of(address, burst, 0)
+            });
+        }
+        assert_eq!(taken(&mut timers, burst, 4), [0, 1, 2, burst]);
+        // The other one comes with its page.
+        assert_eq!(
+            taken(&mut timers, burst, 4),
+            [3, 4, 5, due_of(&horizon).0 - 1]
+        );
+    }
+
+    #[test]
     fn the_timers_of_one_address_keep_their_order() {
         let mut timers = Timers::default();
         for number in 0..100 {
@@ -232,20 +302,21 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Step {
-        Schedule(i64, u64),
+        Schedule(i64, u64, bool),
         Cancel(i64, u64),
         BeginPage,
         EndPage,
-        Fire(i64),
+        Fire(i64, usize),
     }
 
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
-            4 => (0i64..200, 0u64..4).prop_map(|(due, tag)| Step::Schedule(due, tag)),
+            4 => (0i64..200, 0u64..4, any::<bool>())
+                .prop_map(|(due, tag, is_unordered)| Step::Schedule(due, tag, is_unordered)),
             2 => (0i64..200, 0u64..4).prop_map(|(due, tag)| Step::Cancel(due, tag)),
             1 => Just(Step::BeginPage),
             1 => Just(Step::EndPage),
-            1 => (0i64..200).prop_map(Step::Fire),
+            2 => (0i64..200, 1usize..6).prop_map(|(at, limit)| Step::Fire(at, limit)),
         ]
     }
 
@@ -262,16 +333,22 @@ mod tests {
             let mut timers = Timers::unloaded();
             let mut on_its_way = None;
             let mut now = 0;
-            let fire = |timers: &mut Timers, table: &mut BTreeMap<Bytes, Bytes>, now: i64| {
-                for due in timers.take_due(Timestamp(now), 1000) {
+            let mut handed = Vec::new();
+            let handle = |timers: &mut Timers, table: &mut BTreeMap<Bytes, Bytes>, due: Timer| {
+                if timers.is_firing(&due.key) {
                     assert_eq!(table.remove(&due.key).as_ref(), Some(&due.body));
                     timers.fired(&due.key);
                 }
             };
+            let fire = |timers: &mut Timers, table: &mut BTreeMap<Bytes, Bytes>, now: i64| {
+                for due in timers.take_due(Timestamp(now), 1000) {
+                    handle(timers, table, due);
+                }
+            };
             for step in steps {
                 match step {
-                    Step::Schedule(due, tag) => {
-                        let timer = timer(due, tag);
+                    Step::Schedule(due, tag, is_unordered) => {
+                        let timer = Timer { is_unordered, ..timer(due, tag) };
                         table.insert(timer.key.clone(), timer.body.clone());
                         timers.schedule(timer);
                     }
@@ -288,12 +365,17 @@ mod tests {
                         let (found, next) = if early { old } else { page(&table, &from, rows) };
                         timers.page(found, next);
                     },
-                    Step::Fire(at) => {
+                    // What is handed out is handled some steps later.
+                    Step::Fire(at, limit) => {
                         now = now.max(at);
-                        fire(&mut timers, &mut table, now);
+                        for due in std::mem::take(&mut handed) {
+                            handle(&mut timers, &mut table, due);
+                        }
+                        handed = timers.take_due(Timestamp(now), limit);
                     }
                 }
             }
+            for due in handed { handle(&mut timers, &mut table, due); }
             if let Some((_, (found, next))) = on_its_way { timers.page(found, next); }
             for _ in 0..300 {
                 fire(&mut timers, &mut table, now);
