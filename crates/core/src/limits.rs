@@ -341,8 +341,11 @@ pub const RUN_REQUEST_AGE: Duration = Duration::from_secs(300);
 pub const HOST_CALLS: usize = 64;
 pub const OUTBOUND_CALLS: usize = 1024;
 
-/// How long an occurrence may be late before it counts as missed.
-pub const MISFIRE: Duration = Duration::from_secs(60);
+/// An occurrence that is later than this is left out by a job that skips late ones.
+pub const MISFIRE: Duration = Duration::from_secs(5);
+
+/// An occurrence that is later than this was missed: it merges into no other one.
+pub const ON_TIME: Duration = Duration::from_secs(1);
 
 /// Jobs that a sweep over a collection handles together.
 pub const SWEEP_JOBS: usize = 128;

@@ -32,7 +32,7 @@ impl Live<'_> {
         if let Some(next) = next {
             let due = next.0.saturating_add(self.jitter_ms(next.0));
             self.status.due = Some(due);
-            turn.schedule(Timestamp(due), 0, Ask::Due(next.0).encode());
+            turn.schedule_unordered(Timestamp(due), 0, Ask::Due(next.0).encode());
         }
     }
 
@@ -58,7 +58,8 @@ impl Live<'_> {
         }
         // It has rung; there is nothing to take back.
         self.status.due = None;
-        let mut missed = self.missed(occurrence, turn.time().0);
+        let now = turn.time().0;
+        let mut missed = self.missed(occurrence, now);
         if let Some(count) = self
             .definition
             .timing
@@ -69,15 +70,17 @@ impl Live<'_> {
             let left = u64::from(count).saturating_sub(self.status.taken());
             missed.truncate(left as usize);
         }
-        let mut missed = missed.into_iter();
-        if let Some(first) = missed.next() {
-            self.take_up(turn, first)?;
+        if missed.is_empty() {
+            self.leave_out(turn, occurrence)?;
+        } else if self.is_made_up(&missed, now) {
+            self.queue_up(missed);
+        } else {
+            let mut missed = missed.into_iter();
+            if let Some(first) = missed.next() {
+                self.take_up(turn, first)?;
+            }
+            self.queue_up(missed.collect());
         }
-        let rest = missed.map(|occurrence| Waiting {
-            occurrence,
-            source: Source::Schedule,
-        });
-        self.status.queue.extend(rest);
         let next = self.plan.after(turn.time().max(Timestamp(occurrence)));
         if !self.status.state.is_final() {
             self.wait_for(turn, next);
@@ -93,11 +96,11 @@ impl Live<'_> {
         let window = match policy.misfire {
             Misfire::CatchUp => policy.catch_up_ms.min(i64::MAX as u64 / 4) as i64,
             Misfire::RunOnce => 0,
-            Misfire::Skip => limits::MISFIRE.as_millis() as i64,
+            Misfire::Skip => return self.on_time(first, now).into_iter().collect(),
         };
         let begin = now.saturating_sub(window);
         let mut list = Vec::new();
-        if first < begin && policy.misfire != Misfire::Skip {
+        if first < begin {
             let older = self.plan.last_between(Timestamp(first), Timestamp(begin));
             list.push(older.map_or(first, |older| older.0));
         }
@@ -114,6 +117,64 @@ impl Live<'_> {
         let recent = self.plan.last_ones(from, until, most);
         list.extend(recent.into_iter().map(|at| at.0));
         list.split_off(list.len().saturating_sub(most))
+    }
+
+    /// The latest of all that was due from `first` to `now`, unless it is late: of two
+    /// that are due the earlier one always is.
+    fn on_time(&self, first: i64, now: i64) -> Option<i64> {
+        let (from, until) = (Timestamp(first), Timestamp(now.saturating_add(1)));
+        let latest = self.plan.last_between(from, until);
+        let latest = latest.map_or(first, |latest| latest.0);
+        let late = self.late_ms(latest, now) > limits::MISFIRE.as_millis() as i64;
+        (!late).then_some(latest)
+    }
+
+    /// How long ago an occurrence was to begin.
+    fn late_ms(&self, occurrence: i64, now: i64) -> i64 {
+        let due = occurrence.saturating_add(self.jitter_ms(occurrence));
+        now.saturating_sub(due)
+    }
+
+    /// Whether occurrences were missed while others are under way or wait: then they
+    /// run after those, and merge into none.
+    fn is_made_up(&self, due: &[i64], now: i64) -> bool {
+        let is_missed = match due {
+            [one] => self.late_ms(*one, now) > limits::ON_TIME.as_millis() as i64,
+            _ => true,
+        };
+        let gives_up = self.definition.policy.overlap == Overlap::CancelOther;
+        is_missed && self.status.is_busy() && !gives_up
+    }
+
+    /// Lets missed occurrences run one after the other, behind everything that waits.
+    fn queue_up(&mut self, missed: Vec<i64>) {
+        if missed.is_empty() {
+            return;
+        }
+        let waiting = |occurrence| Waiting {
+            occurrence,
+            source: Source::Schedule,
+        };
+        let held = self.status.held.take();
+        self.status.queue.extend(held.map(waiting));
+        let room = limits::WAITING_RUNS.saturating_sub(self.status.queue.len());
+        let over = missed.len().saturating_sub(room);
+        let kept = missed.into_iter().skip(over);
+        self.status.queue.extend(kept.map(waiting));
+    }
+
+    /// Records that an occurrence was too late; a job that runs once is over.
+    fn leave_out(&mut self, turn: &mut Turn<'_>, occurrence: i64) -> Result<(), Halt> {
+        if self.definition.policy.misfire != Misfire::Skip {
+            return Ok(());
+        }
+        let late = limits::MISFIRE.as_secs();
+        let why = format!("left out: it was more than {late} s late, and misfirePolicy is skip");
+        self.postpone(turn, occurrence, &why)?;
+        if !self.plan.is_recurring() {
+            self.finish(turn, State::Completed);
+        }
+        Ok(())
     }
 
     /// Begins an occurrence, or does what the job says if another is under way.
