@@ -1,7 +1,10 @@
 //! Attempts under way, and those that wait for their host.
 //!
-//! Attempts to one host share a lane with a bounded number of calls. Nothing here runs
-//! or spawns anything: whoever asks is told what to start.
+//! Attempts to one host and port share a lane with a bounded number of calls. In a lane
+//! the collections take turns. Of one collection the attempt that waits longest and the
+//! one that came last take turns, so that a burst delays no job that comes after it, and
+//! no job waits longer than in the order of arrival by more than a factor of two.
+//! Nothing here runs or spawns anything: the caller gets what is to be started.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -37,7 +40,65 @@ pub(crate) struct Lanes {
 #[derive(Default)]
 struct Lane {
     running: usize,
-    waiting: VecDeque<Attempt>,
+    /// What waits, by collection.
+    waiting: HashMap<Bytes, Backlog>,
+    /// The collections of what waits, the next one first.
+    turns: VecDeque<Bytes>,
+}
+
+/// What waits of one collection, in the order of arrival.
+#[derive(Default)]
+struct Backlog {
+    attempts: VecDeque<Attempt>,
+    /// Whether the one that came last is next.
+    is_newest_next: bool,
+}
+
+impl Lane {
+    fn push(&mut self, attempt: Attempt) {
+        let collection = attempt.from.name.clone();
+        let backlog = self.waiting.entry(collection.clone()).or_default();
+        if backlog.attempts.is_empty() {
+            self.turns.push_back(collection);
+        }
+        backlog.attempts.push_back(attempt);
+    }
+
+    /// The attempt whose turn it is.
+    fn pop(&mut self) -> Option<Attempt> {
+        let collection = self.turns.pop_front()?;
+        let backlog = self.waiting.get_mut(&collection)?;
+        let attempt = match backlog.is_newest_next {
+            true => backlog.attempts.pop_back(),
+            false => backlog.attempts.pop_front(),
+        };
+        backlog.is_newest_next = !backlog.is_newest_next;
+        match backlog.attempts.is_empty() {
+            true => drop(self.waiting.remove(&collection)),
+            false => self.turns.push_back(collection),
+        }
+        attempt
+    }
+
+    fn remove(&mut self, ticket: &Ticket) {
+        for backlog in self.waiting.values_mut() {
+            backlog.attempts.retain(|attempt| attempt.ticket != *ticket);
+        }
+        self.waiting
+            .retain(|_, backlog| !backlog.attempts.is_empty());
+        let waiting = &self.waiting;
+        self.turns
+            .retain(|collection| waiting.contains_key(collection));
+    }
+
+    /// Everything that waits.
+    fn drain(&mut self) -> impl Iterator<Item = Attempt> {
+        self.turns.clear();
+        let waiting = std::mem::take(&mut self.waiting);
+        waiting
+            .into_values()
+            .flat_map(|backlog| backlog.attempts.into_iter())
+    }
 }
 
 struct Open {
@@ -95,7 +156,7 @@ impl Lanes {
         };
         self.open.insert(attempt.ticket.clone(), open);
         if is_full {
-            lane.waiting.push_back(attempt);
+            lane.push(attempt);
             return None;
         }
         lane.running += 1;
@@ -123,7 +184,7 @@ impl Lanes {
         let Some(lane) = self.by_host.get_mut(&open.host) else {
             return Some(Left { next, start: None });
         };
-        let start = lane.waiting.pop_front();
+        let start = lane.pop();
         match &start {
             Some(start) => {
                 if let Some(open) = self.open.get_mut(&start.ticket) {
@@ -152,7 +213,7 @@ impl Lanes {
             Stage::Starting | Stage::Cancelled => open.stage = Stage::Cancelled,
             Stage::Waiting => {
                 if let Some(lane) = self.by_host.get_mut(&open.host) {
-                    lane.waiting.retain(|attempt| attempt.ticket != *ticket);
+                    lane.remove(ticket);
                 }
                 self.open.remove(ticket);
             }
@@ -165,7 +226,7 @@ impl Lanes {
         self.is_resting = true;
         let back = self.put_back.get_or_insert_default();
         for lane in self.by_host.values_mut() {
-            back.extend(lane.waiting.drain(..));
+            back.extend(lane.drain());
         }
         self.forget_waiting();
     }
@@ -175,7 +236,7 @@ impl Lanes {
         self.is_resting = true;
         self.put_back = None;
         for lane in self.by_host.values_mut() {
-            lane.waiting.clear();
+            drop(lane.drain());
         }
         self.forget_waiting();
     }
@@ -203,5 +264,69 @@ impl Lanes {
     /// How many attempts are under way or wait for their turn.
     pub(crate) fn len(&self) -> usize {
         self.open.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::CollectionId;
+    use crate::status::{Phase, Source};
+    use steadfast_partition::Kind;
+
+    fn attempt(collection: &str, number: u32) -> Attempt {
+        let id = CollectionId::new("sub", "rg", collection).unwrap();
+        let name = number.to_string();
+        Attempt {
+            ticket: (Partition(0), format!("{collection}/{name}").into()),
+            from: Address::new(Kind(1), collection.to_owned(), name.clone()),
+            order: Order {
+                job: id.job(&name).unwrap(),
+                occurrence: i64::from(number),
+                source: Source::Schedule,
+                ordinal: 1,
+                phase: Phase::Main,
+                attempt: 0,
+                target: String::new(),
+                timeout_ms: None,
+                last: None,
+                epoch: 1,
+                is_once: false,
+            },
+        }
+    }
+
+    fn pop(lane: &mut Lane) -> Option<(String, i64)> {
+        let attempt = lane.pop()?;
+        let collection = String::from_utf8_lossy(&attempt.from.name).into_owned();
+        Some((collection, attempt.order.occurrence))
+    }
+
+    #[test]
+    fn collections_take_turns_and_in_one_the_oldest_and_the_newest_do() {
+        let mut lane = Lane::default();
+        for number in 0..4 {
+            lane.push(attempt("a", number));
+        }
+        let a = |number| Some(("a".to_owned(), number));
+        let b = |number| Some(("b".to_owned(), number));
+        assert_eq!(pop(&mut lane), a(0));
+        lane.push(attempt("b", 7));
+        lane.push(attempt("a", 9));
+        lane.push(attempt("b", 8));
+        let found = [(); 7].map(|()| pop(&mut lane));
+        assert_eq!(found, [a(9), b(7), a(1), b(8), a(3), a(2), None]);
+        assert!(lane.waiting.is_empty() && lane.turns.is_empty());
+    }
+
+    #[test]
+    fn what_is_taken_back_has_no_turn() {
+        let mut lane = Lane::default();
+        for collection in ["a", "b", "c"] {
+            lane.push(attempt(collection, 1));
+        }
+        lane.remove(&attempt("b", 1).ticket);
+        assert_eq!(lane.drain().count(), 2);
+        assert_eq!(pop(&mut lane), None);
     }
 }

@@ -11,13 +11,17 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
 use serde_json::Value;
 
+use super::caller::Options;
+use super::queue::endpoint;
+use super::{bus, queue};
+
 /// Actions that are kept, and what their documents may take.
 const KEPT: usize = 1024;
 const KEPT_BYTES: u64 = 1024 * 1024;
 
 /// What a job does, ready to be made.
 pub(crate) struct Action {
-    /// The host that it goes to: its attempts share a lane.
+    /// Host and port that it goes to: attempts to these share a lane.
     pub(crate) lane: String,
     pub(crate) goal: Goal,
 }
@@ -40,6 +44,7 @@ pub(crate) struct Request {
 
 /// The actions that were read last.
 pub(crate) struct Actions {
+    options: Arc<Options>,
     known: Cache<String, Arc<Action>, Bytes>,
 }
 
@@ -53,8 +58,9 @@ impl Weighter<String, Arc<Action>> for Bytes {
 }
 
 impl Actions {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(options: Arc<Options>) -> Self {
         Self {
+            options,
             known: Cache::with_weighter(KEPT, KEPT_BYTES, Bytes),
         }
     }
@@ -64,43 +70,50 @@ impl Actions {
         if let Some(action) = self.known.get(document) {
             return Ok(action);
         }
-        let action = Arc::new(Action::read(document)?);
+        let action = Arc::new(Action::read(document, &self.options)?);
         self.known.insert(document.to_owned(), Arc::clone(&action));
         Ok(action)
     }
 }
 
 impl Action {
-    fn read(document: &str) -> Result<Self, &'static str> {
+    fn read(document: &str, options: &Options) -> Result<Self, &'static str> {
         let action = serde_json::from_str(document);
         let mut action: Value = action.map_err(|_| "the stored action cannot be read")?;
-        let name = |message: &str, name: &str| {
+        let lane = |message: &str, name: &str, domain: &str| {
             let name = action[message][name].as_str();
-            name.unwrap_or_default().to_owned()
+            let url = endpoint(options, name.unwrap_or_default(), domain);
+            // What has no address fails by itself.
+            Url::parse(&url).map_or(url, |url| host_and_port(&url))
         };
         let (lane, goal) = match action["type"].as_str() {
             Some("StorageQueue") => {
-                let lane = name("queueMessage", "storageAccount");
+                let lane = lane("queueMessage", "storageAccount", queue::DOMAIN);
                 (lane, Goal::StorageQueue(action))
             }
             Some("ServiceBusQueue") => {
-                let lane = name("serviceBusQueueMessage", "namespace");
+                let lane = lane("serviceBusQueueMessage", "namespace", bus::DOMAIN);
                 (lane, Goal::ServiceBus(action))
             }
             Some("ServiceBusTopic") => {
-                let lane = name("serviceBusTopicMessage", "namespace");
+                let lane = lane("serviceBusTopicMessage", "namespace", bus::DOMAIN);
                 (lane, Goal::ServiceBus(action))
             }
             _ => {
                 let request = action.get_mut("request").map(Value::take);
                 let request = Request::read(request.unwrap_or_default())?;
-                let host = request.url.host_str().unwrap_or_default();
-                let port = request.url.port_or_known_default().unwrap_or(0);
-                (format!("{host}:{port}"), Goal::Http(Box::new(request)))
+                let lane = host_and_port(&request.url);
+                (lane, Goal::Http(Box::new(request)))
             }
         };
         Ok(Self { lane, goal })
     }
+}
+
+fn host_and_port(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    let port = url.port_or_known_default().unwrap_or(0);
+    format!("{host}:{port}")
 }
 
 impl Request {
@@ -135,9 +148,18 @@ fn headers(request: &Value) -> HeaderMap {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scheduler::SecretKey;
+
+    fn actions() -> Actions {
+        let mut options = Options::new(SecretKey::new("a key for tests"));
+        for (name, url) in [("a", "http://h.test:81/a"), ("b", "http://h.test:81/b/")] {
+            options.endpoints.insert(name.into(), url.into());
+        }
+        Actions::new(Arc::new(options))
+    }
 
     fn lane(document: &str) -> Option<String> {
-        let actions = Actions::new();
+        let actions = actions();
         let action = actions.get(document).ok()?;
         let again = actions.get(document).ok()?;
         assert!(Arc::ptr_eq(&action, &again), "it was read twice");
@@ -145,18 +167,22 @@ mod tests {
     }
 
     #[test]
-    fn actions_to_one_host_share_a_lane_and_are_read_once() {
+    fn actions_to_one_host_and_port_share_a_lane_and_are_read_once() {
         let http = r#"{"type":"Http","request":{"method":"GET","uri":"http://h.test/a?b"}}"#;
         assert_eq!(lane(http).as_deref(), Some("h.test:80"));
+        let http = r#"{"type":"Http","request":{"method":"GET","uri":"http://h.test:81/"}}"#;
+        assert_eq!(lane(http).as_deref(), Some("h.test:81"));
         let queue = r#"{"type":"StorageQueue","queueMessage":{"storageAccount":"a"}}"#;
-        assert_eq!(lane(queue).as_deref(), Some("a"));
-        let bus = r#"{"type":"ServiceBusTopic","serviceBusTopicMessage":{"namespace":"n"}}"#;
-        assert_eq!(lane(bus).as_deref(), Some("n"));
+        assert_eq!(lane(queue).as_deref(), Some("h.test:81"));
+        let bus = r#"{"type":"ServiceBusQueue","serviceBusQueueMessage":{"namespace":"b"}}"#;
+        assert_eq!(lane(bus).as_deref(), Some("h.test:81"));
+        let cloud = r#"{"type":"ServiceBusTopic","serviceBusTopicMessage":{"namespace":"n"}}"#;
+        assert_eq!(lane(cloud).as_deref(), Some("n.servicebus.windows.net:443"));
     }
 
     #[test]
     fn what_cannot_be_read_says_why() {
-        let why = |document: &str| Actions::new().get(document).err();
+        let why = |document: &str| actions().get(document).err();
         assert_eq!(why("{"), Some("the stored action cannot be read"));
         assert_eq!(why("[1]"), Some("the address cannot be read"));
         let nowhere = r#"{"request":{"method":"GET","uri":"nowhere"}}"#;

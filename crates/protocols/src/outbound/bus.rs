@@ -12,6 +12,9 @@ use super::http::Call;
 use super::queue::endpoint;
 use super::stamp::Stamp;
 
+/// Where namespaces live unless the configuration says otherwise.
+pub(crate) const DOMAIN: &str = "servicebus.windows.net";
+
 /// How long a signature counts: longer than any attempt.
 const SIGNATURE_SECONDS: i64 = 600;
 
@@ -45,7 +48,7 @@ pub(crate) fn call(
     };
     let message = &action[member];
     let text = |name: &str| message[name].as_str().unwrap_or_default();
-    let endpoint = endpoint(options, text("namespace"), "servicebus.windows.net");
+    let endpoint = endpoint(options, text("namespace"), DOMAIN);
     let resource = format!("{endpoint}/{}", text(place));
     let url = Url::parse(&format!("{resource}/messages"));
     let url = url.map_err(|_| "the service bus has no valid address")?;

@@ -35,7 +35,7 @@ impl Outbound {
         let options = Arc::new(options);
         Ok(Self {
             caller: Caller::new(Arc::clone(&options))?,
-            actions: Actions::new(),
+            actions: Actions::new(Arc::clone(&options)),
             tokens: Tokens::new(Arc::clone(&options), Arc::clone(&clock)),
             options,
             clock,

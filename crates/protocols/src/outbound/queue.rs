@@ -11,13 +11,16 @@ use super::caller::Options;
 use super::http::Call;
 use super::stamp::Stamp;
 
+/// Where storage accounts live unless the configuration says otherwise.
+pub(crate) const DOMAIN: &str = "queue.core.windows.net";
+
 /// The request that puts a message into a queue.
 pub(crate) fn call(options: &Options, action: &Value, stamp: &Stamp) -> Result<Call, String> {
     let message = &action["queueMessage"];
     let text = |name: &str| message[name].as_str().unwrap_or_default();
     let token = options.key.open(&message["sasToken"]);
     let token = token.ok_or("the token of the queue cannot be opened with the configured key")?;
-    let endpoint = endpoint(options, text("storageAccount"), "queue.core.windows.net");
+    let endpoint = endpoint(options, text("storageAccount"), DOMAIN);
     let address = format!(
         "{endpoint}/{}/messages?{}",
         text("queueName"),
