@@ -260,6 +260,11 @@ pub(crate) fn backfill(
             let message = format!("more than {room} occurrences; ask for a shorter time");
             return Err(refuse(Kind::Crowded, message));
         }
+        if slots.is_empty() {
+            let message = "no occurrence of the job lies between the two times and before now: \
+                           ask for times at or after its first one";
+            return Err(refuse(Kind::NoOccurrence, message));
+        }
         let waiting = slots.iter().map(|slot| Waiting {
             occurrence: slot.0,
             source: Source::Backfill,

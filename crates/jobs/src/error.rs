@@ -46,11 +46,13 @@ pub enum Kind {
     TooLarge,
     /// The name of a collection is the other region's.
     Taken,
+    /// No occurrence lies in the time that was asked for.
+    NoOccurrence,
     /// The way to the job failed.
     Partition,
 }
 
-const CODES: [(Kind, &str); 10] = [
+const CODES: [(Kind, &str); 11] = [
     (Kind::NoCollection, "STF-5201"),
     (Kind::NoJob, "STF-5202"),
     (Kind::Full, "STF-5203"),
@@ -61,6 +63,7 @@ const CODES: [(Kind, &str); 10] = [
     (Kind::NeverRuns, "STF-5208"),
     (Kind::TooLarge, "STF-5209"),
     (Kind::Taken, "STF-5210"),
+    (Kind::NoOccurrence, "STF-5211"),
 ];
 
 impl Error {

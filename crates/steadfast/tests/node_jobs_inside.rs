@@ -111,3 +111,24 @@ async fn an_occurrence_of_a_job_reaches_entities_and_orchestrations() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
+
+#[tokio::test]
+async fn the_shortest_retry_interval_is_a_setting() {
+    for (flag, expected) in [(None, 400), (Some("jobs.min_retry_interval=1s"), 201)] {
+        let layers = FLAGS
+            .iter()
+            .chain(flag.as_ref())
+            .try_fold(Layers::new(), |all, flag| all.flag(flag));
+        let config = Config::new(&layers.unwrap()).unwrap();
+        let building = Node::builder().config(config).memory().serve();
+        let node = building.development().start().await.unwrap();
+        let sku = json!({"properties": {"sku": {"name": "Standard"}}});
+        assert_eq!(put(&node, "", sku).await.0, 201);
+        let policy = json!({"retryType": "Fixed", "retryInterval": "PT1S", "retryCount": 1});
+        let action = json!({"type": "Http", "retryPolicy": policy,
+            "request": {"uri": "http://127.0.0.1:9/", "method": "GET"}});
+        let job = json!({"properties": {"action": action, "state": "Disabled"}});
+        let (status, answer) = put(&node, "/jobs/j", job).await;
+        assert_eq!(status, expected, "{flag:?}: {answer}");
+    }
+}

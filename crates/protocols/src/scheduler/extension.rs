@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use steadfast_jobs::iso;
-use steadfast_jobs::recurrence::Gap;
+use steadfast_jobs::recurrence::{Frequency, Gap, Recurrence};
 use steadfast_jobs::{InFlight, Misfire, Overlap, Policy};
 
 use super::fault::Fault;
@@ -63,6 +63,36 @@ pub(crate) struct Extension {
     /// Where hopeless occurrences go.
     pub(crate) dead_letter: Option<Value>,
     pub(crate) document: Map<String, Value>,
+}
+
+impl Extension {
+    /// A recurrence with the frequency of the object, which stands at `path`.
+    ///
+    /// A frequency without a recurrence is refused: a recurrence that is removed later
+    /// must not leave a job behind that runs every second.
+    pub(crate) fn repeat(
+        &self,
+        recurrence: Option<Recurrence>,
+        path: &str,
+    ) -> Result<Option<Recurrence>, Fault> {
+        if !self.is_every_second {
+            return Ok(recurrence);
+        }
+        let at = format!("{path}.frequency");
+        if self.cron.is_some() {
+            let message = "it cannot stand beside cron; a cron expression of 6 fields has seconds";
+            return Err(Fault::member(at, message));
+        }
+        let Some(recurrence) = recurrence else {
+            let message = "it replaces the frequency of a recurrence, and there is none; \
+                           send recurrence with its interval, or leave frequency out";
+            return Err(Fault::member(at, message));
+        };
+        Ok(Some(Recurrence {
+            frequency: Frequency::Second,
+            ..recurrence
+        }))
+    }
 }
 
 /// Reads the object.

@@ -118,6 +118,7 @@ impl From<Error> for Fault {
             | ErrorKind::Leaving
             | ErrorKind::Taken => Self::conflict(message),
             ErrorKind::NeverRuns => Self::member("properties.recurrence", message),
+            ErrorKind::NoOccurrence => Self::member("from", message),
             ErrorKind::TooLarge => Self::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "RequestEntityTooLarge",

@@ -183,17 +183,15 @@ fn read_recurrence(
     known: Option<&Value>,
     now: Timestamp,
 ) -> Result<Option<Recurrence>, Fault> {
+    let at = "properties.steadfast";
     let Some(found) = object.object("recurrence")? else {
-        return Ok(None);
+        return extension.repeat(None, at);
     };
     // What is stored already may have ended meanwhile.
     let is_known = known.is_some_and(|known| known.get("recurrence") == object.get("recurrence"));
     let after = (!is_known).then_some(now);
-    let mut repeat = recurrence::read(&found, after, context.settings.allow_seconds)?;
-    if extension.is_every_second {
-        repeat.frequency = Frequency::Second;
-    }
-    Ok(Some(repeat))
+    let repeat = recurrence::read(&found, after, context.settings.allow_seconds)?;
+    extension.repeat(Some(repeat), at)
 }
 
 /// Checks that there is an occurrence, and not too often.

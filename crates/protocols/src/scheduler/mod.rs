@@ -2,6 +2,7 @@
 
 mod action;
 mod answer;
+mod body;
 mod certificate;
 mod collection;
 mod context;

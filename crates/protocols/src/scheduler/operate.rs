@@ -9,13 +9,12 @@ use steadfast_jobs::{
 
 use super::answer::Answer;
 use super::context::Context;
-use super::extension;
 use super::fault::Fault;
 use super::home::Home;
 use super::job::{self, STATES, VERDICTS};
 use super::query::Parameters;
 use super::value::Object;
-use super::{collection, path, recurrence};
+use super::{body, collection, extension, path, recurrence};
 
 /// How often a change is tried when others change the same thing.
 const TRIES: usize = 8;
@@ -48,8 +47,7 @@ pub(crate) enum Manner {
 
 impl Asked<'_> {
     pub(crate) fn json(&self) -> Result<Value, Fault> {
-        let wrong = |error: serde_json::Error| Fault::bad(format!("the body is not JSON: {error}"));
-        serde_json::from_slice(self.body).map_err(wrong)
+        body::read(self.body)
     }
 
     /// Refuses a change of something that the client has not seen.
@@ -320,6 +318,7 @@ fn preview_timing(
     let repeat = repeat
         .map(|repeat| recurrence::read(&repeat, Some(now), true))
         .transpose()?;
+    let repeat = extended.repeat(repeat, "steadfast")?;
     let count = repeat.as_ref().and_then(|repeat| repeat.count);
     let timing = Timing {
         start: object.time("startTime")?.map(|start| start.0),

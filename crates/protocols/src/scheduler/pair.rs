@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 use steadfast_jobs::{CollectionId, ErrorKind, Expect, Naming};
 
 use super::answer::{Answer, finish};
-use super::collection;
 use super::context::Context;
 use super::dispatch::{Source, operate};
 use super::fault::Fault;
@@ -22,6 +21,7 @@ use super::forwarded::{Errand, Forwarded, Purpose, Reply};
 use super::home::{self, Home, Pair};
 use super::path::Place;
 use super::query::Parameters;
+use super::{body, collection};
 
 /// Says that an answer comes from a copy.
 const STALE: &str = "x-steadfast-stale";
@@ -107,8 +107,7 @@ impl Pair {
         wanted: &Forwarded,
         id: &CollectionId,
     ) -> Result<Reply, Fault> {
-        let body: Value = serde_json::from_slice(&wanted.body)
-            .map_err(|error| Fault::bad(format!("the body is not JSON: {error}")))?;
+        let body = body::read(&wanted.body)?;
         let home = self.wanted_home(context, &body)?;
         // What cannot be made draws no ticket.
         collection::draft(context, Some(home), id, &body)?;

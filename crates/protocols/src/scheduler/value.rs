@@ -67,9 +67,9 @@ impl<'a> Object<'a> {
     pub(crate) fn number(&self, name: &str) -> Result<Option<i64>, Fault> {
         match self.get(name) {
             None => Ok(None),
-            Some(value) => match (value.as_i64(), value.as_str().map(str::parse)) {
-                (Some(number), _) | (None, Some(Ok(number))) => Ok(Some(number)),
-                _ => Err(self.wrong(name, "a whole number is expected")),
+            Some(value) => match value.as_i64() {
+                Some(number) => Ok(Some(number)),
+                None => Err(self.wrong(name, "a whole number is expected")),
             },
         }
     }

@@ -114,6 +114,8 @@ pub struct Config {
     pub jobs_quotas: bool,
     /// Whether jobs may run every second.
     pub jobs_allow_seconds: bool,
+    /// The shortest interval of a retry policy.
+    pub jobs_min_retry_interval: Duration,
     /// The port of SignalR clients and app servers.
     pub realtime_port: u16,
     /// Whether clients need app servers.
@@ -205,6 +207,7 @@ impl Config {
             jobs_endpoints: endpoints(layers, &texts("jobs.endpoints"))?,
             jobs_quotas: flag(layers, "jobs.quotas"),
             jobs_allow_seconds: flag(layers, "jobs.allow_seconds"),
+            jobs_min_retry_interval: time(layers, "jobs.min_retry_interval"),
             realtime_port: number(layers, "realtime.port") as u16,
             realtime_mode: match text(layers, "realtime.mode").as_deref() {
                 Some("serverless") => Mode::Serverless,

@@ -75,6 +75,7 @@ pub(super) fn jobs(inner: &Inner, is_encrypted: bool) -> scheduler::Context {
         settings: Settings {
             enforce_quotas: inner.config.jobs_quotas,
             allow_seconds: inner.config.jobs_allow_seconds,
+            min_retry_interval: inner.config.jobs_min_retry_interval,
             scheme: if is_encrypted { "https" } else { "http" },
             ..Settings::default()
         },
