@@ -56,6 +56,12 @@ impl<K: Key, V: Record> Dictionary<K, V> {
         self.with(Opt::default()).set(tx, key, value).await
     }
 
+    /// Locks a key for a write that follows, whether it is there or not. Transactions
+    /// that lock their keys in one order never wait for one another in a ring.
+    pub async fn lock(&self, tx: &mut Tx<'_>, key: &K) -> Result<()> {
+        self.with(Opt::default()).lock(tx, key).await
+    }
+
     /// The value of a key.
     pub async fn get(&self, tx: &mut Tx<'_>, key: &K) -> Result<Option<Stored<V>>> {
         self.with(Opt::default()).get(tx, key).await
@@ -155,6 +161,13 @@ impl<K: Key, V: Record> View<'_, K, V> {
         let mut row = self.write(tx, &key).await?;
         let existed = row.exists(tx, Mode::Exclusive).await?;
         row.put(tx, value, existed)?;
+        row.done(tx, ())
+    }
+
+    /// See [`Dictionary::lock`].
+    pub async fn lock(&self, tx: &mut Tx<'_>, key: &K) -> Result<()> {
+        let mut row = self.write(tx, key).await?;
+        row.exists(tx, Mode::Exclusive).await?;
         row.done(tx, ())
     }
 

@@ -36,6 +36,13 @@ pub enum Kind {
         /// Since when.
         since: Timestamp,
     },
+    /// Transactions waited for one another, and this one is the youngest of them.
+    Deadlock {
+        /// What it waited for.
+        lock: String,
+        /// The others.
+        with: Vec<u64>,
+    },
     /// A write on a replica that does not own its partition.
     NotPrimary {
         partition: Partition,
@@ -183,6 +190,7 @@ impl Error {
         match self.kind {
             Kind::TransactionFaulted { .. } => Retry::Now,
             Kind::LockTimeout { .. }
+            | Kind::Deadlock { .. }
             | Kind::NotReadable { .. }
             | Kind::Throttled
             | Kind::NotVisible { .. } => Retry::Later,
@@ -216,6 +224,7 @@ impl Error {
             Kind::OutOfRange { .. } => "STF-3020",
             Kind::InvalidName { .. } => "STF-3021",
             Kind::Schema { .. } => "STF-3022",
+            Kind::Deadlock { .. } => "STF-3023",
         })
     }
 }
@@ -242,6 +251,15 @@ impl fmt::Display for Kind {
                 "{lock} is locked by transaction {holder} since {since}; \
                  pause and try again in a new transaction"
             ),
+            Self::Deadlock { lock, with } => {
+                let with: Vec<_> = with.iter().map(u64::to_string).collect();
+                write!(
+                    f,
+                    "waiting for {lock} would never end: this transaction and {} wait for one \
+                     another, and this one is the youngest; try again in a new transaction",
+                    with.join(", ")
+                )
+            }
             Self::NotPrimary { partition, hint } => {
                 write!(f, "partition {partition} is not owned here; ")?;
                 match hint {

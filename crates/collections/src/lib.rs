@@ -58,6 +58,7 @@ mod options;
 mod queue;
 mod registry;
 mod replica;
+mod report;
 mod rows;
 mod scan;
 pub mod schema;

@@ -12,7 +12,8 @@ use crate::lock::mode::Mode;
 pub enum Timeout {
     /// So long; zero tries once.
     After(Duration),
-    /// For ever. A dead-lock then ends only with the age of a transaction.
+    /// Without a limit. Transactions that wait for one another are found at once, and
+    /// one that does not end is faulted when it is too old.
     Never,
 }
 

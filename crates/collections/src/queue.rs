@@ -146,6 +146,19 @@ impl<V: Record> Queue<V> {
     }
 }
 
+/// What a row is, in words.
+pub(crate) fn show(key: &[u8]) -> Option<String> {
+    match key {
+        HEAD => Some("the head".into()),
+        TAIL => Some("the tail".into()),
+        [ITEM, number @ ..] => {
+            let number = u64::from_be_bytes(number.try_into().ok()?);
+            Some(format!("item {number}"))
+        }
+        _ => None,
+    }
+}
+
 /// The row's key of an item.
 pub(crate) fn item(number: u64) -> [u8; 9] {
     let mut key = [ITEM; 9];

@@ -70,6 +70,12 @@ impl Registry {
         Table(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// The committed collection with this number. For reports: it looks at all.
+    pub(crate) fn with_table(&self, table: Table) -> Option<Arc<Collection>> {
+        let names = self.names.read();
+        names.values().find(|known| known.table == table).cloned()
+    }
+
     /// All committed collections, by scope and name.
     pub(crate) fn all(&self) -> Vec<Arc<Collection>> {
         self.names.read().values().cloned().collect()

@@ -14,7 +14,7 @@ use steadfast_core::limits;
 use steadfast_storage::{Engine, Ledger};
 
 use crate::courier::Courier;
-use crate::error::{Result, Retry};
+use crate::error::{Kind, Result, Retry};
 use crate::home::Home;
 use crate::lock::table::Wait;
 use crate::notice::{Heard, Listener, StateNotice, TransactionNotice};
@@ -147,6 +147,9 @@ impl Replica {
     /// Runs `work` in a transaction and commits it; tries again, in a new one and
     /// after a pause, when another try can help.
     ///
+    /// All attempts have the age of the first one. Of transactions that wait for one
+    /// another the youngest is given up, so this one is given up for older ones only.
+    ///
     /// A transaction that `work` has rolled back is not committed. The future is
     /// boxed so that `run` can be spawned: `|tx| Box::pin(async move { .. })`.
     pub async fn run<T, F>(&self, mut work: F) -> Result<T>
@@ -154,9 +157,11 @@ impl Replica {
         F: for<'t> FnMut(&'t mut Tx<'static>) -> Work<'t, T>,
     {
         let mut pause = limits::RUN_FIRST_PAUSE;
-        let mut attempt = 1;
+        let (mut attempt, mut deadlocks) = (1, 0);
+        let mut rank = None;
         loop {
-            let mut tx = Tx::begin(&self.home);
+            let mut tx = Tx::begin_as(&self.home, rank);
+            rank.get_or_insert(tx.id());
             let error = match work(&mut tx).await {
                 Ok(answer) if tx.is_closed() => return Ok(answer),
                 Ok(answer) => match tx.commit().await {
@@ -168,6 +173,11 @@ impl Replica {
                     error
                 }
             };
+            if matches!(error.kind(), Kind::Deadlock { .. }) && deadlocks < limits::RUN_DEADLOCKS {
+                tokio::time::sleep(yielding(deadlocks)).await;
+                deadlocks += 1;
+                continue;
+            }
             if attempt >= limits::RUN_ATTEMPTS || error.retry() == Retry::No {
                 return Err(error);
             }
@@ -181,7 +191,7 @@ impl Replica {
 
     /// Who waits for whom, at this moment.
     pub fn waits(&self) -> Vec<Wait> {
-        self.home.locks.waits()
+        self.home.locks.waits(|name| self.home.show_lock(name))
     }
 
     /// How many locks are held or waited for.
@@ -267,6 +277,15 @@ impl TransactionNotices {
             Heard::End => None,
         }
     }
+}
+
+/// How long a transaction pauses that was given up for an older one: at random, and
+/// longer each time, so that those that go on are not met again.
+fn yielding(deadlocks: u32) -> Duration {
+    let longest = limits::RUN_FIRST_PAUSE.saturating_mul(1 << deadlocks.min(16));
+    longest
+        .min(limits::RUN_LONGEST_YIELD)
+        .mul_f64(fastrand::f64())
 }
 
 /// Somewhere between half and all of a pause, so that rivals part.

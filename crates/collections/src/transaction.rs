@@ -24,10 +24,10 @@ use crate::error::{Error, Kind, Result};
 use crate::home::Home;
 use crate::lock::latch::Parking;
 use crate::lock::mode::Mode;
-use crate::lock::name::{self, Name, Subject, describe};
+use crate::lock::name::{self, Name, Subject};
 use crate::lock::owner::{Owner, Phase};
 use crate::lock::resident::Cached;
-use crate::lock::table::{Attempt, Blocker, Waiting};
+use crate::lock::table::{Attempt, Blocker, WaitOutcome, Waiting};
 use crate::options::Patience;
 use crate::source::Pinned;
 use crate::writeset::WriteSet;
@@ -64,7 +64,13 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 impl Tx<'_> {
     /// Begins a transaction; this never fails.
     pub(crate) fn begin(home: &Arc<Home>) -> Self {
-        let owner = Owner::new(home.next_transaction(), home.locks.now_us());
+        Self::begin_as(home, None)
+    }
+
+    /// Begins another attempt of a transaction: it is as old as the first one.
+    pub(crate) fn begin_as(home: &Arc<Home>, rank: Option<u64>) -> Self {
+        let id = home.next_transaction();
+        let owner = Owner::ranked(id, rank.unwrap_or(id), home.locks.now_us());
         Self {
             home: Arc::clone(home),
             owner,
@@ -297,7 +303,7 @@ impl Tx<'_> {
                 Attempt::Ended(phase) => return Err(self.ended(phase)),
                 // Somebody too old may stand in the way: then try once more.
                 Attempt::Refused(blocker) if tried == 0 && self.fault(name, &blocker) => tried += 1,
-                Attempt::Refused(blocker) => return Err(timeout(name, &blocker)),
+                Attempt::Refused(blocker) => return Err(self.timeout(name, &blocker)),
                 Attempt::Busy(waiting) => {
                     self.wait(waiting, name, patience).await?;
                     return Ok(locks.peek(name, version));
@@ -319,8 +325,9 @@ impl Tx<'_> {
             let until = Instant::now() + self.pause(blocker.as_ref());
             let until = deadline.map_or(until, |deadline| deadline.min(until));
             match tokio::time::timeout_at(until, &mut waiting).await {
-                Ok(true) => return Ok(()),
-                Ok(false) => return Err(self.ended(self.owner.phase())),
+                Ok(WaitOutcome::Granted) => return Ok(()),
+                Ok(WaitOutcome::Ended) => return Err(self.ended(self.owner.phase())),
+                Ok(WaitOutcome::Deadlock(with)) => return Err(self.deadlock(name, with)),
                 Err(_) => self.check()?,
             }
             let blocker = self.home.locks.blocker(&self.owner, name);
@@ -334,7 +341,7 @@ impl Tx<'_> {
                     return Ok(());
                 }
                 let blocker = blocker.unwrap_or_else(|| self.myself());
-                return Err(timeout(name, &blocker));
+                return Err(self.timeout(name, &blocker));
             }
         }
     }
@@ -363,6 +370,21 @@ impl Tx<'_> {
         self.home
             .locks
             .end(&holder, Phase::Active, Phase::Faulted(TOO_OLD))
+    }
+
+    #[cold]
+    fn timeout(&self, name: Name<'_>, blocker: &Blocker) -> Error {
+        Error::new(Kind::LockTimeout {
+            lock: self.home.show_lock(name.bytes),
+            holder: blocker.transaction,
+            since: blocker.since,
+        })
+    }
+
+    #[cold]
+    fn deadlock(&self, name: Name<'_>, with: Vec<u64>) -> Error {
+        let lock = self.home.show_lock(name.bytes);
+        Error::new(Kind::Deadlock { lock, with })
     }
 
     fn myself(&self) -> Blocker {
@@ -443,13 +465,4 @@ impl Drop for FaultOnPanic<'_, '_> {
 
 fn is_too_old(now_us: u64, started_us: u64) -> bool {
     Duration::from_micros(now_us.saturating_sub(started_us)) > limits::TRANSACTION_AGE
-}
-
-#[cold]
-fn timeout(name: Name<'_>, blocker: &Blocker) -> Error {
-    Error::new(Kind::LockTimeout {
-        lock: describe(name.bytes),
-        holder: blocker.transaction,
-        since: blocker.since,
-    })
 }

@@ -122,6 +122,20 @@ pub const RUN_ATTEMPTS: u32 = 12;
 pub const RUN_FIRST_PAUSE: Duration = Duration::from_millis(2);
 pub const RUN_LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// How often `run` yields to older transactions that wait for it, and its longest pause
+/// then. It keeps its age, so it is the oldest one long before that.
+pub const RUN_DEADLOCKS: u32 = 1000;
+pub const RUN_LONGEST_YIELD: Duration = Duration::from_millis(50);
+
+/// Transactions that a search for a cycle of waits looks at, and cycles that one new
+/// wait may close. What is not found ends with its time-out.
+pub const DEADLOCK_SEARCH: usize = 10_000;
+pub const DEADLOCK_PASSES: usize = 64;
+
+/// Locks of a waiting transaction that are looked at before a search, to see whether
+/// another transaction waits for one of them.
+pub const DEADLOCK_HELD: usize = 64;
+
 /// Slots that a service may have.
 pub const SERVICE_SLOTS: u32 = 65_536;
 

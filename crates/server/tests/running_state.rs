@@ -3,6 +3,8 @@
 
 mod running;
 
+use std::time::Duration;
+
 use reqwest::{Method, StatusCode};
 use running::{KNOWN, Server, Start, said};
 use serde_json::{Value, json};
@@ -89,6 +91,60 @@ fn a_batch_is_one_transaction_or_nothing() {
     let (_, answer) = server.post("/v1/state/bank", dequeue);
     assert_eq!(answer["results"][0]["value"], json!("moved 10"));
     assert_eq!(answer["results"][1]["found"], json!(false));
+}
+
+/// Each request reads and writes two accounts, half of them in the opposite order.
+#[test]
+fn transfers_in_opposite_order_do_not_hold_one_another_up() {
+    const CLIENTS: usize = 4;
+    const TRANSFERS: usize = 50;
+    let server = Start::new("dev").ready();
+    for name in ["a", "b"] {
+        put(
+            &server,
+            &format!("/v1/state/bank/accounts/{name}"),
+            json!(0),
+        );
+    }
+    let url = format!("{}/v1/state/bank", server.url);
+    let client = |number: usize| {
+        let (client, url) = (server.client.clone(), url.clone());
+        async move {
+            let names = if number.is_multiple_of(2) {
+                ["a", "b"]
+            } else {
+                ["b", "a"]
+            };
+            for round in 0..TRANSFERS {
+                let step = |key: &str, op: &str| {
+                    let mut step = json!({"op": op, "collection": "accounts", "key": key});
+                    if op == "put" {
+                        step["value"] = json!({"by": number, "round": round});
+                    }
+                    step
+                };
+                let steps = names
+                    .map(|name| [step(name, "get"), step(name, "put")])
+                    .concat();
+                let sent = client.post(&url).bearer_auth(KNOWN);
+                let answer = sent.json(&json!({"steps": steps})).send().await.unwrap();
+                let status = answer.status();
+                let text = answer.text().await.unwrap();
+                assert_eq!(status, StatusCode::OK, "{text}");
+                let found: Value = serde_json::from_str(&text).unwrap();
+                let (first, second) = (&found["results"][0], &found["results"][2]);
+                assert_eq!(
+                    first["value"], second["value"],
+                    "both were written together"
+                );
+            }
+        }
+    };
+    server.block(async {
+        let all = futures_util::future::join_all((0..CLIENTS).map(client));
+        let ended = tokio::time::timeout(Duration::from_secs(20), all).await;
+        assert!(ended.is_ok(), "they are not done after 20 s");
+    });
 }
 
 #[test]

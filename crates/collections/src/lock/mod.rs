@@ -1,5 +1,6 @@
 //! Key locks: modes, words, owners, and the table of rows.
 
+mod deadlock;
 pub mod latch;
 pub mod mode;
 pub mod name;
@@ -10,4 +11,4 @@ pub mod word;
 
 pub use latch::{Latch, Parking};
 pub use mode::Mode;
-pub use table::{Attempt, Table, Wait, Waiting};
+pub use table::{Attempt, Table, Wait, WaitOutcome, Waiting};

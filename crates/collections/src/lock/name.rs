@@ -80,7 +80,14 @@ pub fn table_of(name: &[u8]) -> Table {
     Table(u32::from_be_bytes(bytes.unwrap_or_default()))
 }
 
-/// A name as people read it.
+/// What a name is of.
+pub fn subject_of(name: &[u8]) -> Option<Subject> {
+    let all = [Subject::Collection, Subject::Row, Subject::Name];
+    let first = *name.first()?;
+    all.into_iter().find(|subject| *subject as u8 == first)
+}
+
+/// A name as bytes and numbers, where nothing more is known.
 pub fn describe(name: &[u8]) -> String {
     let table = table_of(name).0;
     let key = key_of(name);

@@ -13,6 +13,8 @@ use crate::lock::name::Kept;
 pub struct Owner<L: Latch> {
     /// Names the transaction.
     pub id: u64,
+    /// Its age among others: the id of its first attempt. The lower, the older.
+    pub rank: u64,
     /// When it began, in microseconds of the clock.
     pub started_us: u64,
     state: L::Of<State>,
@@ -21,6 +23,8 @@ pub struct Owner<L: Latch> {
 struct State {
     phase: Phase,
     held: Vec<Kept>,
+    /// The lock that it has waited for last.
+    waiting: Option<Kept>,
 }
 
 /// Where a transaction stands.
@@ -39,12 +43,19 @@ pub enum Phase {
 impl<L: Latch> Owner<L> {
     /// A transaction that holds nothing.
     pub fn new(id: u64, started_us: u64) -> Arc<Self> {
+        Self::ranked(id, id, started_us)
+    }
+
+    /// Another attempt of a transaction that began as `rank`.
+    pub fn ranked(id: u64, rank: u64, started_us: u64) -> Arc<Self> {
         Arc::new(Self {
             id,
+            rank,
             started_us,
             state: L::Of::new(State {
                 phase: Phase::Active,
                 held: Vec::new(),
+                waiting: None,
             }),
         })
     }
@@ -57,6 +68,22 @@ impl<L: Latch> Owner<L> {
     /// How many locks it holds.
     pub fn held(&self) -> usize {
         self.state.with(|state| state.held.len())
+    }
+
+    /// The locks that it holds, if there are `most` at most.
+    pub(crate) fn few_held(&self, most: usize) -> Option<Vec<Kept>> {
+        self.state
+            .with(|state| (state.held.len() <= most).then(|| state.held.clone()))
+    }
+
+    /// Notes the lock that it waits for. Whether it still does, its waiters say.
+    pub(crate) fn wait_for(&self, name: &Kept) {
+        self.state.with(|state| state.waiting = Some(name.clone()));
+    }
+
+    /// The lock that it has waited for last.
+    pub(crate) fn waiting(&self) -> Option<Kept> {
+        self.state.with(|state| state.waiting.clone())
     }
 
     /// Notes a lock, unless the transaction has ended.
@@ -91,6 +118,7 @@ impl<L: Latch> Owner<L> {
         self.state.with(|state| {
             (state.phase == from).then(|| {
                 state.phase = to;
+                state.waiting = None;
                 std::mem::take(&mut state.held)
             })
         })

@@ -30,7 +30,18 @@ pub enum Cached {
 }
 
 /// The lock word of a row; waiters are woken through a channel.
-pub(crate) type RowLock<L> = Word<Arc<Owner<L>>, tokio::sync::oneshot::Sender<()>>;
+pub(crate) type RowLock<L> = Word<Arc<Owner<L>>, tokio::sync::oneshot::Sender<WaitOutcome>>;
+
+/// How a wait for a lock ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WaitOutcome {
+    /// The lock is granted.
+    Granted,
+    /// The transaction has ended.
+    Ended,
+    /// It waited for transactions that waited for it, and is younger than these.
+    Deadlock(Vec<u64>),
+}
 
 pub(crate) struct Resident<L: Latch> {
     pub(crate) name: Kept,

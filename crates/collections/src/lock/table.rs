@@ -5,7 +5,8 @@
 //! uncontended read costs one hash look-up and allocates nothing.
 //!
 //! Nobody waits here: [`Table::acquire`] answers at once, with the lock or with a
-//! [`Waiting`] to be awaited. Latches are taken in the order shard, owner.
+//! [`Waiting`] to be awaited. A wait that would never end is ended before that: see
+//! `deadlock`. Latches are taken in the order shard, owner.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,8 +19,9 @@ use tokio::sync::oneshot;
 
 use crate::lock::latch::{Guarded, Latch};
 use crate::lock::mode::Mode;
-use crate::lock::name::{Kept, Name, describe};
+use crate::lock::name::{Kept, Name};
 use crate::lock::owner::{Owner, Phase};
+pub use crate::lock::resident::WaitOutcome;
 use crate::lock::resident::{Cached, Resident, Shard};
 use crate::lock::word::Answer;
 
@@ -89,6 +91,21 @@ impl<L: Latch> Table<L> {
         version: u64,
         wait: bool,
     ) -> Attempt<L> {
+        let attempt = self.request(owner, name, mode, version, wait);
+        if matches!(attempt, Attempt::Busy(_)) {
+            self.break_cycles(owner);
+        }
+        attempt
+    }
+
+    fn request(
+        self: &Arc<Self>,
+        owner: &Arc<Owner<L>>,
+        name: Name<'_>,
+        mode: Mode,
+        version: u64,
+        wait: bool,
+    ) -> Attempt<L> {
         let now_us = self.now_us();
         self.shard(name).with(|shard| {
             let row = shard.row(name);
@@ -104,6 +121,7 @@ impl<L: Latch> Table<L> {
                 Answer::Busy => {
                     let (wake, woken) = oneshot::channel();
                     let ticket = row.lock.wait(owner, mode, now_us, wake);
+                    owner.wait_for(&row.name);
                     return Attempt::Busy(Waiting {
                         table: Arc::clone(self),
                         name: row.name.clone(),
@@ -185,14 +203,14 @@ impl<L: Latch> Table<L> {
         })
     }
 
-    /// Who waits for whom, at this moment.
-    pub fn waits(&self) -> Vec<Wait> {
+    /// Who waits for whom, at this moment; `shown` says what a lock's name means.
+    pub fn waits(&self, shown: impl Fn(&[u8]) -> String) -> Vec<Wait> {
         let now_us = self.now_us();
         let mut found = Vec::new();
         for shard in &self.shards {
             shard.with(|shard| {
                 for row in shard.rows() {
-                    collect_waits(row, now_us, &mut found);
+                    collect_waits(row, now_us, &shown, &mut found);
                 }
             });
         }
@@ -227,7 +245,7 @@ impl<L: Latch> Table<L> {
         });
     }
 
-    fn serve(&self, shard: &mut Shard<L>, name: Name<'_>) {
+    pub(super) fn serve(&self, shard: &mut Shard<L>, name: Name<'_>) {
         let Some(row) = shard.find(name) else {
             return;
         };
@@ -237,8 +255,8 @@ impl<L: Latch> Table<L> {
             false => owner.is_active(),
         };
         // Whoever stopped waiting in this instant keeps the lock: see `Waiting`.
-        let wake = |wake: oneshot::Sender<()>| {
-            let _ = wake.send(());
+        let wake = |wake: oneshot::Sender<WaitOutcome>| {
+            let _ = wake.send(WaitOutcome::Granted);
         };
         row.lock.serve(self.now_us(), admit, wake);
     }
@@ -262,14 +280,13 @@ impl<L: Latch> Table<L> {
         }
     }
 
-    fn shard(&self, name: Name<'_>) -> &L::Of<Shard<L>> {
+    pub(super) fn shard(&self, name: Name<'_>) -> &L::Of<Shard<L>> {
         // The upper bits: the lower ones choose the place inside the shard.
         &self.shards[(name.hash >> 48) as usize % SHARDS]
     }
 }
 
-/// A place in the queue of a lock: true once it is granted, false if the
-/// transaction has ended.
+/// A place in the queue of a lock; it tells how the wait has ended.
 ///
 /// Dropping it leaves the queue; if the lock was granted in the same instant, it
 /// stays with the transaction.
@@ -277,7 +294,7 @@ pub struct Waiting<L: Latch> {
     table: Arc<Table<L>>,
     name: Kept,
     ticket: u64,
-    woken: oneshot::Receiver<()>,
+    woken: oneshot::Receiver<WaitOutcome>,
     is_done: bool,
 }
 
@@ -286,18 +303,18 @@ impl<L: Latch> Waiting<L> {
     pub fn give_up(mut self) -> bool {
         self.is_done = true;
         let was_waiting = self.table.cancel(&self.name, self.ticket);
-        !was_waiting && self.woken.try_recv().is_ok()
+        !was_waiting && self.woken.try_recv() == Ok(WaitOutcome::Granted)
     }
 }
 
 impl<L: Latch> Future for Waiting<L> {
-    type Output = bool;
+    type Output = WaitOutcome;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<bool> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<WaitOutcome> {
         let woken = Pin::new(&mut self.woken).poll(context);
         woken.map(|answer| {
             self.is_done = true;
-            answer.is_ok()
+            answer.unwrap_or(WaitOutcome::Ended)
         })
     }
 }
@@ -317,7 +334,12 @@ fn known<L: Latch>(row: &Resident<L>, version: u64) -> Cached {
     }
 }
 
-fn collect_waits<L: Latch>(row: &Resident<L>, now_us: u64, found: &mut Vec<Wait>) {
+fn collect_waits<L: Latch>(
+    row: &Resident<L>,
+    now_us: u64,
+    shown: &impl Fn(&[u8]) -> String,
+    found: &mut Vec<Wait>,
+) {
     for waiter in row.lock.waiters() {
         for holder in row.lock.holders() {
             if holder.owner == waiter.owner {
@@ -326,7 +348,7 @@ fn collect_waits<L: Latch>(row: &Resident<L>, now_us: u64, found: &mut Vec<Wait>
             found.push(Wait {
                 waiter: waiter.owner.id,
                 holder: holder.owner.id,
-                lock: describe(&row.name.bytes),
+                lock: shown(&row.name.bytes),
                 mode: waiter.mode,
                 waited: Duration::from_micros(now_us.saturating_sub(waiter.since_us)),
             });

@@ -43,6 +43,15 @@ pub struct Waiter<O, W> {
     wake: W,
 }
 
+/// For whom a waiter waits, and for whom those before it do.
+#[derive(Debug, PartialEq, Eq)]
+pub struct WaitEdges<O> {
+    /// Waiters that are served before it.
+    pub ahead: Vec<O>,
+    /// Holders in whose way they are not: the waiter, and the holder that it waits for.
+    pub holders: Vec<(O, O)>,
+}
+
 /// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
@@ -112,6 +121,31 @@ impl<O: Clone + PartialEq, W> Word<O, W> {
             Some(place) => self.waiters.remove(place).is_some(),
             None => false,
         }
+    }
+
+    /// Takes an owner out of the waiters; answers what wakes it.
+    pub fn evict(&mut self, owner: &O) -> Option<W> {
+        let place = self.waiters.iter().position(|w| w.owner == *owner)?;
+        self.waiters.remove(place).map(|waiter| waiter.wake)
+    }
+
+    /// For whom an owner waits; `None` if it does not.
+    pub fn waits_of(&self, owner: &O) -> Option<WaitEdges<O>> {
+        let place = self.waiters.iter().position(|w| w.owner == *owner)?;
+        let own = &self.waiters[place];
+        let ahead = || self.waiters.iter().take(place);
+        let mut holders = Vec::new();
+        for holder in self.holders() {
+            let blocks = |waiter: &&Waiter<O, W>| {
+                waiter.owner != holder.owner && !waiter.mode.joins(holder.mode)
+            };
+            let waiter = std::iter::once(own).chain(ahead()).find(blocks);
+            holders.extend(waiter.map(|waiter| (waiter.owner.clone(), holder.owner.clone())));
+        }
+        Some(WaitEdges {
+            ahead: ahead().map(|waiter| waiter.owner.clone()).collect(),
+            holders,
+        })
     }
 
     /// Gives the lock up, whatever its mode.
@@ -258,6 +292,36 @@ mod tests {
         assert!(word.cancel(ticket));
         assert!(!word.cancel(ticket));
         assert_eq!(served(&mut word), [3]);
+    }
+
+    #[test]
+    fn a_waiter_waits_for_those_before_it_and_for_holders_that_exclude_one_of_them() {
+        let mut word = Plain::new();
+        word.request(&1, Shared, 0);
+        word.request(&2, Shared, 0);
+        assert_eq!(word.waits_of(&1), None, "a holder does not wait");
+        word.wait(&3, Exclusive, 0, 3);
+        word.wait(&4, Shared, 0, 4);
+        let waits = word.waits_of(&4).unwrap();
+        assert_eq!(waits.ahead, [3]);
+        assert_eq!(waits.holders, [(3, 1), (3, 2)], "readers exclude it not");
+        // An upgrade waits before others, and for the other holder only.
+        word.wait(&1, Exclusive, 0, 1);
+        let waits = word.waits_of(&1).unwrap();
+        assert_eq!((waits.ahead, waits.holders), (vec![], vec![(1, 2)]));
+        assert_eq!(word.waits_of(&3).unwrap().ahead, [1]);
+    }
+
+    #[test]
+    fn an_evicted_waiter_lets_the_next_pass_and_is_woken_by_its_evictor() {
+        let mut word = Plain::new();
+        word.request(&1, Shared, 0);
+        word.wait(&2, Exclusive, 0, 12);
+        word.wait(&3, Shared, 0, 13);
+        assert_eq!(word.evict(&2), Some(12));
+        assert_eq!(word.evict(&2), None);
+        assert_eq!(word.evict(&1), None, "a holder does not wait");
+        assert_eq!(served(&mut word), [13]);
     }
 
     #[test]

@@ -187,6 +187,7 @@ async fn waits_name_waiter_and_holder() {
         let seen = site.replica.waits();
         assert_eq!(seen.len(), 1);
         assert_eq!((seen[0].waiter, seen[0].holder), (waits, holds));
+        assert_eq!(seen[0].lock, "key \"k\" of urn:words");
         drop(holder);
     };
     tokio::join!(reading, looking);

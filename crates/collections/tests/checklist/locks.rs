@@ -7,7 +7,7 @@ use steadfast_collections::lock::Mode::{Exclusive, Shared, Update};
 use steadfast_collections::lock::name::{Name, Subject, write};
 use steadfast_collections::lock::owner::{Owner, Phase};
 use steadfast_collections::lock::resident::Cached;
-use steadfast_collections::lock::{Attempt, Mode, Parking};
+use steadfast_collections::lock::{Attempt, Mode, Parking, WaitOutcome};
 use steadfast_collections::{Kind, Opt, Queue, Timeout};
 use steadfast_core::clock::VirtualClock;
 use steadfast_core::id::Table;
@@ -53,7 +53,7 @@ impl Bench {
         };
         async move {
             let granted = tokio::time::timeout(Duration::from_secs(20), waiting).await;
-            granted.unwrap_or(false)
+            granted == Ok(WaitOutcome::Granted)
         }
     }
 

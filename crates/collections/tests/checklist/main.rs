@@ -7,6 +7,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod counted;
+mod deadlocks;
 mod dictionary;
 #[path = "../engines/memory.rs"]
 mod engine;

@@ -114,7 +114,8 @@ pub(crate) fn key(text: &str) -> String {
 
 /// Whether an operation failed for want of a lock.
 pub(crate) fn timed_out<T>(result: &Result<T>) -> bool {
-    matches!(result, Err(error) if matches!(error.kind(), Kind::LockTimeout { .. }))
+    let is_it = |kind: &Kind| matches!(kind, Kind::LockTimeout { .. } | Kind::Deadlock { .. });
+    matches!(result, Err(error) if is_it(error.kind()))
 }
 
 pub(crate) fn code<T>(result: Result<T>) -> &'static str {

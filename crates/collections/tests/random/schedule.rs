@@ -10,7 +10,7 @@ use shuttle::{future, thread};
 use steadfast_collections::lock::latch::{Guarded, Latch};
 use steadfast_collections::lock::name::{Name, Subject, write};
 use steadfast_collections::lock::owner::{Owner, Phase};
-use steadfast_collections::lock::{Attempt, Mode, Table};
+use steadfast_collections::lock::{Attempt, Mode, Table, WaitOutcome};
 use steadfast_core::clock::VirtualClock;
 use steadfast_core::id;
 
@@ -51,7 +51,7 @@ fn name(key: u8) -> Vec<u8> {
 async fn lock(locks: &Locks, owner: &Arc<Owner<Checked>>, key: u8, mode: Mode) -> bool {
     match locks.acquire(owner, Name::new(&name(key)), mode, 0, true) {
         Attempt::Granted(_) => true,
-        Attempt::Busy(waiting) => waiting.await,
+        Attempt::Busy(waiting) => waiting.await == WaitOutcome::Granted,
         Attempt::Ended(_) | Attempt::Refused(_) => false,
     }
 }
@@ -114,6 +114,56 @@ async fn visit(locks: &Locks, inside: &Mutex<Inside>, task: u64) {
         } -= 1;
     }
     assert!(locks.end(&owner, Phase::Active, Phase::Closed));
+}
+
+/// Locks keys in an order, again after a deadlock; answers how often it was given up.
+async fn lock_all(locks: &Locks, rank: u64, keys: &[u8]) -> usize {
+    for given_up in 0.. {
+        let owner = Owner::ranked(rank + 10 * given_up as u64, rank, 0);
+        let mut has_all = true;
+        for key in keys {
+            let attempt = locks.acquire(&owner, Name::new(&name(*key)), Mode::Exclusive, 0, true);
+            let woken = match attempt {
+                Attempt::Granted(_) => WaitOutcome::Granted,
+                Attempt::Busy(waiting) => waiting.await,
+                Attempt::Ended(_) | Attempt::Refused(_) => WaitOutcome::Ended,
+            };
+            if let WaitOutcome::Deadlock(with) = woken {
+                assert!(with.iter().all(|other| other % 10 < rank), "{with:?}");
+                has_all = false;
+                break;
+            }
+            assert_eq!(woken, WaitOutcome::Granted);
+        }
+        assert!(locks.end(&owner, Phase::Active, Phase::Closed));
+        if has_all {
+            return given_up;
+        }
+    }
+    unreachable!("the loop has no end")
+}
+
+#[test]
+fn whatever_the_order_of_locks_all_get_them_and_the_oldest_is_never_given_up() {
+    shuttle::check_random(
+        || {
+            let locks = locks();
+            let orders = [[0, 1, 2], [1, 2, 0], [2, 1, 0]];
+            let threads: Vec<_> = (0..orders.len())
+                .map(|task| {
+                    let locks = Arc::clone(&locks);
+                    thread::spawn(move || {
+                        future::block_on(lock_all(&locks, task as u64, &orders[task]))
+                    })
+                })
+                .collect();
+            let given_up = threads.into_iter().map(|thread| thread.join().unwrap());
+            let given_up: Vec<_> = given_up.collect();
+            assert_eq!(given_up[0], 0);
+            assert_eq!(locks.busy(), 0, "a lock is left");
+        },
+        SCHEDULES,
+    );
 }
 
 #[test]

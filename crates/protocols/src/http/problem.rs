@@ -90,7 +90,7 @@ impl Problem {
             "STF-6020" | "STF-2009" | "STF-4006" => StatusCode::BAD_REQUEST,
             "STF-6021" | "STF-4004" => StatusCode::NOT_FOUND,
             "STF-7034" | "STF-6031" | "STF-2058" | "STF-6022" | "STF-3001" | "STF-3004"
-            | "STF-3008" | "STF-3014" => StatusCode::CONFLICT,
+            | "STF-3008" | "STF-3014" | "STF-3023" => StatusCode::CONFLICT,
             "STF-6030" => StatusCode::PRECONDITION_FAILED,
             "STF-3007" => StatusCode::NOT_FOUND,
             "STF-3011" | "STF-3019" | "STF-3020" | "STF-3021" | "STF-3022" => {

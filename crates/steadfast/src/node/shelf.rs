@@ -2,6 +2,7 @@
 //!
 //! Texts for keys, JSON for values.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ring::digest::{SHA256, digest};
@@ -74,11 +75,53 @@ pub(super) async fn scan(slot: &Slot, collection: &str, range: Range) -> Result<
     page.await.map_err(|error| problem(error.into()))
 }
 
+/// Locks all keys of a request in one order, each as strongly as any step needs it, so
+/// that requests never wait for one another in a ring, whatever the order of their steps.
+async fn lock_in_order(state: &State, tx: &mut Tx<'static>, steps: &[Step]) -> Done<()> {
+    let mut wanted: BTreeMap<(&str, &String), Access> = BTreeMap::new();
+    for step in steps {
+        let (collection, key, access) = match step {
+            Step::Get { collection, key } => (collection, key, Access::Read),
+            Step::Delete {
+                collection, key, ..
+            } => (collection, key, Access::Remove),
+            Step::Put {
+                collection, key, ..
+            } => (collection, key, Access::Write),
+            Step::Enqueue { .. } | Step::Dequeue { .. } => continue,
+        };
+        let strongest = wanted.entry((collection, key)).or_insert(access);
+        *strongest = access.max(*strongest);
+    }
+    for ((collection, key), access) in wanted {
+        // Only a put makes a collection.
+        let found: Option<Texts> = match access {
+            Access::Write => Some(state.get_or_add_in(tx, collection).await?),
+            Access::Read | Access::Remove => state.try_get(collection).await?,
+        };
+        match (found, access) {
+            (None, _) => {}
+            (Some(texts), Access::Read) => drop(texts.get(tx, key).await?),
+            (Some(texts), Access::Remove | Access::Write) => texts.lock(tx, key).await?,
+        }
+    }
+    Ok(())
+}
+
+/// What a request does with a key; later ones include earlier ones.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Access {
+    Read,
+    Remove,
+    Write,
+}
+
 async fn all(
     state: &State,
     tx: &mut Tx<'static>,
     steps: &[Step],
 ) -> Done<Result<Vec<Found>, Problem>> {
+    lock_in_order(state, tx, steps).await?;
     let mut found = Vec::with_capacity(steps.len());
     for (index, step) in steps.iter().enumerate() {
         match one(state, tx, step).await? {

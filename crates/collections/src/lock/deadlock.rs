@@ -1,0 +1,149 @@
+//! Transactions that wait for one another, found at once.
+//!
+//! Every new cycle of waits goes through the transaction that has just begun to
+//! wait: a grant adds no wait for a transaction that itself waits. So each
+//! transaction searches once, when it joins the waiters of a lock, from itself along
+//! the waits of others. In a cycle the youngest one is given up: its wait ends, and
+//! it still has its locks, until its user ends it. The oldest one of all is never
+//! given up, so there is always progress.
+//!
+//! The search looks at one lock at a time, under its latch only. Locks are kept until
+//! their transaction ends, so a cycle that it finds is one, unless a waiter in it has
+//! timed out since; then one wait ends early that would have been granted.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use steadfast_core::limits;
+
+use crate::lock::latch::{Guarded, Latch};
+use crate::lock::owner::Owner;
+use crate::lock::table::{Table, WaitOutcome};
+use crate::lock::word::WaitEdges;
+
+impl<L: Latch> Table<L> {
+    /// Gives up the youngest of every cycle that `owner`, which waits now, closes.
+    pub(crate) fn break_cycles(&self, owner: &Arc<Owner<L>>) {
+        if !self.is_waited_for(owner) {
+            return;
+        }
+        // Each pass ends a wait, or finds that it has just ended.
+        for _ in 0..limits::DEADLOCK_PASSES {
+            let Some(cycle) = self.cycle(owner) else {
+                return;
+            };
+            let youngest = cycle.iter().max_by_key(|one| (one.rank, one.id));
+            let Some(youngest) = youngest else {
+                return;
+            };
+            self.give_up(youngest, &cycle);
+            if youngest == owner {
+                return;
+            }
+        }
+    }
+
+    /// Whether another transaction waits for a lock of this one. Nearly always it is
+    /// quicker to see that none does than to search for a cycle.
+    fn is_waited_for(&self, owner: &Arc<Owner<L>>) -> bool {
+        let Some(held) = owner.few_held(limits::DEADLOCK_HELD) else {
+            return true;
+        };
+        held.iter().any(|kept| {
+            let name = kept.name();
+            self.shard(name).with(|shard| {
+                let row = shard.find(name);
+                row.is_some_and(|row| row.lock.waiters().any(|waiter| waiter.owner != *owner))
+            })
+        })
+    }
+
+    /// A cycle of waits through `start`, if there is one.
+    fn cycle(&self, start: &Arc<Owner<L>>) -> Option<Vec<Arc<Owner<L>>>> {
+        let mut search = Search {
+            start: Arc::clone(start),
+            waits_for: HashMap::new(),
+        };
+        let mut open = vec![Arc::clone(start)];
+        while let Some(next) = open.pop() {
+            let Some(waits) = self.waits_of(&next) else {
+                continue;
+            };
+            // Waiters before it wait for the same lock: their waits are in the answer.
+            for ahead in waits.ahead {
+                if search.closes(&next, &ahead) {
+                    return Some(search.path(&next));
+                }
+            }
+            for (waiter, holder) in waits.holders {
+                let is_new = !search.waits_for.contains_key(&holder.id);
+                if search.closes(&waiter, &holder) {
+                    return Some(search.path(&waiter));
+                }
+                if is_new {
+                    open.push(holder);
+                }
+            }
+            if search.waits_for.len() > limits::DEADLOCK_SEARCH {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// For whom a transaction waits.
+    fn waits_of(&self, owner: &Arc<Owner<L>>) -> Option<WaitEdges<Arc<Owner<L>>>> {
+        let kept = owner.waiting()?;
+        let name = kept.name();
+        self.shard(name)
+            .with(|shard| shard.find(name)?.lock.waits_of(owner))
+    }
+
+    /// Ends the wait of a transaction.
+    fn give_up(&self, owner: &Arc<Owner<L>>, cycle: &[Arc<Owner<L>>]) {
+        let Some(kept) = owner.waiting() else {
+            return;
+        };
+        let name = kept.name();
+        self.shard(name).with(|shard| {
+            let wake = shard.find(name).and_then(|row| row.lock.evict(owner));
+            if let Some(wake) = wake {
+                let others = cycle.iter().filter(|other| *other != owner);
+                // A waiter that was dropped in this instant needs no answer.
+                let _ = wake.send(WaitOutcome::Deadlock(
+                    others.map(|other| other.id).collect(),
+                ));
+            }
+            self.serve(shard, name);
+            shard.tidy(name);
+        });
+    }
+}
+
+/// A search through waits.
+struct Search<L: Latch> {
+    start: Arc<Owner<L>>,
+    /// Who was found, and through whose wait.
+    waits_for: HashMap<u64, Arc<Owner<L>>>,
+}
+
+impl<L: Latch> Search<L> {
+    /// Notes that `waiter` waits for `other`; answers whether that closes a cycle.
+    fn closes(&mut self, waiter: &Arc<Owner<L>>, other: &Arc<Owner<L>>) -> bool {
+        if *other == self.start {
+            return true;
+        }
+        let found = self.waits_for.entry(other.id);
+        found.or_insert_with(|| Arc::clone(waiter));
+        false
+    }
+
+    /// The way from the start to `last`.
+    fn path(&self, last: &Arc<Owner<L>>) -> Vec<Arc<Owner<L>>> {
+        let before = |one: &Arc<Owner<L>>| match *one == self.start {
+            true => None,
+            false => self.waits_for.get(&one.id).cloned(),
+        };
+        std::iter::successors(Some(Arc::clone(last)), before).collect()
+    }
+}
