@@ -90,6 +90,16 @@ impl Tx<'_> {
         self.owner.id
     }
 
+    /// The bytes that a transaction may write in all: keys, values, items and events,
+    /// and some for each of them.
+    pub const MAX_BYTES: usize = limits::PUBLIC_TRANSACTION_BYTES;
+
+    /// The bytes that it may still write. An operation that needs more answers
+    /// `TooLarge` and changes nothing; the transaction goes on without it.
+    pub fn room(&self) -> usize {
+        Self::MAX_BYTES - self.writes.bytes()
+    }
+
     /// The last transaction that its snapshot reads see for certain; `None` before
     /// the first of them.
     pub fn snapshot_lsn(&self) -> Option<Lsn> {

@@ -78,6 +78,11 @@ impl WriteSet {
             && self.trims.is_empty()
     }
 
+    /// What it takes of the limit of a transaction.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// The change of a row.
     pub(crate) fn find(&self, table: Table, key: &[u8]) -> Option<&Change> {
         if self.tables.is_empty() {
@@ -160,7 +165,7 @@ fn within(before: usize, more: usize) -> Result<usize> {
         return Ok(bytes);
     }
     Err(Error::new(Kind::TooLarge {
-        what: "the transaction",
+        what: "the transaction with this change",
         bytes,
         limit: limits::PUBLIC_TRANSACTION_BYTES,
     }))

@@ -15,6 +15,8 @@ mod place;
 
 #[path = "checklist/counted.rs"]
 mod counted;
+#[path = "checklist/deadlocks.rs"]
+mod deadlocks;
 #[path = "checklist/dictionary.rs"]
 mod dictionary;
 #[path = "checklist/errors.rs"]

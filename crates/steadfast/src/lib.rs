@@ -48,10 +48,12 @@ pub use app_server::{AppServer, AppServerBuilder};
 pub use bytes::Bytes;
 pub use node::{Address, Builder, Error, Node, Result, Slot, StatefulService};
 pub use steadfast_collections as collections;
+/// What can be stored: each name is the trait and its derive.
+pub use steadfast_collections::schema::{Key, Record, Unknown, UnknownVariant};
 pub use steadfast_core::{clock, error, id};
 pub use steadfast_events as events;
 pub use steadfast_jobs as jobs;
-pub use steadfast_macros::{Key, Record, hub};
+pub use steadfast_macros::hub;
 pub use steadfast_ownership as ownership;
 pub use steadfast_partition as partition;
 pub use steadfast_protocols as protocols;

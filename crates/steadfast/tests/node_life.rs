@@ -193,3 +193,52 @@ async fn an_owner_hears_of_a_loss_that_others_saw_first() {
     }
     assert_eq!(*diary.0.lock().unwrap(), [2]);
 }
+
+mod older {
+    use steadfast::{Record, Unknown};
+
+    #[derive(Record, Clone)]
+    pub(crate) struct House {
+        #[n(0)]
+        pub(crate) name: String,
+        pub(crate) unknown: Unknown,
+    }
+}
+
+mod newer {
+    use steadfast::{Record, Unknown};
+
+    #[derive(Record, Clone)]
+    pub(crate) struct House {
+        #[n(0)]
+        pub(crate) name: String,
+        #[n(1)]
+        pub(crate) warmth: Option<i64>,
+        pub(crate) unknown: Unknown,
+    }
+}
+
+/// One name in scope is the derive and the trait with its methods.
+#[test]
+fn a_record_is_derived_and_evolved_under_one_public_name() {
+    use steadfast::Record;
+    use steadfast::collections::schema::{decode_value, encode_value};
+
+    fn version<T: Record>() -> u32 {
+        T::VERSION
+    }
+    let new = newer::House {
+        name: "seven".into(),
+        warmth: Some(21),
+        unknown: steadfast::Unknown::NONE,
+    };
+    let stored = encode_value(&new, version::<newer::House>()).unwrap();
+    let old: older::House = decode_value(&stored).unwrap();
+    let changed = older::House {
+        name: "eight".into(),
+        ..old.evolve()
+    };
+    let stored = encode_value(&changed, version::<older::House>()).unwrap();
+    let again: newer::House = decode_value(&stored).unwrap();
+    assert_eq!((again.name.as_str(), again.warmth), ("eight", Some(21)));
+}

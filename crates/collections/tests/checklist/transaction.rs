@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use steadfast_collections::{Dictionary, Kind, Log, Queue, Replica};
+use steadfast_collections::{Dictionary, Kind, Log, Queue, Replica, Tx};
 use steadfast_storage::hostile::{Faults, Hostile};
 
 use crate::site::{PARTITION, Site, Words, at_once, code, key, options_with, timed_out};
@@ -233,8 +233,14 @@ async fn c18_too_large_is_refused_and_the_partition_goes_on() {
             .await
             .unwrap();
     }
+    let room = tx.room();
+    assert!(
+        (100 * 1024..Tx::MAX_BYTES - 900 * 1024).contains(&room),
+        "{room}"
+    );
     let fourth = blobs.set(&mut tx, key("3"), vec![0; 300 * 1024]).await;
     assert_eq!(code(fourth), "STF-3011");
+    assert_eq!(tx.room(), room, "nothing was changed");
     // Replacing a value does not count twice.
     blobs.set(&mut tx, key("0"), vec![1; 10]).await.unwrap();
     blobs
