@@ -221,11 +221,12 @@ impl Link {
 
     /// The socket is gone: its clients come back elsewhere. Those that can be held
     /// until they have another home are returned.
+    ///
+    /// Who waits for the link is woken last: by then each client has another home or is
+    /// closed, and the link takes and drops whatever still comes.
     pub(crate) fn lost(&self) -> (usize, Vec<Arc<Client>>) {
         self.go_offline();
         self.end();
-        self.over.cancel();
-        self.room.notify_waiters();
         let tenants: Vec<_> = self.tenants.lock().drain().collect();
         let count = tenants.len();
         self.left.store(count as u64, Ordering::Relaxed);
@@ -238,7 +239,14 @@ impl Link {
             self.lobby.leave_group(&id, None);
             tenant.client.close(Some("ServerOffline"), true);
         }
+        self.out.lock().bytes = BytesMut::new();
+        self.over.cancel();
         (count - held.len(), held)
+    }
+
+    /// Whether nothing more is said, because its socket is gone or will be.
+    fn is_ending(&self) -> bool {
+        self.out.lock().is_ending
     }
 
     /// Whether its socket is gone.
@@ -321,6 +329,12 @@ impl Home for Link {
             tenants.insert(Arc::clone(&arrival.id), tenant);
             tenants.len()
         };
+        // It may have been lost since it was chosen.
+        if self.is_ending()
+            && let Some(client) = self.forget(&arrival.id)
+        {
+            return client.close(Some("ServerOffline"), true);
+        }
         let mut headers: Vec<_> = arrival
             .caller
             .headers
@@ -358,14 +372,13 @@ impl Home for Link {
     }
 
     fn room<'a>(&'a self, _connection: &'a str) -> Option<BoxFuture<'a, ()>> {
-        let is_full = || self.out.lock().bytes.len() > limits::SERVER_ROOM_BYTES;
-        if !is_full() {
+        if !self.is_full() {
             return None;
         }
         Some(Box::pin(async move {
             loop {
                 let made = self.room.notified();
-                if !is_full() {
+                if !self.is_full() {
                     return;
                 }
                 tokio::select! {
@@ -486,8 +499,18 @@ impl Link {
 
     /// A label for newer servers; older ones fail on it.
     fn labels(&self, kind: i64) -> Option<i64> {
-        let knows = self.greeting.get().is_some_and(|own| own.elements >= 7);
-        knows.then_some(kind)
+        self.is_recent().then_some(kind)
+    }
+
+    /// Whether the SDK is newer than 1.25: its handshake has an element more.
+    fn is_recent(&self) -> bool {
+        self.greeting.get().is_some_and(|own| own.elements >= 7)
+    }
+
+    /// Whether clients of this server must wait before they say more. A link that is
+    /// over takes everything, and drops it.
+    fn is_full(&self) -> bool {
+        !self.is_over() && self.out.lock().bytes.len() > limits::SERVER_ROOM_BYTES
     }
 }
 

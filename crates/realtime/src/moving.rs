@@ -72,10 +72,12 @@ impl Client {
     /// lost before, the client sends it again. False if it is not taken.
     pub(crate) async fn deliver(&self, message: Bytes, counted: Option<u64>) -> bool {
         loop {
+            // A home that is ready without having room must not keep the worker.
+            tokio::task::coop::consume_budget().await;
             let released = self.released.notified();
             let home = {
                 let mut routing = self.routing.lock();
-                if routing.has_ended {
+                if routing.has_ended || self.is_ending() {
                     return false;
                 }
                 match self.way(&routing, &message) {
@@ -273,7 +275,7 @@ impl Client {
         if !is_home {
             return false;
         }
-        let moves = !routing.has_ended && to.takes_clients();
+        let moves = !routing.has_ended && !self.is_ending() && to.takes_clients();
         if moves {
             let protocol = self.protocol().unwrap_or(Protocol::Json);
             let handshake = routing.handshake.clone();

@@ -1,6 +1,7 @@
 //! A hub behind real sockets.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub(crate) mod peers;
 mod room;
 
 use std::net::SocketAddr;

@@ -1,0 +1,109 @@
+//! Peers that stop reading, and a node that goes on.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::time::Duration;
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use reqwest::Client as Http;
+use serde_json::json;
+use steadfast_wire::signalr::service::{Data, Message, write};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinSet;
+use tokio_tungstenite::tungstenite::Message as Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+
+mod hub_stage;
+
+use hub_stage::Stage;
+use hub_stage::peers::{Client, PATIENCE, Server, completion, text};
+
+/// A service on worker threads of its own, which end with the test whatever they do.
+struct Apart {
+    runtime: Option<Runtime>,
+    stage: Stage,
+}
+
+impl Apart {
+    fn start() -> Self {
+        let mut runtime = Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
+        let stage = {
+            let _entered = runtime.enter();
+            Stage::start()
+        };
+        Self {
+            runtime: Some(runtime),
+            stage,
+        }
+    }
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Says more and more until nothing of it is taken any more.
+async fn fill(mut client: Client) -> Client {
+    let call = json!({"type": 1, "target": "x", "arguments": ["y".repeat(200_000)]});
+    let record = Frame::text(format!("{call}\u{1e}"));
+    loop {
+        let sending = client.socket.send(record.clone());
+        let sent = tokio::time::timeout(Duration::from_millis(500), sending).await;
+        match sent {
+            Ok(sent) => sent.unwrap(),
+            Err(_) => return client,
+        }
+    }
+}
+
+/// Reads until the connection is closed; whether the client may come back.
+async fn may_return(mut client: Client) -> bool {
+    loop {
+        let next = tokio::time::timeout(2 * PATIENCE, client.socket.next()).await;
+        match next.expect("it is closed").expect("it is told").unwrap() {
+            Frame::Text(said) if said.contains("\"type\":7") => {
+                return said.contains("\"allowReconnect\":true");
+            }
+            Frame::Text(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_node_answers_while_an_app_server_stops_reading_and_goes() {
+    let apart = Apart::start();
+    let mut server = Server::start(&apart.stage, "a", 0, 0).await;
+    let mut clients = Vec::new();
+    for number in 0..20 {
+        let user = format!("u{number}");
+        let (client, _) = Client::on(&apart.stage, &user, &mut server).await;
+        clients.push(client);
+    }
+    // From here on the server does not read.
+    let filled: JoinSet<_> = clients.into_iter().map(fill).collect();
+    let clients = filled.join_all().await;
+    drop(server);
+    let mut closed: JoinSet<_> = clients.into_iter().map(may_return).collect();
+    let http = Http::builder().timeout(Duration::from_secs(2)).build();
+    let http = http.unwrap();
+    let health = format!("{}/api/health", apart.stage.url());
+    loop {
+        let answer = http.head(&health).send().await;
+        assert_eq!(answer.expect("the node answers").status(), 200);
+        match tokio::time::timeout(Duration::from_millis(100), closed.join_next()).await {
+            Ok(Some(may_return)) => assert!(may_return.unwrap()),
+            Ok(None) => break,
+            Err(_) => {}
+        }
+    }
+    // Another server takes clients as if nothing had happened.
+    let mut server = Server::start(&apart.stage, "b", 0, 0).await;
+    let (mut client, _) = Client::on(&apart.stage, "late", &mut server).await;
+    client.invoke(1, "x").await;
+    assert_eq!(server.heard().await["target"], "x");
+}
