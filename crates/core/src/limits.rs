@@ -440,8 +440,12 @@ pub const HUB_MESSAGE_BYTES: usize = 32 * 1024;
 pub const CLIENT_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 pub const CLIENT_POST_BYTES: usize = 1024 * 1024;
 
-/// Bytes that wait to be sent to one client; then it is closed.
+/// Bytes that wait to be sent to one client; then it is closed. Messages from the
+/// second size on are counted apart, up to the third: one alone says nothing about how
+/// fast its client reads.
 pub const CLIENT_OUT_BYTES: usize = 4 * 1024 * 1024;
+pub const CLIENT_LARGE_MESSAGE: usize = 1024 * 1024;
+pub const CLIENT_LARGE_BYTES: usize = 32 * 1024 * 1024;
 
 /// What one write to a client holds, unless one message has more.
 pub const CLIENT_BATCH_BYTES: usize = 64 * 1024;

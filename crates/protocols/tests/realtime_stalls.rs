@@ -107,3 +107,31 @@ async fn a_node_answers_while_an_app_server_stops_reading_and_goes() {
     client.invoke(1, "x").await;
     assert_eq!(server.heard().await["target"], "x");
 }
+
+#[tokio::test]
+async fn a_client_that_reads_gets_small_messages_behind_large_ones() {
+    let stage = Stage::start();
+    let mut server = Server::start(&stage, "a", 0, 0).await;
+    let (mut client, id) = Client::on(&stage, "u", &mut server).await;
+    let large: &'static str = format!("\"{}\"", "x".repeat(5 << 20)).leak();
+    let sent = [
+        completion("1", large),
+        completion("2", "\"a\""),
+        completion("3", large),
+        completion("4", "\"b\""),
+    ];
+    // In one piece, as a server writes what it has when three calls end together.
+    let written = sent.map(|payload| {
+        write(&Message::Data(Data {
+            connection: text(&id),
+            payload,
+            ..Data::default()
+        }))
+    });
+    server.raw(written.concat().into()).await;
+    for (number, length) in [("1", 5 << 20), ("2", 1), ("3", 5 << 20), ("4", 1)] {
+        let said = client.next().await;
+        assert_eq!(said["invocationId"], number, "{}", said["error"]);
+        assert_eq!(said["result"].as_str().unwrap().len(), length);
+    }
+}

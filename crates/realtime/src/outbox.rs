@@ -25,7 +25,10 @@ pub(crate) struct Outbox {
 #[derive(Debug, Default)]
 struct State {
     queue: VecDeque<Entry>,
+    /// Bytes of all of them.
     bytes: usize,
+    /// Bytes of large ones among them.
+    large_bytes: usize,
     /// The last message is in the queue.
     is_ending: bool,
     kept: Option<Kept>,
@@ -86,15 +89,10 @@ impl Outbox {
         if state.is_ending {
             return Put::Over;
         }
-        // A large message alone makes nobody slow: it was let in by its own limit.
-        if state.bytes >= limits::CLIENT_OUT_BYTES {
+        if state.is_full() {
             return Put::Full;
         }
-        state.bytes += message.len();
-        state.queue.push_back(Entry {
-            message,
-            is_counted,
-        });
+        state.push(message, is_counted);
         drop(state);
         self.wake.notify_one();
         Put::Queued
@@ -107,11 +105,7 @@ impl Outbox {
             return false;
         }
         if let Some(message) = last {
-            state.bytes += message.len();
-            state.queue.push_back(Entry {
-                message,
-                is_counted: false,
-            });
+            state.push(message, false);
         }
         drop(state);
         self.wake.notify_one();
@@ -186,6 +180,24 @@ impl Outbox {
 }
 
 impl State {
+    /// Whether the client is too slow: a large message alone makes no client so, since
+    /// its own limit has let it in.
+    fn is_full(&self) -> bool {
+        let small_bytes = self.bytes - self.large_bytes;
+        small_bytes >= limits::CLIENT_OUT_BYTES || self.large_bytes >= limits::CLIENT_LARGE_BYTES
+    }
+
+    fn push(&mut self, message: Bytes, is_counted: bool) {
+        self.bytes += message.len();
+        if is_large(&message) {
+            self.large_bytes += message.len();
+        }
+        self.queue.push_back(Entry {
+            message,
+            is_counted,
+        });
+    }
+
     fn fill(&mut self, batch: &mut Batch) {
         while let Some(entry) = self.queue.front() {
             let size = entry.message.len();
@@ -201,6 +213,9 @@ impl State {
             }
             let entry = self.queue.pop_front().expect("it was just seen");
             self.bytes -= size;
+            if is_large(&entry.message) {
+                self.large_bytes -= size;
+            }
             batch.add(entry.message);
         }
         // An idle connection needs no memory for what it once had to send.
@@ -208,6 +223,10 @@ impl State {
             self.queue = VecDeque::new();
         }
     }
+}
+
+fn is_large(message: &Bytes) -> bool {
+    message.len() >= limits::CLIENT_LARGE_MESSAGE
 }
 
 /// Messages that are sent together. One alone is not copied.
@@ -277,11 +296,25 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_client_is_noticed_and_a_large_message_is_not_one() {
+    fn a_client_is_slow_by_many_messages_and_not_by_a_large_one() {
         let outbox = Outbox::default();
         let large = Bytes::from(vec![b'x'; limits::CLIENT_OUT_BYTES + 1]);
-        assert_eq!(outbox.put(large, true), Put::Queued);
-        assert_eq!(outbox.put(message("a"), true), Put::Full);
+        assert_eq!(outbox.put(large.clone(), true), Put::Queued);
+        assert_eq!(outbox.put(message("a"), true), Put::Queued);
+        let small = Bytes::from(vec![b'x'; limits::CLIENT_LARGE_MESSAGE / 2]);
+        let fits = limits::CLIENT_OUT_BYTES / small.len();
+        for _ in 0..fits {
+            assert_eq!(outbox.put(small.clone(), true), Put::Queued);
+        }
+        assert_eq!(outbox.put(message("b"), true), Put::Full);
+        assert_eq!(data(&outbox).len(), large.len());
+        assert_eq!(outbox.put(message("b"), true), Put::Full);
+        while data(&outbox) != "nothing" {}
+        assert_eq!(outbox.bytes(), 0);
+        for _ in 0..=limits::CLIENT_LARGE_BYTES / large.len() {
+            assert_eq!(outbox.put(large.clone(), true), Put::Queued);
+        }
+        assert_eq!(outbox.put(large, true), Put::Full);
     }
 
     #[test]
