@@ -586,3 +586,11 @@ pub const SHARDS: usize = 64;
 
 /// Codes of refusals that other nodes may bring in.
 pub const FOREIGN_CODES: usize = 4_096;
+
+/// How long one task may keep a worker thread of the runtime before that is told, how
+/// often workers are looked at, how seldom while nothing happens, and how many threads
+/// are then shown.
+pub const WORKER_STUCK: Duration = Duration::from_secs(5);
+pub const WORKER_LOOK: Duration = Duration::from_secs(2);
+pub const WORKER_IDLE_LOOK: Duration = Duration::from_secs(32);
+pub const SHOWN_THREADS: usize = 8;

@@ -37,6 +37,7 @@ use super::lending::{CLERK, Lender};
 use super::open::Opened;
 use super::performers::{Maker, Performers};
 use super::running::Node;
+use super::watchdog::Watchdog;
 use super::{
     abroad, amqp, blob, durable, exposure, memories, neighbours, open, own, processors, realtime,
     region, web,
@@ -469,6 +470,7 @@ impl Builder {
         let access = Arc::new(Access::new(ring, Arc::clone(&clock)));
         let Opened { engine, shards } = open::engine(&config, &clock).await?;
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let watchdog = Watchdog::start(&clock);
         let joined = match &shards {
             Some(shards) => {
                 let identity = shards.cluster();
@@ -552,6 +554,7 @@ impl Builder {
                 leaving: CancellationToken::new(),
                 stop,
                 tasks,
+                watchdog,
                 restores: self.restored.as_ref().map_or(0, |restored| restored.number),
                 restored: self.restored,
                 wanted: Mutex::new(None),

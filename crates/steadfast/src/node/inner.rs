@@ -26,6 +26,7 @@ use super::keys::{KeyFile, development_ring};
 use super::memories::Memories;
 use super::own::Own;
 use super::region::Paired;
+use super::watchdog::Watchdog;
 use crate::config::Config;
 
 /// A node's parts.
@@ -74,6 +75,8 @@ pub(super) struct Inner {
     /// No more connections; those that are there end.
     pub(super) stop: CancellationToken,
     pub(super) tasks: TaskTracker,
+    /// Notices worker threads that do not come back.
+    pub(super) watchdog: Watchdog,
     /// How many restores this process has done, and how the last one went.
     pub(super) restores: u64,
     pub(super) restored: Option<RestoreOutcome>,

@@ -33,6 +33,8 @@ mod secret;
 mod shelf;
 mod slot;
 mod stateful;
+mod threads;
+mod watchdog;
 mod web;
 
 pub use address::Address;

@@ -104,6 +104,16 @@ pub(super) fn readings(inner: &Inner) -> Vec<Reading> {
             inner.store.unflushed() as f64,
         ),
         Reading::Gauge(
+            "stuck_workers",
+            "Worker threads of the runtime that one task has kept for 5 seconds or more",
+            inner.watchdog.stuck() as f64,
+        ),
+        Reading::Counter(
+            "worker_stalls",
+            "Times that one task has kept a worker thread of the runtime for 5 seconds",
+            inner.watchdog.stalls(),
+        ),
+        Reading::Gauge(
             "uptime_seconds",
             "Time since the start",
             inner.uptime().as_secs_f64(),

@@ -1,0 +1,157 @@
+//! Notices worker threads that do not come back.
+//!
+//! A worker of the async runtime that is kept by one task, because the task spins or
+//! blocks, starves what else is queued at it, and in the end the node. A thread of its
+//! own compares the runtime's counters, so it works when no task runs any more. It
+//! wakes no worker, and is itself woken rarely while nothing happens.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use steadfast_core::clock::Clock;
+use steadfast_core::limits;
+use tokio::runtime::{Handle, RuntimeMetrics};
+
+use super::threads;
+
+/// Looks at the workers until it is dropped.
+pub(super) struct Watchdog {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    stuck: AtomicU64,
+    stalls: AtomicU64,
+    is_over: Mutex<bool>,
+    ended: Condvar,
+}
+
+/// A worker as it was seen last.
+#[derive(Default)]
+struct Worker {
+    /// How often it was parked and unparked, and how long it has worked. Neither changes
+    /// while one task keeps it.
+    counts: (u64, Duration),
+    /// Since when they are so.
+    since: Duration,
+    is_stuck: bool,
+}
+
+struct Watch {
+    shared: Arc<Shared>,
+    metrics: RuntimeMetrics,
+    clock: Arc<dyn Clock>,
+    workers: Vec<Worker>,
+}
+
+impl Watchdog {
+    /// Watches the workers of the runtime that this is called in.
+    pub(super) fn start(clock: &Arc<dyn Clock>) -> Self {
+        let shared = Arc::new(Shared::default());
+        let watch = Watch {
+            shared: Arc::clone(&shared),
+            metrics: Handle::current().metrics(),
+            clock: Arc::clone(clock),
+            workers: Vec::new(),
+        };
+        let thread = std::thread::Builder::new().name("steadfast-watch".to_owned());
+        if let Err(error) = thread.spawn(move || watch.run()) {
+            tracing::warn!(event = "runtime.unwatched", %error);
+        }
+        Self { shared }
+    }
+
+    /// Workers that do not come back now.
+    pub(super) fn stuck(&self) -> u64 {
+        self.shared.stuck.load(Ordering::Relaxed)
+    }
+
+    /// How often a worker did not come back.
+    pub(super) fn stalls(&self) -> u64 {
+        self.shared.stalls.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        *self.shared.is_over.lock() = true;
+        self.shared.ended.notify_all();
+    }
+}
+
+impl Watch {
+    fn run(mut self) {
+        let mut pause = limits::WORKER_LOOK;
+        while !self.is_over_after(pause) {
+            pause = match self.look() {
+                true => limits::WORKER_LOOK,
+                false => (pause * 2).min(limits::WORKER_IDLE_LOOK),
+            };
+        }
+    }
+
+    fn is_over_after(&self, pause: Duration) -> bool {
+        let mut is_over = self.shared.is_over.lock();
+        if !*is_over {
+            self.shared.ended.wait_for(&mut is_over, pause);
+        }
+        *is_over
+    }
+
+    /// Compares all workers with how they were; answers whether one has done something.
+    fn look(&mut self) -> bool {
+        let now = self.clock.monotonic();
+        self.workers
+            .resize_with(self.metrics.num_workers(), || Worker {
+                since: now,
+                ..Worker::default()
+            });
+        let mut is_any_active = false;
+        for index in 0..self.workers.len() {
+            let parks = self.metrics.worker_park_unpark_count(index);
+            let counts = (parks, self.metrics.worker_total_busy_duration(index));
+            let is_parked = parks % 2 == 1;
+            let worker = &mut self.workers[index];
+            let is_same = worker.counts == counts;
+            is_any_active |= !(is_same && is_parked);
+            let kept = now.saturating_sub(worker.since);
+            if is_same && !is_parked {
+                if kept >= limits::WORKER_STUCK && !worker.is_stuck {
+                    worker.is_stuck = true;
+                    self.tell_of_stall(index, kept);
+                }
+                continue;
+            }
+            if worker.is_stuck {
+                self.shared.stuck.fetch_sub(1, Ordering::Relaxed);
+                let kept_ms = kept.as_millis() as u64;
+                tracing::info!(event = "runtime.worker_back", worker = index, kept_ms);
+            }
+            *worker = Worker {
+                counts,
+                since: now,
+                is_stuck: false,
+            };
+        }
+        is_any_active
+    }
+
+    fn tell_of_stall(&self, index: usize, kept: Duration) {
+        self.shared.stuck.fetch_add(1, Ordering::Relaxed);
+        self.shared.stalls.fetch_add(1, Ordering::Relaxed);
+        let tasks = self.metrics.num_alive_tasks();
+        let workers = self.metrics.num_workers();
+        let threads = threads::busiest(limits::SHOWN_THREADS);
+        tracing::error!(
+            event = "runtime.worker_stuck",
+            worker = index,
+            workers,
+            kept_ms = kept.as_millis() as u64,
+            tasks,
+            threads
+        );
+    }
+}
