@@ -192,6 +192,8 @@ impl Reader {
 
     /// The partition may be here again with another ledger, or elsewhere.
     async fn find_again(&mut self) -> Result<()> {
+        // Until its next owner is known, this may be tried again and again at once.
+        tokio::task::yield_now().await;
         let partition = self.window.partition();
         if self.router.is_alone() && self.router.door(partition).is_none() {
             let words = format!("partition {partition} is not served here now; attach again");

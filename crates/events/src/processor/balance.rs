@@ -155,7 +155,8 @@ impl<H: Handler> Balance<H> {
             tokio::select! {
                 _ = stopped.wait_for(|stopped| *stopped) => break,
                 // Whoever follows its node does so at once.
-                _ = changes.changed(), if self.follower.is_some() => {}
+                // A node that has gone changes nothing any more.
+                Ok(()) = changes.changed(), if self.follower.is_some() => {}
                 () = tokio::time::sleep(pause.saturating_sub(taken)) => {}
             }
         }

@@ -240,7 +240,6 @@ impl<H: Handler> Pump<H> {
             let most = self.work.options.batch;
             let woken = tokio::select! {
                 biased;
-                // The sender goes only with the processor itself.
                 _ = self.ended.wait_for(Option::is_some) => Woken::Ended,
                 () = self.bell.notified() => Woken::Rung,
                 () = sleep(due) => Woken::Due,
@@ -255,7 +254,11 @@ impl<H: Handler> Pump<H> {
                     }
                     continue;
                 }
-                Woken::Ended => continue,
+                // Without its processor it has no more to do.
+                Woken::Ended => {
+                    let why = *self.ended.borrow();
+                    return Ok(Next::Over(why.unwrap_or(CloseReason::Shutdown)));
+                }
             }
             if let Some(next) = self.handle(&events).await {
                 return Ok(next);
