@@ -263,3 +263,29 @@ async fn realtime_54_health_needs_no_token_and_tells_of_a_drain() {
     let url = format!("{}/api/health", desk.stage.url());
     assert_eq!(desk.http.head(&url).send().await.unwrap().status(), 503);
 }
+
+#[tokio::test]
+async fn a_send_is_read_in_the_case_that_the_management_sdk_writes() {
+    let desk = Desk::new();
+    let (mut client, _) = desk.client("u").await;
+    for (body, word) in [
+        (r#"{"Target":"told","Arguments":["one"]}"#, "one"),
+        (r#"{"TARGET":"told","aRGUMENTS":["two"]}"#, "two"),
+    ] {
+        let answer = desk.ask("POST", "/api/hubs/room/:send", body).await;
+        assert_eq!(answer.status(), StatusCode::ACCEPTED, "{body}");
+        assert_eq!(client.told().await, word);
+    }
+    let body = r#"{"Target":"told","Arguments":null}"#;
+    let answer = desk.ask("POST", "/api/hubs/room/:send", body).await;
+    assert_eq!(answer.status(), StatusCode::ACCEPTED);
+    assert_eq!(client.next().await["arguments"], json!([]));
+    for body in [
+        r#"{"Target":7}"#,
+        r#"{"Arguments":[]}"#,
+        r#"{"target":"x","arguments":{}}"#,
+    ] {
+        let answer = desk.ask("POST", "/api/hubs/room/:send", body).await;
+        assert_eq!(answer.status(), StatusCode::BAD_REQUEST, "{body}");
+    }
+}

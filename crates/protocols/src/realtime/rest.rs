@@ -14,8 +14,7 @@ use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router, routing::any};
 use percent_encoding::percent_decode_str;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use steadfast_core::limits;
 use steadfast_realtime::reach::To;
 use steadfast_realtime::{Everywhere, Payload, Protocols};
@@ -368,16 +367,27 @@ async fn payload(parts: &Parts, body: Body) -> Result<Payload, Failure> {
     if kind.starts_with("application/octet-stream") || kind.starts_with("application/x-msgpack") {
         return forms(&bytes).ok_or_else(|| Failure::bad("the body is no map of payloads"));
     }
-    #[derive(Deserialize)]
-    struct Call {
-        target: String,
-        #[serde(default)]
-        arguments: Vec<Value>,
-    }
-    let call: Call = serde_json::from_slice(&bytes)
-        .map_err(|error| Failure::bad(format!("the body needs a target: {error}")))?;
-    let payload = Payload::call(Protocols::BOTH, None, &call.target, &call.arguments);
+    let (target, arguments) = call(&bytes)?;
+    let payload = Payload::call(Protocols::BOTH, None, &target, &arguments);
     payload.map_err(|error| Failure::bad(error.to_string()))
+}
+
+/// A call as JSON. SDKs write its names in either case.
+fn call(bytes: &[u8]) -> Result<(String, Vec<Value>), Failure> {
+    let mut body: Map<String, Value> = serde_json::from_slice(bytes)
+        .map_err(|error| Failure::bad(format!("the body needs a target: {error}")))?;
+    let mut take = |name: &str| {
+        let key = body.keys().find(|own| own.eq_ignore_ascii_case(name));
+        key.cloned().and_then(|key| body.remove(&key))
+    };
+    let Some(Value::String(target)) = take("target") else {
+        return Err(Failure::bad("the body needs a target, which is a text"));
+    };
+    match take("arguments") {
+        None | Some(Value::Null) => Ok((target, Vec::new())),
+        Some(Value::Array(arguments)) => Ok((target, arguments)),
+        Some(_) => Err(Failure::bad("the arguments are a list")),
+    }
 }
 
 /// A map from protocols to framed messages.
