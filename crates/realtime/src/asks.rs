@@ -29,8 +29,13 @@ impl Links {
             return link.tell(&unanswered(question, NO_CLIENT));
         };
         self.note(link, &question);
-        if link.tenant(&question.connection).is_none() {
-            let owner = self.owner(&question.connection);
+        // A server that asks its own client knows what the client answers, whichever of
+        // its links the client has.
+        let owner = self.owner(&question.connection);
+        if owner
+            .as_ref()
+            .is_none_or(|own| own.server() != link.server())
+        {
             link.tell(&mapping(&question, self.lobby.instance()));
             if let Some(owner) = owner {
                 owner.tell(&Message::Ask(question));
@@ -65,6 +70,7 @@ impl Links {
     fn note(&self, link: &Link, question: &Question) {
         let asker = Asker {
             link: link.id().to_owned(),
+            server: link.server().to_owned(),
             connection: question.connection.clone(),
             node: None,
         };
@@ -93,7 +99,8 @@ impl Links {
     pub(crate) fn answered(&self, link: &Link, own: Completion) {
         let asker = self.questions.lock().remove(&own.id);
         match asker {
-            Some(asker) if asker.link == link.id() => {}
+            // It tells only that nothing is to be kept any more.
+            Some(asker) if asker.server == link.server() => {}
             Some(asker) => self.bring(&asker, own),
             None => {
                 let node = self.lobby.take_foreign(&own.connection, &own.id);
@@ -119,6 +126,7 @@ impl Links {
                     home.answered(&own);
                 }
                 let asker = self.questions.lock().remove(&own.id);
+                let asker = asker.filter(|asker| asker.server != own.caller);
                 if let Some(asker) = asker {
                     self.bring(&asker, own);
                 }
@@ -135,7 +143,8 @@ impl Links {
         };
         self.lobby
             .put_foreign(node, &question.connection, &question.id);
-        if let Some(owner) = self.owner(&question.connection) {
+        let owner = self.owner(&question.connection);
+        if let Some(owner) = owner.filter(|own| own.server() != question.caller) {
             owner.tell(&Message::Ask(question));
         }
         client.pass(message);

@@ -34,6 +34,7 @@ pub(crate) struct Links {
 /// A link that has asked a client something.
 pub(crate) struct Asker {
     pub(crate) link: String,
+    pub(crate) server: String,
     pub(crate) connection: String,
     /// The node of the client, if it is another one.
     pub(crate) node: Option<String>,
