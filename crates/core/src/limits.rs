@@ -559,6 +559,9 @@ pub const FAR_POLL_TIME: Duration = Duration::from_secs(20);
 pub const MOVE_QUIET: Duration = Duration::from_secs(10);
 pub const MOVE_PAUSE: Duration = Duration::from_secs(3);
 
+/// Servers that a client was moved away from, and that may still speak of it.
+pub const FORMER_SERVERS: usize = 8;
+
 /// How long a request waits for a partition that has no owner, or changes it.
 pub const FORWARD_TIME: Duration = Duration::from_secs(20);
 

@@ -67,3 +67,26 @@ async fn realtime_38_a_server_asks_its_own_client_by_another_of_its_links() {
     sibling.silent(QUIET).await;
     owner.silent(QUIET).await;
 }
+
+#[tokio::test]
+async fn a_link_that_only_sends_closes_a_client_of_any_server() {
+    let stage = Stage::start();
+    let mut owner = Server::start(&stage, "a", 0, 0).await;
+    let (mut client, id) = Client::on(&stage, "u", &mut owner).await;
+    let mut manager = Server::start(&stage, "m", 2, 0).await;
+    let close = |connection: &str| {
+        Message::Close(Close {
+            connection: text(connection),
+            error: text("enough"),
+            headers: vec![],
+        })
+    };
+    manager.say(close("nobody")).await;
+    manager.say(close(&id)).await;
+    assert_eq!(client.next().await, json!({"type": 7, "error": "enough"}));
+    drop(client);
+    match owner.next().await {
+        Message::Close(told) => assert_eq!(told.connection, id),
+        other => panic!("{other:?}"),
+    }
+}

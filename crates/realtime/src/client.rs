@@ -51,6 +51,8 @@ pub struct Client {
     /// locked after the routing, and nothing is called while it is.
     pub(crate) calls: Mutex<Calls>,
     pub(crate) notes_calls: AtomicBool,
+    /// Servers that it was moved away from: what they still say of it is ignored.
+    pub(crate) former: Mutex<Vec<String>>,
     /// Held messages were let go, or the client has ended.
     pub(crate) released: Notify,
     /// No call is open any more.
@@ -94,6 +96,7 @@ impl Client {
             routing: Mutex::default(),
             calls: Mutex::default(),
             notes_calls: AtomicBool::new(false),
+            former: Mutex::default(),
             released: Notify::new(),
             settled: Notify::new(),
             clock: Mutex::new(Times {
@@ -138,6 +141,22 @@ impl Client {
     pub fn server(&self) -> Option<String> {
         let routing = self.routing.lock();
         routing.home.as_ref().map(|home| home.server().to_owned())
+    }
+
+    /// Whether it was moved away from this server, which may not know that yet.
+    pub(crate) fn has_left(&self, server: &str) -> bool {
+        let is_elsewhere = self.server().is_none_or(|own| own != server);
+        is_elsewhere && self.former.lock().iter().any(|own| own == server)
+    }
+
+    /// It moves away from this server. The last ones are remembered.
+    pub(crate) fn note_former(&self, server: &str) {
+        let mut former = self.former.lock();
+        former.retain(|own| own != server);
+        if former.len() >= limits::FORMER_SERVERS {
+            former.remove(0);
+        }
+        former.push(server.to_owned());
     }
 
     /// Ends when it has gone for good.

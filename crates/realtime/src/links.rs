@@ -214,12 +214,7 @@ impl Links {
             Message::Data(data) => pass(link, data),
             Message::Close(Close {
                 connection, error, ..
-            }) => {
-                if let Some(client) = link.forget(&connection) {
-                    let error = (!error.is_empty()).then_some(error);
-                    client.close(error.as_deref(), false);
-                }
-            }
+            }) => self.close_one(link, connection, error),
             Message::Send { to, payloads } => {
                 let (to, payload) = (said::target(to), said::payload(payloads));
                 self.lobby.everywhere().send(&to, &payload);
@@ -422,6 +417,29 @@ impl Links {
             }
             _ => {}
         }
+    }
+
+    /// A server ends a client: one of its own, or any if the link only sends, as those
+    /// of the management SDK do.
+    fn close_one(&self, link: &Arc<Link>, connection: String, reason: String) {
+        if let Some(client) = link.forget(&connection) {
+            let error = (!reason.is_empty()).then_some(reason);
+            return client.close(error.as_deref(), false);
+        }
+        let is_meant = match self.lobby.client(&connection) {
+            // A server that a client was moved away from may not know that yet.
+            Some(client) => !client.has_left(link.server()),
+            None => !link.carries(),
+        };
+        if !is_meant {
+            return;
+        }
+        let closing = self.lobby.everywhere().close(CloseMany {
+            connection: Some(connection),
+            reason,
+            ..CloseMany::default()
+        });
+        soon(closing.map(drop));
     }
 
     fn close_many(&self, link: &Arc<Link>, own: CloseMany) {

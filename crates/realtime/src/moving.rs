@@ -277,6 +277,7 @@ impl Client {
         }
         let moves = !routing.has_ended && !self.is_ending() && to.takes_clients();
         if moves {
+            self.note_former(from.server());
             let protocol = self.protocol().unwrap_or(Protocol::Json);
             let handshake = routing.handshake.clone();
             to.open(&self.arrival(protocol, handshake, Some(from.server().to_owned())));
