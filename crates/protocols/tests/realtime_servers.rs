@@ -253,7 +253,7 @@ async fn realtime_35_an_acknowledged_join_is_seen_by_other_links() {
 }
 
 #[tokio::test]
-async fn realtime_36_groups_honour_exceptions_and_everybody_gets_one_copy() {
+async fn realtime_36_groups_honour_exceptions_and_a_client_gets_one_copy_per_group() {
     let stage = Stage::start();
     let mut server = Server::start(&stage, "a", 0, 0).await;
     let mut clients = Vec::new();
@@ -281,7 +281,7 @@ async fn realtime_36_groups_honour_exceptions_and_everybody_gets_one_copy() {
         .await;
     assert_eq!(clients[2].0.told().await, "some");
     server
-        .tell(Target::Groups(vec![text("g"), text("h")]), "once")
+        .tell(Target::Groups(vec![text("g"), text("h")]), "each")
         .await;
     server
         .tell(Target::Users(vec![text("u"), text("v")]), "users")
@@ -293,9 +293,9 @@ async fn realtime_36_groups_honour_exceptions_and_everybody_gets_one_copy() {
     let except = vec![clients[1].1.clone()];
     server.tell(Target::All { except }, "most").await;
     let expected = [
-        &["once", "users", "one", "most"][..],
-        &["once", "users"],
-        &["once", "user", "most"],
+        &["each", "each", "users", "one", "most"][..],
+        &["each", "each", "users"],
+        &["each", "each", "user", "most"],
     ];
     for ((client, _), words) in clients.iter_mut().zip(expected) {
         for word in words {

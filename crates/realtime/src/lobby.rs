@@ -396,10 +396,10 @@ impl Lobby {
                 .groups
                 .get(name)
                 .map_or_else(Vec::new, |ids| all(ids, except)),
+            // Once for each group that a client is in, as ASP.NET Core does.
             To::Groups(names) => {
                 let sets = names.iter().filter_map(|name| state.groups.get(name));
-                let ids: HashSet<_> = sets.flatten().map(Arc::clone).collect();
-                all(&ids, &[])
+                sets.flat_map(|ids| all(ids, &[])).collect()
             }
             To::Users(users) => {
                 let sets = users.iter().filter_map(|user| state.users.get(user));
