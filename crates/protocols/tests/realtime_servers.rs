@@ -75,11 +75,29 @@ async fn realtime_31_pings_are_answered_as_tabled() {
     let expected = ping(&["status", "0", "clientcount", "0", "servercount", "2"]);
     assert_eq!(server.next().await, expected);
     server.say(ping(&["servers", ""])).await;
-    match server.next().await {
+    let first = match server.next().await {
         Message::Ping(words) => {
             let (stamp, names) = words[1].split_once(':').unwrap();
-            assert!(stamp.parse::<u64>().is_ok());
+            let ticks: u64 = stamp.parse().unwrap();
+            let now = 621_355_968_000_000_000 + stage.clock.now().0 as u64 * 10_000;
+            let minute = 60 * 10_000_000;
+            assert!(
+                ticks > now - minute && ticks < now + minute,
+                "{ticks} is not {now}"
+            );
             assert_eq!(names, "a;b");
+            ticks
+        }
+        other => panic!("{other:?}"),
+    };
+    server.say(ping(&["servers", ""])).await;
+    match server.next().await {
+        Message::Ping(words) => {
+            let (stamp, _) = words[1].split_once(':').unwrap();
+            assert!(
+                stamp.parse::<u64>().unwrap() > first,
+                "{stamp} is not newer than {first}"
+            );
         }
         other => panic!("{other:?}"),
     }

@@ -4,7 +4,7 @@
 //! returns, one message per node, so the order of a sender's calls is the order in
 //! which they arrive. What comes of it is waited for by whoever wants to know.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -188,6 +188,26 @@ impl Everywhere {
         .boxed()
     }
 
+    /// How many clients the hub has at all nodes, and its app servers that take
+    /// clients, in order.
+    pub(crate) fn census(&self) -> BoxFuture<'static, (u64, Vec<String>)> {
+        let here = self.lobby.census();
+        if self.is_alone() {
+            return ready((here.count, here.servers)).boxed();
+        }
+        let hub = self.lobby.name().to_owned();
+        let asked = self.asked(&Word::Census { hub });
+        async move {
+            let (mut clients, mut servers) = (here.count, BTreeSet::from_iter(here.servers));
+            for (_, reply) in asked.await {
+                clients += reply.count;
+                servers.extend(reply.servers);
+            }
+            (clients, servers.into_iter().collect())
+        }
+        .boxed()
+    }
+
     /// Asks a client of another node; the node that has it, if one does.
     pub(crate) fn question(&self, own: Question) -> BoxFuture<'static, Option<String>> {
         let asked = self.ask(Message::Ask(own));
@@ -228,7 +248,10 @@ impl Everywhere {
 
     fn ask(&self, message: Message) -> BoxFuture<'static, Vec<(String, Reply)>> {
         let hub = self.lobby.name().to_owned();
-        let word = Word::Say { hub, message };
+        self.asked(&Word::Say { hub, message })
+    }
+
+    fn asked(&self, word: &Word) -> BoxFuture<'static, Vec<(String, Reply)>> {
         let asked = self.lobby.nodes().ask_all(&word.encode());
         let read = |said: Vec<(String, bytes::Bytes)>| {
             let said = said.into_iter();

@@ -47,6 +47,7 @@ mod seat;
 mod serverless;
 mod service;
 mod ticket;
+mod ticks;
 mod times;
 mod upload;
 mod value;

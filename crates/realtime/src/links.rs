@@ -20,12 +20,15 @@ use crate::link::{Fin, Link, LinkInlet};
 use crate::lobby::Lobby;
 use crate::meter::count;
 use crate::said;
+use crate::ticks::Ticks;
+
 
 /// All links of one hub.
 pub(crate) struct Links {
     pub(crate) lobby: Arc<Lobby>,
     /// Whether app servers may come.
     takes_servers: bool,
+    ticks: Arc<Ticks>,
     all: Mutex<Vec<Arc<Link>>>,
     /// Who waits for the answer of a client, by the id of the call.
     pub(crate) questions: Mutex<HashMap<String, Asker>>,
@@ -59,10 +62,11 @@ pub struct Server {
 pub struct LinkEnded;
 
 impl Links {
-    pub(crate) fn new(lobby: Arc<Lobby>, takes_servers: bool) -> Arc<Self> {
+    pub(crate) fn new(lobby: Arc<Lobby>, takes_servers: bool, ticks: &Arc<Ticks>) -> Arc<Self> {
         let links = Arc::new(Self {
             lobby,
             takes_servers,
+            ticks: Arc::clone(ticks),
             all: Mutex::default(),
             questions: Mutex::default(),
         });
@@ -321,23 +325,28 @@ impl Links {
             link.tell(&Message::Ping(words.collect()));
         };
         match words[..] {
-            ["status", ..] => {
-                let clients = self.lobby.count().to_string();
-                let servers = self.lobby.servers().len().to_string();
-                let has_clients = if clients == "0" { "0" } else { "1" };
-                say(&[
+            ["status", ..] => self.tell_census(link, |clients, servers| {
+                let has_clients = if clients == 0 { "0" } else { "1" };
+                let (clients, servers) = (clients.to_string(), servers.len().to_string());
+                let words = [
                     "status",
                     has_clients,
                     "clientcount",
                     &clients,
                     "servercount",
-                    &servers,
-                ]);
-            }
+                ];
+                let words = words.iter().map(|word| (*word).to_owned());
+                words.chain([servers]).collect()
+            }),
             ["servers", ..] => {
-                let names = self.lobby.servers().join(";");
-                say(&["servers", &format!("{}:{names}", self.lobby.arrivals())]);
+                let ticks = Arc::clone(&self.ticks);
+                self.tell_census(link, move |_, servers| {
+                    let list = format!("{}:{}", ticks.next(), servers.join(";"));
+                    vec!["servers".to_owned(), list]
+                });
             }
+            // The server has said everything that it had to say to this client.
+            ["echo", connection] => link.paused(connection),
             ["shutdown", how] => {
                 let fin = match how {
                     "fin:0" => Fin::Off,
@@ -353,6 +362,20 @@ impl Links {
             }
             _ => {}
         }
+    }
+
+    /// Tells a server how many clients the hub has and which app servers, at all nodes.
+    fn tell_census(
+        &self,
+        link: &Arc<Link>,
+        words: impl FnOnce(u64, Vec<String>) -> Vec<String> + Send + 'static,
+    ) {
+        let census = self.lobby.everywhere().census();
+        let link = Arc::clone(link);
+        soon(async move {
+            let (clients, servers) = census.await;
+            link.tell(&Message::Ping(words(clients, servers)));
+        });
     }
 
     /// Moves all clients of a link that is offline.

@@ -23,7 +23,7 @@ use crate::meter::{HubCounts, Meter, count};
 use crate::nodes::Nodes;
 use crate::payload::{Payload, Protocols};
 use crate::reach::To;
-use crate::word::Word;
+use crate::word::{Reply, Word};
 
 /// What a client is told that nobody is there for.
 const NO_SERVER: &str = "No app server is currently connected to serve the hub; the service is in \
@@ -48,8 +48,6 @@ pub struct Lobby {
     arrived: Arc<Notify>,
     /// Who wants to know of clients that have gone.
     watcher: OnceLock<Watcher>,
-    /// How often homes have come and gone.
-    arrivals: AtomicUsize,
     /// Who is there for clients when no other home is.
     last_resort: OnceLock<Arc<dyn Home>>,
     /// The other nodes, which may have clients of this hub too.
@@ -94,7 +92,6 @@ impl Lobby {
             instance: instance.to_owned(),
             arrived: Arc::default(),
             watcher: OnceLock::new(),
-            arrivals: AtomicUsize::new(1),
             last_resort: OnceLock::new(),
             nodes: Arc::clone(nodes),
             foreign: Mutex::default(),
@@ -198,7 +195,6 @@ impl Lobby {
     /// From now on clients may be given to this home.
     pub(crate) fn add_home(&self, home: Arc<dyn Home>) {
         self.homes.write().push(home);
-        self.arrivals.fetch_add(1, Ordering::SeqCst);
         self.arrived.notify_waiters();
     }
 
@@ -228,7 +224,6 @@ impl Lobby {
     /// A home has gone.
     pub(crate) fn remove_home(&self, home: &Arc<dyn Home>) {
         self.homes.write().retain(|own| !Arc::ptr_eq(own, home));
-        self.arrivals.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Tells somebody of clients that have gone. One can be told.
@@ -239,11 +234,6 @@ impl Lobby {
     /// What tells of homes that come.
     pub(crate) fn arrived(&self) -> Arc<Notify> {
         Arc::clone(&self.arrived)
-    }
-
-    /// A number that grows with every change of the homes.
-    pub(crate) fn arrivals(&self) -> usize {
-        self.arrivals.load(Ordering::SeqCst)
     }
 
     /// Lets go of all homes.
@@ -269,6 +259,15 @@ impl Lobby {
         let open = homes.iter().filter(|home| home.takes_clients());
         let names: BTreeSet<_> = open.map(|home| home.server().to_owned()).collect();
         names.into_iter().collect()
+    }
+
+    /// How many clients this node has, and the servers that take some.
+    pub(crate) fn census(&self) -> Reply {
+        Reply {
+            count: self.count() as u64,
+            servers: self.servers(),
+            ..Reply::default()
+        }
     }
 
     /// The home for a client: of the server that its token names, or the one with

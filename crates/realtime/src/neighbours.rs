@@ -70,6 +70,12 @@ impl Realtime {
             Word::Up { id, bytes } => pipes.up(&id, bytes),
             Word::Down { id, bytes } => pipes.down(&id, bytes),
             Word::End { id } => pipes.end(&id),
+            Word::Census { hub } => {
+                let lobby = self.lobby(&hub);
+                return lobby
+                    .map_or_else(|_| Reply::default(), |own| own.census())
+                    .encode();
+            }
         }
         Reply::default().encode()
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::RwLock;
+use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_core::limits;
 use tokio_util::sync::CancellationToken;
 
@@ -26,6 +27,7 @@ use crate::mode::{Mode, Upstream};
 use crate::nodes::Nodes;
 use crate::serverless::Serverless;
 use crate::ticket::{Ticket, Tickets};
+use crate::ticks::Ticks;
 
 /// Real-time connections of one node. Clones are the same.
 #[derive(Clone)]
@@ -42,6 +44,7 @@ pub(crate) struct Shared {
     /// Whether hubs that are not hosted here need app servers, and who is told if not.
     mode: OnceLock<(Mode, Arc<dyn Upstream>)>,
     pub(crate) tickets: Arc<Tickets>,
+    ticks: Arc<Ticks>,
     /// The other nodes, and links that are carried between them and this one.
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) pipes: Arc<Pipes>,
@@ -92,6 +95,11 @@ pub struct Departed {
 impl Realtime {
     /// A service without hubs.
     pub fn new(server: &str) -> Self {
+        Self::with_clock(server, Arc::new(SystemClock::new()))
+    }
+
+    /// A service without hubs, and with its own clock.
+    pub fn with_clock(server: &str, clock: Arc<dyn Clock>) -> Self {
         Self {
             shared: Arc::new(Shared {
                 server: server.to_owned(),
@@ -99,6 +107,7 @@ impl Realtime {
                 remote: RwLock::default(),
                 mode: OnceLock::new(),
                 tickets: Arc::default(),
+                ticks: Arc::new(Ticks::new(clock)),
                 nodes: Arc::default(),
                 pipes: Arc::default(),
                 leaving: CancellationToken::new(),
@@ -188,7 +197,8 @@ impl Realtime {
         }
         let hosted = self.hosted(&name).map(|hosted| hosted.lobby);
         let lobby = hosted.unwrap_or_else(|_| self.lobby_without_host(&name));
-        let links = Links::new(lobby, self.mode() != Mode::Serverless);
+        let takes_servers = self.mode() != Mode::Serverless;
+        let links = Links::new(lobby, takes_servers, &self.shared.ticks);
         remote.insert(name, Arc::clone(&links));
         Ok(links)
     }

@@ -32,6 +32,8 @@ pub(crate) enum Word {
     Down { id: String, bytes: Bytes },
     /// Such a link has ended.
     End { id: String },
+    /// How many clients has a hub, and which app servers?
+    Census { hub: String },
 }
 
 impl Word {
@@ -61,6 +63,7 @@ impl Word {
                 put_bytes(&mut out, bytes);
             }
             Self::End { id } => put(&mut out, 6, &[id]),
+            Self::Census { hub } => put(&mut out, 7, &[hub]),
         }
         out.into()
     }
@@ -91,6 +94,7 @@ impl Word {
                 bytes: reader.bytes()?,
             },
             6 => Self::End { id: text(reader)? },
+            7 => Self::Census { hub: text(reader)? },
             _ => return Err(Malformed),
         })
     }
@@ -112,6 +116,8 @@ pub(crate) struct Reply {
     pub(crate) members: Vec<(String, Option<String>)>,
     /// There are more of them.
     pub(crate) has_more: bool,
+    /// App servers of a hub.
+    pub(crate) servers: Vec<String>,
 }
 
 impl Reply {
@@ -133,6 +139,13 @@ impl Reply {
             out.push(u8::from(user.is_some()));
             put_bytes(&mut out, user.as_deref().unwrap_or_default().as_bytes());
         }
+        // Older nodes end here, and read no further.
+        if !self.servers.is_empty() {
+            put_varint(&mut out, self.servers.len() as u64);
+            for server in &self.servers {
+                put_bytes(&mut out, server.as_bytes());
+            }
+        }
         out.into()
     }
 
@@ -150,10 +163,21 @@ impl Reply {
             let user = text(&mut reader)?;
             members.push((connection, has_user.then_some(user)));
         }
+        let mut servers = Vec::new();
+        if !reader.is_empty() {
+            let length = reader.varint()?;
+            if length > limits::GROUP_PAGE as u64 {
+                return Err(Malformed);
+            }
+            for _ in 0..length {
+                servers.push(text(&mut reader)?);
+            }
+        }
         Ok(Self {
             count,
             members,
             has_more,
+            servers,
         })
     }
 }
@@ -190,6 +214,7 @@ mod tests {
                 bytes: "down".into(),
             },
             Word::End { id: text("1") },
+            Word::Census { hub: text("chat") },
         ];
         for word in words {
             let bytes = word.encode();
@@ -209,6 +234,13 @@ mod tests {
                 ("d".to_owned(), Some("u".to_owned())),
             ],
             has_more: true,
+            servers: Vec::new(),
+        };
+        let of_older_nodes = reply.encode();
+        assert_eq!(Reply::decode(of_older_nodes), Ok(reply.clone()));
+        let reply = Reply {
+            servers: vec!["a".to_owned(), "b".to_owned()],
+            ..reply
         };
         assert_eq!(Reply::decode(reply.encode()), Ok(reply));
     }

@@ -331,6 +331,70 @@ async fn a_server_asks_a_client_of_another_server_at_another_node() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn realtime_38_a_server_with_links_to_two_nodes_asks_its_own_client() {
+    let (_mesh, a, b) = two();
+    let mut asker = Far::start(&a.realtime, "same").await;
+    let mut owner = Far::start(&b.realtime, "same").await;
+    let (client, mut inlet) = client(&b.realtime);
+    inlet.take(Bytes::from_static(HELLO)).await.unwrap();
+    for _ in ["open", "handshake"] {
+        owner.next().await;
+    }
+    let id = client.id().to_string();
+    owner.say(&data(&id, "{}\x1e"));
+    asker.say(&Message::Ask(Question {
+        id: "q".to_owned(),
+        connection: id.clone(),
+        caller: "same".to_owned(),
+        payloads: vec![("json".to_owned(), Bytes::from_static(b"{\"type\":1}\x1e"))],
+    }));
+    // The server reads the answer as what its client says, and tells that it has it.
+    let answer = b"{\"type\":3,\"invocationId\":\"q\",\"result\":1}\x1e";
+    assert!(matches!(asker.next().await, Message::Mapping { .. }));
+    inlet.take(Bytes::from_static(answer)).await.unwrap();
+    match owner.next().await {
+        Message::Data(data) => assert_eq!(data.payload, &answer[..]),
+        other => panic!("{other:?}"),
+    }
+    owner.say(&Message::Answer(Completion {
+        id: "q".to_owned(),
+        connection: id,
+        caller: "same".to_owned(),
+        outcome: Ok(("json".to_owned(), Bytes::from_static(answer))),
+    }));
+    asker.say(&Message::Ping(vec!["servers".to_owned(), String::new()]));
+    let next = asker.next().await;
+    assert!(matches!(next, Message::Ping(_)), "{next:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn realtime_31_a_server_is_told_of_the_servers_and_clients_of_all_nodes() {
+    let (_mesh, a, b) = two();
+    let mut first = Far::start(&a.realtime, "first").await;
+    let mut second = Far::start(&b.realtime, "second").await;
+    let (_client, mut inlet) = client(&b.realtime);
+    inlet.take(Bytes::from_static(HELLO)).await.unwrap();
+    for _ in ["open", "handshake"] {
+        second.next().await;
+    }
+    let ping = |words: &[&str]| {
+        let words = words.iter().map(|word| (*word).to_owned());
+        Message::Ping(words.collect())
+    };
+    for server in [&mut first, &mut second] {
+        server.say(&ping(&["servers", ""]));
+        let Message::Ping(words) = server.next().await else {
+            panic!("no answer");
+        };
+        let (_, names) = words[1].split_once(':').unwrap();
+        assert_eq!(names, "first;second");
+        server.say(&ping(&["status", "1"]));
+        let expected = ["status", "1", "clientcount", "1", "servercount", "2"];
+        assert_eq!(server.next().await, ping(&expected));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_link_is_lent_to_a_node_whose_clients_wait() {
     let (mesh, a, b) = two();
     let mut first = Far::start(&a.realtime, "first").await;

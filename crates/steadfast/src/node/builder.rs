@@ -466,7 +466,7 @@ impl Builder {
             false => None,
         };
         let mut nodes_port = cluster::bind(&config, certificate.as_ref())?;
-        let hosted = self.hubs.open(&config.name)?;
+        let hosted = self.hubs.open(&config.name, &clock)?;
         let access = Arc::new(Access::new(ring, Arc::clone(&clock)));
         let Opened { engine, shards } = open::engine(&config, &clock).await?;
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use steadfast_core::clock::Clock;
 use steadfast_protocols::access::Access;
 use steadfast_protocols::outbound;
 use steadfast_protocols::realtime::{UpstreamRule, Upstreams};
@@ -68,8 +69,8 @@ impl Hubs {
     }
 
     /// Hosts them all.
-    pub(super) fn open(self, server: &str) -> Result<Hosted> {
-        let realtime = Realtime::new(server);
+    pub(super) fn open(self, server: &str, clock: &Arc<dyn Clock>) -> Result<Hosted> {
+        let realtime = Realtime::with_clock(server, Arc::clone(clock));
         for hosting in self.hostings {
             hosting(&realtime)?;
         }
