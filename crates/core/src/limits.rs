@@ -559,6 +559,9 @@ pub const FAR_POLL_TIME: Duration = Duration::from_secs(20);
 pub const MOVE_QUIET: Duration = Duration::from_secs(10);
 pub const MOVE_PAUSE: Duration = Duration::from_secs(3);
 
+/// The same for SDKs that do not know the question, and send a ping back instead.
+pub const MOVE_ECHO: Duration = Duration::from_secs(1);
+
 /// Servers that a client was moved away from, and that may still speak of it.
 pub const FORMER_SERVERS: usize = 8;
 

@@ -90,3 +90,64 @@ async fn a_link_that_only_sends_closes_a_client_of_any_server() {
         other => panic!("{other:?}"),
     }
 }
+
+#[tokio::test]
+async fn a_client_of_an_older_sdk_moves_at_once_and_misses_nothing() {
+    let stage = Stage::start();
+    let mut first = older(&stage, "a").await;
+    let (mut client, id) = Client::on(&stage, "u", &mut first).await;
+    let mut second = older(&stage, "b").await;
+    first.fin("fin:1").await;
+    let began = Instant::now();
+    // It does not know how to pause, but sends back what is sent to it as an echo.
+    let echo = first.next().await;
+    match &echo {
+        Message::Ping(words) => assert_eq!(words[0], "echo"),
+        other => panic!("{other:?}"),
+    }
+    first
+        .tell(Target::Connections(vec![id.clone()]), "last")
+        .await;
+    first.send(&id, completion("9", "9")).await;
+    first.say(echo).await;
+    let open = second.open().await;
+    assert!(
+        began.elapsed() < Duration::from_millis(1500),
+        "{:?}",
+        began.elapsed()
+    );
+    assert_eq!(open.connection, id);
+    match first.next().await {
+        Message::Close(told) => assert_eq!(told.headers[0].1, [text("b")]),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(client.told().await, "last");
+    assert_eq!(client.next().await["invocationId"], "9");
+    client.invoke(1, "x").await;
+    assert_eq!(second.heard().await["target"], "x");
+}
+
+#[tokio::test]
+async fn an_older_sdk_is_never_asked_to_pause() {
+    let stage = Stage::start();
+    let mut first = older(&stage, "a").await;
+    let (_client, id) = Client::on(&stage, "u", &mut first).await;
+    let mut second = older(&stage, "b").await;
+    first.fin("fin:1").await;
+    // One that does not even know the echo is waited for only shortly.
+    let began = Instant::now();
+    assert_eq!(second.open().await.connection, id);
+    assert!(
+        began.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        began.elapsed()
+    );
+    loop {
+        match first.next().await {
+            Message::Flow(flow) => assert_ne!(flow.kind, FlowKind::Pause),
+            Message::Ping(_) => {}
+            Message::Close(_) => break,
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -66,7 +66,7 @@ pub trait Home: Send + Sync + 'static {
     }
 
     /// Asks it to say nothing more to a client that moves away, and waits until it
-    /// has said so; what it said before has been delivered then.
+    /// has said so, or for a while; what it said before has been delivered then.
     fn pause<'a>(&'a self, connection: &'a str) -> BoxFuture<'a, ()> {
         let _ = connection;
         Box::pin(std::future::ready(()))

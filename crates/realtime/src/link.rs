@@ -443,17 +443,28 @@ impl Home for Link {
             }
             None => false,
         };
+        // SDKs up to 1.25 ignore the question.
+        let knows_pauses = self.is_recent();
         if is_there {
-            self.tell(&Message::Flow(Flow {
-                id: connection.to_owned(),
-                is_server: false,
-                kind: FlowKind::Pause,
-            }));
+            self.tell(&match knows_pauses {
+                true => Message::Flow(Flow {
+                    id: connection.to_owned(),
+                    is_server: false,
+                    kind: FlowKind::Pause,
+                }),
+                // An older SDK sends the ping back behind everything that it has said.
+                false => Message::Ping(vec!["echo".to_owned(), connection.to_owned()]),
+            });
         }
+        let patience = match knows_pauses {
+            true => limits::MOVE_PAUSE,
+            false => limits::MOVE_ECHO,
+        };
         Box::pin(async move {
             tokio::select! {
                 _ = waiting => {}
                 () = self.over.cancelled() => {}
+                () = tokio::time::sleep(patience) => {}
             }
         })
     }

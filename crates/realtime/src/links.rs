@@ -382,6 +382,8 @@ impl Links {
     async fn empty(self: Arc<Self>, link: Arc<Link>) {
         while link.load() > 0 && !link.is_over() {
             let arrived = self.lobby.arrived();
+            // Of servers that come while clients are moved, too.
+            let news = arrived.notified();
             let moves = stream::iter(link.tenants()).map(|client| {
                 let (lobby, server) = (Arc::clone(&self.lobby), link.server().to_owned());
                 async move { give_away(&lobby, &client, &server).await }
@@ -395,7 +397,7 @@ impl Links {
                 // A server may come before this one goes.
                 self.lobby.want();
                 tokio::select! {
-                    () = self.lobby.news(arrived.notified()) => {}
+                    () = self.lobby.news(news) => {}
                     () = link.gone() => break,
                 }
             }
