@@ -151,3 +151,33 @@ async fn an_older_sdk_is_never_asked_to_pause() {
         }
     }
 }
+
+#[tokio::test]
+async fn the_management_sdk_sends_by_persistent_links_without_app_servers() {
+    let stage = Stage::start_in(Mode::Serverless, Vec::new());
+    let mut manager = Server::start(&stage, "m", 2, 0).await;
+    let mut client = Client::dial(&stage, "u", &[]).await;
+    assert_eq!(client.next().await, json!({}));
+    manager.tell(Target::User(text("u")), "hi").await;
+    assert_eq!(client.told().await, "hi");
+    manager
+        .say(Message::UserJoin {
+            user: text("u"),
+            group: text("g"),
+            ttl_s: None,
+            ack: Some(1),
+        })
+        .await;
+    assert_eq!(manager.acked().await, (1, status::OK));
+    manager.tell(Target::Groups(vec![text("g")]), "group").await;
+    assert_eq!(client.told().await, "group");
+    // Links that carry clients are still refused.
+    let mut server = Server::dial(&stage, "a").await;
+    server
+        .raw(Bytes::from_static(&[8, 0x97, 1, 1, 0, 0xa0, 0, 0x80, 0xc2]))
+        .await;
+    match server.next().await {
+        Message::Welcome { error, .. } => assert!(error.contains("Serverless"), "{error}"),
+        other => panic!("{other:?}"),
+    }
+}

@@ -22,11 +22,13 @@ use crate::meter::count;
 use crate::said;
 use crate::ticks::Ticks;
 
+/// The kind of links that only send.
+const WEAK: i64 = 2;
 
 /// All links of one hub.
 pub(crate) struct Links {
     pub(crate) lobby: Arc<Lobby>,
-    /// Whether app servers may come.
+    /// Whether app servers may come. Links that only send may come in any mode.
     takes_servers: bool,
     ticks: Arc<Ticks>,
     all: Mutex<Vec<Arc<Link>>>,
@@ -297,7 +299,7 @@ impl Links {
         if self.lobby.is_own() {
             return refuse("The hub is hosted by the service itself.");
         }
-        if !self.takes_servers {
+        if !self.takes_servers && kind != WEAK {
             return refuse("The service is in the mode Serverless, which has no app servers.");
         }
         link.greet(greeting);
