@@ -92,6 +92,21 @@ async fn a_link_that_only_sends_closes_a_client_of_any_server() {
 }
 
 #[tokio::test]
+async fn a_diagnostic_client_is_marked_as_one() {
+    let stage = Stage::start();
+    let mut server = Server::start(&stage, "a", 0, 0).await;
+    let marked = |open: &Open| {
+        let mut headers = open.headers.iter();
+        let found = headers.find(|(name, _)| name == "Asrs-Is-Diagnostic-Client");
+        found.map(|(_, values)| values.clone())
+    };
+    let _traced = Client::dial(&stage, "u", &[("asrs.s.dc", "true")]).await;
+    assert_eq!(marked(&server.open().await), Some(vec![text("true")]));
+    let _other = Client::dial(&stage, "v", &[]).await;
+    assert_eq!(marked(&server.open().await), None);
+}
+
+#[tokio::test]
 async fn a_client_of_an_older_sdk_moves_at_once_and_misses_nothing() {
     let stage = Stage::start();
     let mut first = older(&stage, "a").await;

@@ -20,6 +20,12 @@ impl Caller {
         found.map(|(_, value)| value.as_str())
     }
 
+    /// Whether its messages are traced, as its token asks for.
+    pub(crate) fn is_diagnostic(&self) -> bool {
+        let asked = self.claim("asrs.s.dc");
+        asked.is_some_and(|own| own.eq_ignore_ascii_case("true"))
+    }
+
     /// The first header of that name, in any case.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();

@@ -345,6 +345,10 @@ impl Home for Link {
             "Asrs-Instance-Id".to_owned(),
             vec![self.lobby.instance().to_owned()],
         ));
+        if arrival.caller.is_diagnostic() {
+            let name = "Asrs-Is-Diagnostic-Client".to_owned();
+            headers.push((name, vec!["true".to_owned()]));
+        }
         if let Some(from) = &arrival.from {
             headers.push(("Asrs-Migrate-From".to_owned(), vec![from.clone()]));
         }
