@@ -487,8 +487,10 @@ pub const TICKET_TIME: Duration = Duration::from_secs(15);
 pub const TICKETS: usize = 100_000;
 
 /// How long a poll waits for data, and how long a polling client may be away.
+/// A token may say another gap, up to the longest.
 pub const POLL_TIME: Duration = Duration::from_secs(90);
 pub const POLL_GAP: Duration = Duration::from_secs(15);
+pub const LONGEST_POLL_GAP: Duration = Duration::from_secs(300);
 
 /// Longest name of a hub, a group or a user of hubs, in bytes.
 pub const HUB_NAME: usize = 128;

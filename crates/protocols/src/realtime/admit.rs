@@ -23,8 +23,6 @@ pub(super) struct Admitted {
     pub(super) wishes: Wishes,
     /// A bit per transport: 1, 2, 4.
     transports: u64,
-    /// How long a poll waits, if the token says so.
-    pub(super) poll: Option<Duration>,
 }
 
 impl Admitted {
@@ -66,7 +64,6 @@ pub(super) fn admit(
             handshake: number("asrs.s.cht").map(|own| Duration::from_secs(own.clamp(1, 30))),
         },
         transports: number("asrs.s.htt").unwrap_or(7),
-        poll: number("asrs.s.ttl").map(|own| Duration::from_secs(own.clamp(1, 300))),
         caller: Caller {
             user: user.map(str::to_owned),
             claims: token::texts(&claims),

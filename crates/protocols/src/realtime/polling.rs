@@ -52,8 +52,18 @@ pub(super) async fn poll(
 /// Opens the connection: by the first poll, or by what a client posts before it.
 fn begin(ticket: &Arc<Ticket>) -> Result<Arc<Open>, Refusal> {
     let open = ticket.open(Transport::LongPolling, limits::CLIENT_POST_BYTES)?;
-    tokio::spawn(keep(Arc::clone(&open)));
+    tokio::spawn(keep(Arc::clone(&open), gap(ticket)));
     Ok(open)
+}
+
+/// How long the client may be away between two polls: its token may say so
+/// (`MaxPollIntervalInSeconds` of the SDK).
+fn gap(ticket: &Ticket) -> Duration {
+    let said = ticket.caller().claim("asrs.s.ttl");
+    let seconds = said.and_then(|own| own.parse().ok());
+    seconds.map_or(limits::POLL_GAP, |seconds: u64| {
+        Duration::from_secs(seconds.max(1)).min(limits::LONGEST_POLL_GAP)
+    })
 }
 
 /// What the client says.
@@ -107,7 +117,7 @@ impl Drop for Polling {
 }
 
 /// Ends a client that does not poll any more. Polls in progress have odd numbers.
-async fn keep(open: Arc<Open>) {
+async fn keep(open: Arc<Open>, gap: Duration) {
     let mut polls = open.poll.subscribe();
     loop {
         let number = *polls.borrow_and_update();
@@ -115,7 +125,7 @@ async fn keep(open: Arc<Open>) {
         tokio::select! {
             () = open.client.gone() => return,
             _ = polls.changed() => {}
-            () = tokio::time::sleep(limits::POLL_GAP), if !is_polled => {
+            () = tokio::time::sleep(gap), if !is_polled => {
                 open.client.leave(Some("the client does not poll any more"));
                 return;
             }
@@ -136,4 +146,86 @@ fn answer(open: &Open, bytes: Bytes) -> Response {
 fn over() -> Response {
     let headers = [(CACHE_CONTROL, "no-cache, no-store")];
     (StatusCode::NO_CONTENT, headers).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::to_bytes;
+    use futures_util::future::BoxFuture;
+    use steadfast_realtime::{Answer, Caller, Event, Mode, Realtime, Upstream, Wishes};
+
+    use super::*;
+
+    /// An upstream that is told nothing.
+    struct Deaf;
+
+    impl Upstream for Deaf {
+        fn wants(&self, _: &str, _: &str, _: &str) -> bool {
+            false
+        }
+
+        fn tell(&self, _: Event) -> BoxFuture<'_, Result<Answer, String>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    /// A service that greets clients itself, and a ticket of it.
+    fn ticket(claims: &[(&str, &str)]) -> (Realtime, Arc<Ticket>) {
+        let claims = claims.iter();
+        let claims = claims.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let caller = Caller {
+            claims: claims.collect(),
+            ..Caller::default()
+        };
+        let realtime = Realtime::new("here");
+        realtime.set_mode(Mode::Serverless, Arc::new(Deaf));
+        let ticket = realtime.negotiate("hub", caller, Wishes::default(), true);
+        (realtime, ticket.expect("a ticket"))
+    }
+
+    async fn said(ticket: &Arc<Ticket>) -> Bytes {
+        let Ok(answer) = poll(ticket, None).await else {
+            panic!("no answer");
+        };
+        assert_eq!(answer.status(), StatusCode::OK);
+        let body = to_bytes(answer.into_body(), 99).await;
+        body.expect("a body")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn realtime_08_an_idle_poll_ends_after_its_time() {
+        let (_realtime, ticket) = ticket(&[]);
+        assert_eq!(said(&ticket).await, "");
+        let hello = Bytes::from_static(b"{\"protocol\":\"json\",\"version\":1}\x1e");
+        assert!(post(&ticket, hello).await.is_ok());
+        assert_eq!(said(&ticket).await, "{}\x1e");
+        let began = tokio::time::Instant::now();
+        assert_eq!(said(&ticket).await, "");
+        let waited = began.elapsed();
+        assert!(
+            waited >= limits::POLL_TIME && waited < limits::POLL_TIME + Duration::from_secs(1),
+            "{waited:?}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_polling_client_is_gone_after_the_gap_that_its_token_names() {
+        for (claims, gap) in [
+            (&[][..], limits::POLL_GAP),
+            (&[("asrs.s.ttl", "2")], Duration::from_secs(2)),
+            (&[("asrs.s.ttl", "60")], Duration::from_secs(60)),
+            (&[("asrs.s.ttl", "9000")], limits::LONGEST_POLL_GAP),
+        ] {
+            let (_realtime, ticket) = ticket(claims);
+            assert_eq!(said(&ticket).await, "");
+            let open = ticket.opened().expect("it was polled");
+            let began = tokio::time::Instant::now();
+            open.client.gone().await;
+            let away = began.elapsed();
+            assert!(
+                away >= gap && away < gap + Duration::from_secs(1),
+                "{claims:?}: {away:?}"
+            );
+        }
+    }
 }

@@ -133,8 +133,8 @@ async fn get(door: &Door, parts: &Parts, query: &Query) -> Result<Response, Refu
             let taken = far::claim(context, &hub, token).await;
             events::open(&taken.ok_or_else(Refusal::unknown)?)
         }
-        (_, Some(ticket)) => polling::poll(&ticket, admitted.poll).await,
-        (_, None) => far::carry(context, wanted(&hub, token, What::Poll(admitted.poll))).await,
+        (_, Some(ticket)) => polling::poll(&ticket, None).await,
+        (_, None) => far::carry(context, wanted(&hub, token, What::Poll(None))).await,
     }
 }
 
