@@ -367,6 +367,10 @@ pub const SWEEP_JOBS: usize = 128;
 /// interface.
 pub const BODY_TIME: Duration = Duration::from_secs(30);
 
+/// What of a body that is too large is read and dropped, so that its sender gets to
+/// the answer.
+pub const BODY_REST_BYTES: usize = 32 * 1024 * 1024;
+
 /// Longest head of a request: its line and all its headers.
 pub const HTTP_HEAD_BYTES: usize = 64 * 1024;
 

@@ -8,6 +8,7 @@ use reqwest::{Client as Http, Method, Response, StatusCode};
 use serde_json::{Value, json};
 use steadfast_core::clock::Clock as _;
 use steadfast_wire::jwt;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message as Frame;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
@@ -285,4 +286,27 @@ async fn a_send_is_read_in_the_case_that_the_management_sdk_writes() {
         let answer = desk.ask("POST", "/api/hubs/room/:send", body).await;
         assert_eq!(answer.status(), StatusCode::BAD_REQUEST, "{body}");
     }
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large_is_answered_after_all_of_it_was_written() {
+    let desk = Desk::new();
+    let path = "/api/hubs/room/:send";
+    let ends = desk.stage.clock.now().0 / 1000 + 60;
+    let claims = json!({"aud": format!("http://localhost{path}"), "exp": ends});
+    let token = jwt::token(claims.as_object().unwrap(), SECRET);
+    let mut socket = TcpStream::connect(desk.stage.address).await.unwrap();
+    let length = 20 << 20;
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\
+         content-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+    );
+    socket.write_all(head.as_bytes()).await.unwrap();
+    // The SDK reads nothing before it has written everything.
+    let body = vec![b'x'; length];
+    socket.write_all(&body).await.expect("all of it is taken");
+    let mut answer = [0; 12];
+    let reading = tokio::time::timeout(PATIENCE, socket.read_exact(&mut answer));
+    reading.await.expect("an answer").expect("an answer");
+    assert_eq!(&answer, b"HTTP/1.1 413");
 }

@@ -4,6 +4,7 @@
 //! nothing of hubs.
 
 mod admit;
+mod body;
 mod context;
 mod dial;
 mod events;

@@ -23,6 +23,7 @@ use steadfast_wire::signalr::pack::Reader;
 use steadfast_wire::signalr::service::{Check, CloseMany};
 
 use super::admit::shown;
+use super::body::{self, Unread};
 use super::context::Context;
 use super::query::Query;
 use super::token;
@@ -346,23 +347,17 @@ fn group_name(name: &str) -> Result<(), Failure> {
 /// A message as JSON, which is written for all clients, or as they are to get it.
 async fn payload(parts: &Parts, body: Body) -> Result<Payload, Failure> {
     let most = limits::CLIENT_POST_BYTES;
-    let reading = tokio::time::timeout(limits::BODY_TIME, axum::body::to_bytes(body, most));
-    let bytes = match reading.await {
-        Ok(Ok(bytes)) => bytes,
-        Ok(Err(_)) => {
+    let bytes = body::read(body, most).await.map_err(|why| match why {
+        Unread::TooLarge => {
             let words = format!("a message has {most} bytes at most");
-            let status = StatusCode::PAYLOAD_TOO_LARGE;
-            return Err(Failure::Wrong(status, "PayloadTooLarge", words));
+            Failure::Wrong(StatusCode::PAYLOAD_TOO_LARGE, "PayloadTooLarge", words)
         }
-        Err(_) => {
+        Unread::TooSlow => {
             let words = "the body did not come in time".to_owned();
-            return Err(Failure::Wrong(
-                StatusCode::REQUEST_TIMEOUT,
-                "Timeout",
-                words,
-            ));
+            Failure::Wrong(StatusCode::REQUEST_TIMEOUT, "Timeout", words)
         }
-    };
+        Unread::Broken => Failure::bad("the body broke off"),
+    })?;
     let kind = parts.headers.get(CONTENT_TYPE);
     let kind = kind.and_then(|own| own.to_str().ok()).unwrap_or_default();
     if kind.starts_with("application/octet-stream") || kind.starts_with("application/x-msgpack") {

@@ -14,6 +14,7 @@ use steadfast_core::limits;
 use steadfast_realtime::{Ticket, Transport};
 
 use super::admit::admit;
+use super::body::{self, Unread};
 use super::context::Context;
 use super::far::{FarRequest, What};
 use super::query::Query;
@@ -145,18 +146,17 @@ async fn post(door: &Door, parts: &Parts, query: &Query, body: Body) -> Result<R
     let token = token(query)?;
     let here = door.ticket(&hub, token);
     let most = limits::CLIENT_POST_BYTES;
-    let reading = tokio::time::timeout(limits::BODY_TIME, axum::body::to_bytes(body, most));
-    let bytes = match reading.await {
-        Ok(Ok(bytes)) => bytes,
-        Ok(Err(_)) => {
+    let bytes = body::read(body, most).await.map_err(|why| match why {
+        Unread::TooLarge => {
             let text = format!("A request has {most} bytes at most.");
-            return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, text));
+            Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, text)
         }
-        Err(_) => {
+        Unread::TooSlow => {
             let text = "The body did not come in time.";
-            return Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, text));
+            Refusal::new(StatusCode::REQUEST_TIMEOUT, text)
         }
-    };
+        Unread::Broken => Refusal::new(StatusCode::BAD_REQUEST, "The body broke off."),
+    })?;
     match here {
         Some(ticket) => polling::post(&ticket, bytes).await,
         None => far::carry(&door.context, wanted(&hub, token, What::Post(bytes))).await,
