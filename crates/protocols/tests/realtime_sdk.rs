@@ -196,3 +196,24 @@ async fn the_management_sdk_sends_by_persistent_links_without_app_servers() {
         other => panic!("{other:?}"),
     }
 }
+
+#[tokio::test]
+async fn a_drain_counts_the_calls_that_were_not_answered() {
+    let stage = Stage::start();
+    let mut server = Server::start(&stage, "a", 0, 0).await;
+    let (mut client, id) = Client::on(&stage, "u", &mut server).await;
+    let (_idle, _) = Client::on(&stage, "v", &mut server).await;
+    for number in 1..=3 {
+        client.invoke(number, "x").await;
+        assert_eq!(server.heard().await["target"], "x");
+    }
+    client
+        .say(json!({"type": 1, "target": "y", "arguments": []}))
+        .await;
+    assert_eq!(server.heard().await["target"], "y");
+    server.send(&id, completion("2", "0")).await;
+    assert_eq!(client.next().await["invocationId"], "2");
+    let drained = tokio::time::timeout(PATIENCE, stage.realtime.drain(QUIET)).await;
+    // Two calls wait; who calls without an id expects no answer.
+    assert_eq!(drained.unwrap().unanswered, 2);
+}

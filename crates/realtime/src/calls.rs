@@ -25,12 +25,25 @@ impl Calls {
         self.made.is_empty() && self.uploads.is_empty() && self.asked.is_empty()
     }
 
-    /// Notes what the client says. True if nothing is open after it.
-    pub(crate) fn note_client(&mut self, protocol: Protocol, message: &Bytes) -> bool {
+    /// How many calls of the client were not answered.
+    pub(crate) fn made(&self) -> usize {
+        self.made.len()
+    }
+
+    /// Notes what the client says, with streams that belong to it or without. True if
+    /// nothing is open after it.
+    pub(crate) fn note_client(
+        &mut self,
+        protocol: Protocol,
+        message: &Bytes,
+        with_streams: bool,
+    ) -> bool {
         match read::look(protocol, message) {
             Ok((kind::INVOCATION | kind::STREAM_INVOCATION, id)) => {
                 self.made.extend(id);
-                if let Ok(Message::Invocation(call)) = read::message(protocol, message) {
+                if with_streams
+                    && let Ok(Message::Invocation(call)) = read::message(protocol, message)
+                {
                     self.uploads.extend(call.streams);
                 }
             }
@@ -91,14 +104,14 @@ mod tests {
     fn calls_are_open_until_they_are_answered() {
         let mut calls = Calls::default();
         let call = r#"{"type":1,"invocationId":"1","target":"a","arguments":[],"streamIds":["s"]}"#;
-        assert!(!calls.note_client(JSON, &record(call)));
+        assert!(!calls.note_client(JSON, &record(call), true));
         let item = record(r#"{"type":2,"invocationId":"s","item":1}"#);
         assert!(calls.is_part(JSON, &item));
         assert!(calls.is_part(JSON, &write::ping(JSON)));
         assert!(calls.is_part(JSON, &write::cancel(JSON, "1")));
         assert!(!calls.is_part(JSON, &write::cancel(JSON, "2")));
         let ended = write::completion(JSON, "s", &Outcome::Void);
-        assert!(!calls.note_client(JSON, &ended));
+        assert!(!calls.note_client(JSON, &ended, true));
         assert!(!calls.is_part(JSON, &item));
         let done = write::completion(JSON, "1", &Outcome::Void);
         assert!(calls.note_home(JSON, &done));
@@ -111,6 +124,6 @@ mod tests {
         assert!(!calls.note_home(JSON, &question));
         let answer = write::completion(JSON, "q", &Outcome::Void);
         assert!(calls.is_part(JSON, &answer));
-        assert!(calls.note_client(JSON, &answer));
+        assert!(calls.note_client(JSON, &answer, true));
     }
 }

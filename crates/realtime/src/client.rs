@@ -159,6 +159,13 @@ impl Client {
         former.push(server.to_owned());
     }
 
+    /// How many of its calls were taken and not answered.
+    pub(crate) fn unanswered(&self) -> usize {
+        let home = self.routing.lock().home.clone();
+        let there = home.map_or(0, |home| home.unanswered(&self.id));
+        there + self.calls.lock().made()
+    }
+
     /// Ends when it has gone for good.
     pub async fn gone(&self) {
         self.gone.cancelled().await;

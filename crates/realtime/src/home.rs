@@ -72,6 +72,19 @@ pub trait Home: Send + Sync + 'static {
         Box::pin(std::future::ready(()))
     }
 
+    /// Whether open calls are noted at least without their streams, because those that
+    /// are not answered are counted.
+    fn counts_calls(&self) -> bool {
+        self.needs_calls()
+    }
+
+    /// Calls of a client that it has taken and not answered, where the client does not
+    /// note them itself.
+    fn unanswered(&self, connection: &str) -> usize {
+        let _ = connection;
+        0
+    }
+
     /// What a client of another node has answered that the home has asked.
     fn answered(&self, own: &Completion) {
         let _ = own;

@@ -104,6 +104,9 @@ impl<H: Hub> Host<H> {
     }
 
     fn invoke(&self, seat: &Arc<Seat>, call: Invocation, bytes: usize) {
+        if call.id.is_some() {
+            seat.begin_call();
+        }
         match seat.open_uploads(&call.streams) {
             Some(uploads) => self.add(seat, Job::Call(call, uploads), bytes),
             None => self.worker().complete(
@@ -190,6 +193,11 @@ impl<H: Hub> Home for Host<H> {
             to: to.map(str::to_owned),
         };
         self.add(&seat, job, 0);
+    }
+
+    fn unanswered(&self, connection: &str) -> usize {
+        let seat = self.seat(connection);
+        seat.map_or(0, |seat| seat.unanswered())
     }
 
     fn answered(&self, own: &Completion) {
@@ -411,6 +419,7 @@ impl<H: Hub> Worker<H> {
         if let Some(id) = id {
             let message = write::completion(seat.protocol, id, outcome);
             self.reach.data(&seat.connection, message);
+            seat.end_call();
         }
     }
 }

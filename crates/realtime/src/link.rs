@@ -438,6 +438,10 @@ impl Home for Link {
         self.is_ours || self.may_move()
     }
 
+    fn counts_calls(&self) -> bool {
+        true
+    }
+
     fn pause<'a>(&'a self, connection: &'a str) -> BoxFuture<'a, ()> {
         let (said, waiting) = oneshot::channel();
         let is_there = match self.tenants.lock().get_mut(connection) {

@@ -46,7 +46,7 @@ impl Client {
         routing.handshake = handshake;
         routing.home = Some(Arc::clone(home));
         self.notes_calls
-            .store(home.needs_calls(), Ordering::Release);
+            .store(home.counts_calls(), Ordering::Release);
         home.open(&arrival);
     }
 
@@ -146,7 +146,13 @@ impl Client {
             Way::Home(home) => {
                 let protocol = self.protocol().unwrap_or(Protocol::Json);
                 let notes_calls = self.notes_calls.load(Ordering::Acquire);
-                if notes_calls && self.calls.lock().note_client(protocol, &message) {
+                let with_streams = home.needs_calls();
+                if notes_calls
+                    && self
+                        .calls
+                        .lock()
+                        .note_client(protocol, &message, with_streams)
+                {
                     self.settled.notify_waiters();
                 }
                 home.data(&self.id, message);
@@ -207,7 +213,7 @@ impl Client {
         home.open(&self.arrival(protocol, handshake, Some(from.to_owned())));
         routing.home = Some(Arc::clone(home));
         self.notes_calls
-            .store(home.needs_calls(), Ordering::Release);
+            .store(home.counts_calls(), Ordering::Release);
         self.release(&mut routing);
     }
 
@@ -219,7 +225,10 @@ impl Client {
         if let Some(home) = routing.home.clone() {
             let protocol = self.protocol().unwrap_or(Protocol::Json);
             for message in held {
-                self.calls.lock().note_client(protocol, &message);
+                let with_streams = home.needs_calls();
+                self.calls
+                    .lock()
+                    .note_client(protocol, &message, with_streams);
                 home.data(&self.id, message);
             }
         }
@@ -282,7 +291,7 @@ impl Client {
             to.open(&self.arrival(protocol, handshake, Some(from.server().to_owned())));
             from.close(&self.id, None, Some(to.server()));
             routing.home = Some(Arc::clone(to));
-            self.notes_calls.store(to.needs_calls(), Ordering::Release);
+            self.notes_calls.store(to.counts_calls(), Ordering::Release);
         }
         self.release(&mut routing);
         moves

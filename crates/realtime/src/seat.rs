@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use steadfast_core::limits;
@@ -23,6 +24,8 @@ pub(crate) struct Seat {
     pub(crate) context: Context,
     queue: Mutex<Queue>,
     streams: Mutex<Streams>,
+    /// Calls whose caller waits.
+    open: AtomicUsize,
     /// A call has begun, or an item of an upload was read.
     pub(crate) room: Arc<Notify>,
     /// The client has gone: streams end.
@@ -61,6 +64,7 @@ impl Seat {
             protocol,
             queue: Mutex::default(),
             streams: Mutex::default(),
+            open: AtomicUsize::new(0),
             room: Arc::new(Notify::new()),
             // One token serves both: what the hub watches, and what ends streams.
             gone: context.aborted().clone(),
@@ -74,6 +78,21 @@ impl Seat {
         queue.jobs.push_back((job, bytes));
         queue.bytes += bytes;
         !std::mem::replace(&mut queue.is_running, true)
+    }
+
+    /// A call has come whose caller waits for its answer.
+    pub(crate) fn begin_call(&self) {
+        self.open.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A call was answered.
+    pub(crate) fn end_call(&self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Calls whose caller waits.
+    pub(crate) fn unanswered(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
     }
 
     /// What is to be done next. With `None` nobody does anything any more.

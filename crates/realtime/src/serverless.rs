@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -42,6 +43,8 @@ struct Guest {
     caller: Arc<Caller>,
     protocol: Protocol,
     queue: Mutex<Queue>,
+    /// Calls whose caller waits.
+    open: AtomicUsize,
     room: Notify,
     gone: CancellationToken,
 }
@@ -120,6 +123,9 @@ impl Serverless {
         let Ok(body) = frame::body(guest.protocol, message) else {
             return;
         };
+        if call.id.is_some() {
+            guest.open.fetch_add(1, Ordering::Relaxed);
+        }
         self.add(
             guest,
             Task::Call {
@@ -146,6 +152,7 @@ impl Home for Serverless {
             caller: Arc::clone(&arrival.caller),
             protocol: arrival.protocol,
             queue: Mutex::default(),
+            open: AtomicUsize::new(0),
             room: Notify::new(),
             gone: CancellationToken::new(),
         });
@@ -181,6 +188,11 @@ impl Home for Serverless {
                 self.work.reach.close(connection, Some(&why));
             }
         }
+    }
+
+    fn unanswered(&self, connection: &str) -> usize {
+        let guest = self.guest(connection);
+        guest.map_or(0, |guest| guest.open.load(Ordering::Relaxed))
     }
 
     fn close(&self, connection: &str, error: Option<&str>, _to: Option<&str>) {
@@ -273,6 +285,7 @@ impl Work {
         let event = self.event(guest, "messages", target, body, is_packed);
         let answer = self.upstream.tell(event).await;
         let Some(id) = id else { return };
+        guest.open.fetch_sub(1, Ordering::Relaxed);
         match outcome(answer, guest.protocol) {
             Ok(None) => {
                 let done = write::completion(guest.protocol, &id, &Outcome::Void);

@@ -90,6 +90,8 @@ pub struct Departed {
     pub closed: usize,
     /// Those that did not go in time.
     pub cut_off: usize,
+    /// Calls that were taken of them, and not answered when they were told to go.
+    pub unanswered: usize,
 }
 
 impl Realtime {
@@ -360,8 +362,10 @@ impl Realtime {
         }
         self.shared.pipes.end_lent(&self.shared.nodes);
         let clients: Vec<_> = lobbies.iter().flat_map(|lobby| lobby.clients()).collect();
+        let mut unanswered = 0;
         for client in &clients {
             client.close(Some("The server is going away."), true);
+            unanswered += client.unanswered();
         }
         let all = async {
             for client in &clients {
@@ -380,6 +384,7 @@ impl Realtime {
         Departed {
             closed: clients.len() - left.len(),
             cut_off: left.len(),
+            unanswered,
         }
     }
 }

@@ -98,6 +98,7 @@ pub(crate) fn facts(sheet: &DrainSheet) -> Facts {
         ("left", json!(sheet.left)),
         ("clients", json!(sheet.clients)),
         ("dropped", json!(sheet.dropped)),
+        ("no answer", json!(sheet.unanswered)),
         ("lost", json!(sheet.lost)),
         ("took", json!(format!("{} ms", sheet.took_ms))),
     ]

@@ -39,6 +39,7 @@ fn sigterm_drains_and_prints_the_balance_sheet() {
         "completed  0",
         "cut off    0",
         "left       0",
+        "no answer  0",
         "lost       0",
     ] {
         assert!(lines.contains(&line), "{line} is not in {printed}");

@@ -85,6 +85,10 @@ pub struct DrainSheet {
     /// Clients that did not go in time.
     #[serde(default)]
     pub dropped: u64,
+    /// Calls of clients of hubs that were taken, and not answered before their clients
+    /// were told to go.
+    #[serde(default)]
+    pub unanswered: u64,
     /// Slots of volatile services whose state no other node had. What was acknowledged
     /// of durable ones is in the log, also where the limit struck.
     pub lost: u64,

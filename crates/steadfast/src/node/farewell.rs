@@ -57,18 +57,27 @@ impl Farewell {
             }),
             Box::pin(async move {
                 let gone = realtime.drain(part).await;
-                let (closed, cut_off) = (gone.closed, gone.cut_off);
+                let (closed, cut_off, unanswered) = (gone.closed, gone.cut_off, gone.unanswered);
                 if closed + cut_off > 0 {
-                    tracing::info!(event = "realtime.drained", closed, cut_off);
+                    tracing::info!(event = "realtime.drained", closed, cut_off, unanswered);
                 }
                 let _ = departed.set(gone);
             }),
         ]
     }
 
+    /// Calls of clients of hubs that were taken and not answered.
+    pub(super) fn unanswered(&self) -> u64 {
+        self.hubs().unanswered as u64
+    }
+
+    fn hubs(&self) -> Departed {
+        self.departed.get().copied().unwrap_or_default()
+    }
+
     /// How many went when they were told to, and how many did not.
     pub(super) fn count(&self) -> (u64, u64) {
-        let hubs = self.departed.get().copied().unwrap_or_default();
+        let hubs = self.hubs();
         let left: usize = self.open.iter().map(TaskTracker::len).sum();
         let left = (left as u64).min(self.before);
         (

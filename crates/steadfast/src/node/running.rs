@@ -387,15 +387,17 @@ impl Inner {
         }
         self.hosts.lock().clear();
         let took = self.clock.monotonic().saturating_sub(began);
+        let (clients, dropped) = farewell.count();
+        let unanswered = farewell.unanswered();
         tracing::info!(
             event = "node.drained",
             moved,
             completed,
             cut_off,
             left,
+            unanswered,
             lost
         );
-        let (clients, dropped) = farewell.count();
         DrainSheet {
             moved,
             completed,
@@ -403,6 +405,7 @@ impl Inner {
             left,
             clients,
             dropped,
+            unanswered,
             lost,
             took_ms: took.as_millis() as u64,
         }
