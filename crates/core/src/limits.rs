@@ -478,6 +478,10 @@ pub const CLIENT_SILENCE: Duration = Duration::from_secs(30);
 /// How long one write to a client may take.
 pub const CLIENT_STALL: Duration = Duration::from_secs(10);
 
+/// How long the socket of a client whose message was too long is kept, so that the
+/// client reads why.
+pub const CLIENT_LINGER: Duration = Duration::from_secs(2);
+
 /// How long a client that may come back is kept.
 pub const CLIENT_RESUME: Duration = Duration::from_secs(15);
 

@@ -135,3 +135,35 @@ async fn a_client_that_reads_gets_small_messages_behind_large_ones() {
         assert_eq!(said["result"].as_str().unwrap().len(), length);
     }
 }
+
+#[tokio::test]
+async fn a_client_whose_message_is_too_long_is_told_so() {
+    let stage = Stage::start();
+    let mut server = Server::start(&stage, "a", 0, 0).await;
+    let (client, _) = Client::on(&stage, "u", &mut server).await;
+    let (mut sink, mut stream) = client.socket.split();
+    let call = json!({"type": 1, "target": "x", "arguments": ["y".repeat(17 << 20)]});
+    let sending = tokio::spawn(async move {
+        // The service stops reading somewhere in it.
+        let _ = sink.send(Frame::text(format!("{call}\u{1e}"))).await;
+        sink
+    });
+    let mut next = async || {
+        let next = tokio::time::timeout(PATIENCE, stream.next()).await;
+        next.expect("something comes").expect("a frame").unwrap()
+    };
+    let Frame::Text(said) = next().await else {
+        panic!("no word");
+    };
+    let expected = "Connection closed with an error. \
+                    The maximum message size of 16777216B was exceeded.";
+    assert_eq!(
+        said,
+        format!("{{\"type\":7,\"error\":\"{expected}\"}}\u{1e}")
+    );
+    match next().await {
+        Frame::Close(Some(frame)) => assert_eq!(frame.code, CloseCode::Size),
+        other => panic!("{other:?}"),
+    }
+    sending.abort();
+}

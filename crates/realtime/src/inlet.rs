@@ -67,10 +67,7 @@ impl Inlet {
             match self.splitter.next(protocol, limit) {
                 Ok(Some(message)) => self.handle(protocol, message).await?,
                 Ok(None) => return Ok(()),
-                Err(error) if error == frame::TOO_LONG => {
-                    let why = format!("The maximum message size of {limit}B was exceeded.");
-                    return self.refuse(&why);
-                }
+                Err(error) if error == frame::TOO_LONG => return self.refuse_too_long(),
                 Err(error) => return self.refuse(&error.to_string()),
             }
         }
@@ -104,6 +101,18 @@ impl Inlet {
     fn turn_away(&self, why: &str) -> Result<Option<Protocol>, Ended> {
         self.client.end(Some(Bytes::from(handshake::refused(why))));
         Err(Ended)
+    }
+
+    /// The transport has met a message that is longer than it takes.
+    pub fn refuse_long(&self) {
+        let _ = self.refuse_too_long();
+    }
+
+    fn refuse_too_long(&self) -> Result<(), Ended> {
+        let limit = self.message_bytes.min(self.most_bytes);
+        self.refuse(&format!(
+            "The maximum message size of {limit}B was exceeded."
+        ))
     }
 
     fn refuse(&self, why: &str) -> Result<(), Ended> {

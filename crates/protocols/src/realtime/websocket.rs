@@ -3,7 +3,9 @@
 //! Every message that leaves holds whole hub messages. No WebSocket ping is sent:
 //! one of the clients dies of it. Pings that come are answered by the library.
 
+use std::error::Error as _;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::extract::FromRequestParts;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
@@ -16,6 +18,7 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use steadfast_core::limits;
 use steadfast_realtime::{Client, Inlet, Outgoing, Pulse, Refused, Transport};
 use steadfast_wire::signalr::Protocol;
+use tokio_tungstenite::tungstenite;
 
 use super::admit::admit;
 use super::context::Context;
@@ -92,26 +95,39 @@ pub(super) async fn open(
 
 /// Carries bytes both ways until one side ends.
 async fn run(socket: WebSocket, inlet: Inlet, client: Arc<Client>, number: u64) {
-    let (sink, stream) = socket.split();
-    let reading = read(stream, inlet);
-    let writing = write(sink, &client, number);
-    tokio::pin!(reading, writing);
-    let error = tokio::select! {
-        // What the client was sent last may still be under way.
-        ended = &mut reading => match client.is_ending() {
-            true => {
-                let _ = tokio::time::timeout(limits::CLIENT_STALL, writing).await;
-                None
-            }
-            false => ended,
-        },
-        ended = &mut writing => ended,
+    let (mut sink, stream) = socket.split();
+    let is_too_long = AtomicBool::new(false);
+    let reading = read(stream, inlet, &is_too_long);
+    let writing = write(&mut sink, &client, number, &is_too_long);
+    let error = {
+        tokio::pin!(reading, writing);
+        tokio::select! {
+            // What the client was sent last may still be under way.
+            ended = &mut reading => match client.is_ending() {
+                true => {
+                    let _ = tokio::time::timeout(limits::CLIENT_STALL, writing).await;
+                    None
+                }
+                false => ended,
+            },
+            ended = &mut writing => ended,
+        }
     };
     client.lost(number, error.as_deref());
+    // A socket that is dropped while bytes wait to be read is reset, and the client might
+    // never read what it was sent last.
+    if is_too_long.load(Ordering::Relaxed) {
+        tokio::time::sleep(limits::CLIENT_LINGER).await;
+    }
+    drop(sink);
 }
 
 /// Reads until the client ends. What went wrong, if something did.
-async fn read(mut stream: SplitStream<WebSocket>, mut inlet: Inlet) -> Option<String> {
+async fn read(
+    mut stream: SplitStream<WebSocket>,
+    mut inlet: Inlet,
+    is_too_long: &AtomicBool,
+) -> Option<String> {
     while let Some(message) = stream.next().await {
         let bytes = match message {
             Ok(Message::Text(text)) => Bytes::from(text),
@@ -121,6 +137,11 @@ async fn read(mut stream: SplitStream<WebSocket>, mut inlet: Inlet) -> Option<St
                 continue;
             }
             Ok(Message::Close(_)) => return None,
+            Err(error) if is_capacity(&error) => {
+                is_too_long.store(true, Ordering::Relaxed);
+                inlet.refuse_long();
+                return None;
+            }
             Err(error) => return Some(error.to_string()),
         };
         if inlet.take(bytes).await.is_err() {
@@ -130,21 +151,32 @@ async fn read(mut stream: SplitStream<WebSocket>, mut inlet: Inlet) -> Option<St
     Some("the socket was lost".to_owned())
 }
 
+/// Whether a message was longer than the transport takes.
+fn is_capacity(error: &axum::Error) -> bool {
+    let source = error.source().and_then(|own| own.downcast_ref());
+    matches!(source, Some(tungstenite::Error::Capacity(_)))
+}
+
 /// Writes until nothing follows. What went wrong, if something did.
 async fn write(
-    mut sink: SplitSink<WebSocket, Message>,
+    sink: &mut SplitSink<WebSocket, Message>,
     client: &Arc<Client>,
     number: u64,
+    is_too_long: &AtomicBool,
 ) -> Option<String> {
     loop {
         let message = match client.outgoing(number, Pulse::Pings).await {
             Outgoing::Data(bytes) => message(client, bytes),
             Outgoing::Over => {
-                let normal = CloseFrame {
-                    code: close_code::NORMAL,
+                let code = match is_too_long.load(Ordering::Relaxed) {
+                    true => close_code::SIZE,
+                    false => close_code::NORMAL,
+                };
+                let frame = CloseFrame {
+                    code,
                     reason: "".into(),
                 };
-                let end = sink.send(Message::Close(Some(normal)));
+                let end = sink.send(Message::Close(Some(frame)));
                 let _ = tokio::time::timeout(limits::CLIENT_STALL, end).await;
                 return None;
             }
