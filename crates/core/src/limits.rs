@@ -500,8 +500,11 @@ pub const POLL_TIME: Duration = Duration::from_secs(90);
 pub const POLL_GAP: Duration = Duration::from_secs(15);
 pub const LONGEST_POLL_GAP: Duration = Duration::from_secs(300);
 
-/// Longest name of a hub, a group or a user of hubs, in bytes.
+/// Longest name of a hub, in bytes.
 pub const HUB_NAME: usize = 128;
+
+/// Longest name of a group or a user of hubs, in characters, as the hosted service
+/// counts them; and of an app server, in bytes.
 pub const GROUP_NAME: usize = 1024;
 
 /// Groups that one client is in.

@@ -167,6 +167,18 @@ async fn realtime_52_every_operation_has_its_status_and_code() {
         ("DELETE", format!("{new}/connections/{id}"), ok(200)),
         ("POST", "/api/hubs/1room/:send".to_owned(), ok(400)),
         ("PUT", format!("{new}/groups/%20/connections/x"), ok(400)),
+        ("POST", format!("{new}/groups/%20/:send"), ok(400)),
+        ("POST", format!("{old}/groups/%20"), ok(400)),
+        (
+            "POST",
+            format!("{new}/groups/%20/:closeConnections"),
+            ok(400),
+        ),
+        (
+            "POST",
+            format!("{new}/groups/{}/:send", "g".repeat(1025)),
+            ok(400),
+        ),
         ("PATCH", format!("{new}/groups/g"), ok(404)),
     ];
     for (method, path, expected) in cases {

@@ -217,3 +217,24 @@ async fn a_drain_counts_the_calls_that_were_not_answered() {
     // Two calls wait; who calls without an id expects no answer.
     assert_eq!(drained.unwrap().unanswered, 2);
 }
+
+#[tokio::test]
+async fn names_of_groups_are_counted_in_characters() {
+    let stage = Stage::start();
+    let mut server = Server::start(&stage, "a", 0, 0).await;
+    let (mut client, id) = Client::on(&stage, "u", &mut server).await;
+    let longest = "ü".repeat(1024);
+    let join = |group: &str, ack| Message::Join {
+        connection: id.clone(),
+        group: text(group),
+        ack: Some(ack),
+    };
+    server.say(join(&longest, 1)).await;
+    assert_eq!(server.acked().await, (1, status::OK));
+    for (ack, group) in [(2, "ü".repeat(1025)), (3, text(" ")), (4, text(""))] {
+        server.say(join(&group, ack)).await;
+        assert_eq!(server.acked().await, (ack, status::NOT_FOUND));
+    }
+    server.tell(Target::Groups(vec![longest]), "hi").await;
+    assert_eq!(client.told().await, "hi");
+}

@@ -66,7 +66,7 @@ pub use inlet::{Ended, Inlet};
 pub use lent::{Lent, LentWords};
 pub use link::Link;
 pub use links::{LinkEnded, Server};
-pub use lobby::Lobby;
+pub use lobby::{Lobby, is_name};
 pub use meter::HubCounts;
 pub use mode::{Answer, Event, Mode, Upstream};
 pub use nodes::{Other, Others, WORDS};

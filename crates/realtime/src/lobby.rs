@@ -593,10 +593,18 @@ fn remove(sets: &mut HashMap<String, HashSet<Arc<str>>>, name: &str, connection:
     }
 }
 
+/// Whether a group or a user may be called this: not blank, and not too many
+/// characters.
+pub fn is_name(name: &str) -> bool {
+    // Characters need not be counted where there are not even so many bytes.
+    let is_short = name.len() <= limits::GROUP_NAME || name.chars().count() <= limits::GROUP_NAME;
+    is_short && !name.trim().is_empty()
+}
+
 pub(crate) fn check_name(what: &'static str, name: &str) -> Result<()> {
-    match name.trim().is_empty() || name.len() > limits::GROUP_NAME {
-        true => Err(Error::new(Kind::Name(what))),
-        false => Ok(()),
+    match is_name(name) {
+        true => Ok(()),
+        false => Err(Error::new(Kind::Name(what))),
     }
 }
 

@@ -17,7 +17,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 use steadfast_core::limits;
 use steadfast_realtime::reach::To;
-use steadfast_realtime::{Everywhere, Payload, Protocols};
+use steadfast_realtime::{Everywhere, Payload, Protocols, is_name};
 use steadfast_wire::signalr::Protocol;
 use steadfast_wire::signalr::pack::Reader;
 use steadfast_wire::signalr::service::{Check, CloseMany};
@@ -145,6 +145,9 @@ async fn operate(context: &Context, parts: &Parts, body: Body) -> Result<Done, F
     };
     let segments: Vec<_> = segments.iter().map(String::as_str).collect();
     if let Some(to) = asked.sends_to(&segments) {
+        if let To::Group { name, .. } = &to {
+            group_name(name)?;
+        }
         let payload = payload(parts, body).await?;
         asked.all.room().await;
         asked.all.send(&to, &payload);
@@ -256,7 +259,10 @@ impl Asked {
     async fn close(&self, of: &[&str]) -> Result<Done, Failure> {
         let (user, group) = match of {
             [] => (None, None),
-            ["groups", group] => (None, Some((*group).to_owned())),
+            ["groups", group] => {
+                group_name(group)?;
+                (None, Some((*group).to_owned()))
+            }
             ["users", user] => (Some((*user).to_owned()), None),
             _ => return Err(Failure::bad("nobody can be closed by this address")),
         };
@@ -338,9 +344,11 @@ fn known(is_there: bool, absent: &'static str) -> Done {
 }
 
 fn group_name(name: &str) -> Result<(), Failure> {
-    match name.trim().is_empty() || name.len() > limits::GROUP_NAME {
-        true => Err(Failure::bad("the name of a group has 1 to 1024 bytes")),
-        false => Ok(()),
+    match is_name(name) {
+        true => Ok(()),
+        false => Err(Failure::bad(
+            "the name of a group has 1 to 1024 characters, and is not blank",
+        )),
     }
 }
 
