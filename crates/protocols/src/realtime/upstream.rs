@@ -37,7 +37,54 @@ pub struct Upstreams {
     calls: Semaphore,
 }
 
+/// What may stand in braces in an address.
+const PLACEHOLDERS: [&str; 3] = ["hub", "category", "event"];
+
+/// Categories of events.
+const CATEGORIES: [&str; 2] = ["connections", "messages"];
+
 impl UpstreamRule {
+    /// Says what is wrong with it, if something is.
+    pub fn check(&self) -> Result<(), String> {
+        let url = &self.url;
+        let mut parts = url.split('{');
+        parts.next();
+        for part in parts {
+            let name = part.split_once('}').map(|(name, _)| name);
+            let is_known = name.is_some_and(|name| PLACEHOLDERS.contains(&name));
+            if !is_known {
+                let name = name.unwrap_or(part);
+                return Err(format!(
+                    "'{url}': '{{{name}}}' is unknown; there are {{hub}}, {{category}} and {{event}}"
+                ));
+            }
+        }
+        let tried = Url::parse(&self.url(&Event::default()));
+        let tried = tried.map_err(|error| format!("'{url}': {error}"))?;
+        if !["http", "https"].contains(&tried.scheme()) {
+            return Err(format!("'{url}' is not HTTP"));
+        }
+        for (what, pattern) in [
+            ("hub", &self.hub),
+            ("category", &self.category),
+            ("event", &self.event),
+        ] {
+            if names(pattern).any(str::is_empty) {
+                return Err(format!(
+                    "'{url}': '{pattern}' is no {what}; write *, a name, or names with commas"
+                ));
+            }
+        }
+        let is_known =
+            |name: &str| name == "*" || CATEGORIES.iter().any(|own| own.eq_ignore_ascii_case(name));
+        match names(&self.category).find(|name| !is_known(name)) {
+            None => Ok(()),
+            Some(name) => Err(format!(
+                "'{url}': the category '{name}' is unknown; there are connections and messages"
+            )),
+        }
+    }
+
     fn fits(&self, hub: &str, category: &str, event: &str) -> bool {
         is_among(&self.hub, hub)
             && is_among(&self.category, category)
@@ -53,23 +100,22 @@ impl UpstreamRule {
 }
 
 fn is_among(pattern: &str, name: &str) -> bool {
-    let mut names = pattern.split(',').map(str::trim);
-    names.any(|own| own == "*" || own.eq_ignore_ascii_case(name))
+    names(pattern).any(|own| own == "*" || own.eq_ignore_ascii_case(name))
+}
+
+fn names(pattern: &str) -> impl Iterator<Item = &str> {
+    pattern.split(',').map(str::trim)
 }
 
 impl Upstreams {
-    /// Ready to call. It fails if a rule is no address, or trust or proxy are unfit.
+    /// Ready to call. It fails if a rule makes no sense, or trust or proxy are unfit.
     pub fn new(
         rules: Vec<UpstreamRule>,
         options: Options,
         access: Arc<Access>,
     ) -> Result<Self, String> {
         for rule in &rules {
-            let tried = rule.url(&Event::default());
-            let url = Url::parse(&tried).map_err(|error| format!("'{}': {error}", rule.url))?;
-            if !["http", "https"].contains(&url.scheme()) {
-                return Err(format!("'{}' is not HTTP", rule.url));
-            }
+            rule.check()?;
         }
         let mut options = options;
         options.guard.is_proxied |= options.proxy.is_some();
@@ -195,6 +241,35 @@ mod tests {
             ("", "a", false),
         ] {
             assert_eq!(is_among(pattern, name), fits, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn rules_that_no_event_fits_are_refused() {
+        let rule = |url: &str, category: &str| UpstreamRule {
+            url: url.to_owned(),
+            hub: "*".to_owned(),
+            category: category.to_owned(),
+            event: "*".to_owned(),
+        };
+        for (url, category) in [
+            ("http://h/{hub}/{category}/{event}?code=1", "*"),
+            ("https://h", "connections"),
+            ("https://h", "messages, Connections"),
+        ] {
+            assert_eq!(rule(url, category).check(), Ok(()));
+        }
+        for (url, category, why) in [
+            ("http://h/{user}", "*", "'{user}' is unknown"),
+            ("http://h/{Hub}", "*", "'{Hub}' is unknown"),
+            ("http://h/{hub", "*", "'{hub}' is unknown"),
+            ("http://h/{hub}", "message", "category 'message' is unknown"),
+            ("http://h", "messages,", "is no category"),
+            ("ftp://h/{hub}", "*", "is not HTTP"),
+            ("nowhere", "*", "relative URL"),
+        ] {
+            let said = rule(url, category).check().expect_err(url);
+            assert!(said.contains(why), "{said}");
         }
     }
 

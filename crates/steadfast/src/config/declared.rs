@@ -5,6 +5,7 @@
 //! These are lists of tables, so they have no environment variable and no flag.
 
 use serde::Deserialize;
+use steadfast_protocols::realtime::UpstreamRule;
 use toml::{Table, Value};
 
 use super::error::{Error, Kind};
@@ -88,6 +89,19 @@ pub struct DeclaredUpstream {
     pub category: Option<String>,
     /// Of which events: `connected`, `disconnected`, or names of methods.
     pub event: Option<String>,
+}
+
+impl DeclaredUpstream {
+    /// The rule that it makes: what it does not name is everything.
+    pub(crate) fn rule(&self) -> UpstreamRule {
+        let or_all = |own: &Option<String>| own.clone().unwrap_or_else(|| "*".to_owned());
+        UpstreamRule {
+            url: self.url.clone(),
+            hub: or_all(&self.hub),
+            category: or_all(&self.category),
+            event: or_all(&self.event),
+        }
+    }
 }
 
 /// A secret as it stands in a file. It is not shown.

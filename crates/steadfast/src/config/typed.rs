@@ -299,6 +299,11 @@ impl Config {
                 return wrong("job_collection", why);
             }
         }
+        for declared in &self.upstreams {
+            if let Err(why) = declared.rule().check() {
+                return Err(Error::value("upstream", "the configuration", why));
+            }
+        }
         if self.cluster_lease < SHORTEST_LEASE || self.cluster_lease > LONGEST_LEASE {
             return wrong(
                 "cluster.lease",
@@ -460,6 +465,25 @@ mod tests {
             config.jobs_endpoints,
             [pair("a", "http://b:1/a"), pair("c", "https://d")]
         );
+    }
+
+    #[test]
+    fn upstreams_with_unknown_categories_or_placeholders_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("steadfast.toml");
+        for (line, is_good) in [
+            ("url = 'http://h/{hub}/{category}/{event}'", true),
+            ("url = 'http://h'\ncategory = 'connections,messages'", true),
+            ("url = 'http://h/{who}'", false),
+            ("url = 'http://h'\ncategory = 'events'", false),
+        ] {
+            std::fs::write(&file, format!("[[upstream]]\n{line}\n")).unwrap();
+            let read = Layers::new().file(&file);
+            let read = read.and_then(|layers| Config::new(&layers));
+            let code = read.err().map(|error| error.code().0);
+            let expected = (!is_good).then_some("STF-7002");
+            assert_eq!(code, expected, "{line}");
+        }
     }
 
     #[test]

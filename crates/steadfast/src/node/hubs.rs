@@ -5,11 +5,11 @@ use std::sync::Arc;
 use steadfast_core::clock::Clock;
 use steadfast_protocols::access::Access;
 use steadfast_protocols::outbound;
-use steadfast_protocols::realtime::{UpstreamRule, Upstreams};
+use steadfast_protocols::realtime::Upstreams;
 use steadfast_realtime::{Hub, HubOptions, Realtime, Result as HubsResult};
 
 use super::error::Result;
-use crate::config::{Config, Error as ConfigError};
+use crate::config::{Config, DeclaredUpstream, Error as ConfigError};
 
 /// Hosts one hub, when the node starts.
 type Hosting = Box<dyn FnOnce(&Realtime) -> HubsResult<()> + Send>;
@@ -36,13 +36,7 @@ impl Hosted {
         outbound: &outbound::Options,
         access: &Arc<Access>,
     ) -> Result<()> {
-        let any = || "*".to_owned();
-        let rules = config.upstreams.iter().map(|own| UpstreamRule {
-            url: own.url.clone(),
-            hub: own.hub.clone().unwrap_or_else(any),
-            category: own.category.clone().unwrap_or_else(any),
-            event: own.event.clone().unwrap_or_else(any),
-        });
+        let rules = config.upstreams.iter().map(DeclaredUpstream::rule);
         let upstreams = Upstreams::new(rules.collect(), outbound.clone(), Arc::clone(access));
         let wrong = |why: String| ConfigError::value("upstream", "the configuration", why);
         let upstreams = Arc::new(upstreams.map_err(wrong)?);
