@@ -199,7 +199,8 @@ pub struct Terms {
     pub is_mindful: bool,
 }
 
-/// The names that a worker knows. A sort without names gets nothing.
+/// The names that a worker knows. A sort without names gets nothing. Names and versions
+/// are compared without case, as some SDKs do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filters {
     pub orchestrations: Vec<Filter>,
@@ -218,7 +219,14 @@ pub struct Filter {
 impl Filter {
     /// Whether the worker knows this version of this name.
     pub fn fits(&self, name: &str, version: Option<&str>) -> bool {
-        let is_listed = || self.versions.iter().any(|v| v == version.unwrap_or(""));
-        self.name == name && (self.versions.is_empty() || is_listed())
+        let version = version.unwrap_or("");
+        let is_listed = || self.versions.iter().any(|v| is_same(v, version));
+        is_same(&self.name, name) && (self.versions.is_empty() || is_listed())
     }
+}
+
+/// Whether two names differ in case at most.
+fn is_same(one: &str, other: &str) -> bool {
+    let is_plain = one.is_ascii() && other.is_ascii();
+    one.eq_ignore_ascii_case(other) || !is_plain && one.to_lowercase() == other.to_lowercase()
 }

@@ -31,16 +31,31 @@ pub(crate) fn terms(name: String, request: wire::GetWorkItemsRequest) -> Terms {
         activities: window(request.max_concurrent_activity_work_items),
         batches: window(request.max_concurrent_entity_work_items),
         is_mindful: can(&request, wire::WorkerCapability::RememberedHistory),
-        filters: request.work_item_filters.map(|filters| Filters {
-            orchestrations: named(filters.orchestrations),
-            activities: named(filters.activities),
-            entities: filters
-                .entities
-                .into_iter()
-                .map(|filter| filter.name.to_lowercase())
-                .collect(),
-        }),
+        filters: request
+            .work_item_filters
+            .filter(|filters| !is_void(filters))
+            .map(|filters| Filters {
+                orchestrations: named(filters.orchestrations),
+                activities: named(filters.activities),
+                entities: filters
+                    .entities
+                    .into_iter()
+                    .map(|filter| filter.name.to_lowercase())
+                    .collect(),
+            }),
     }
+}
+
+/// A worker that names nothing at all filters nothing: .NET always sends the message. One
+/// that names something gets nothing of the kinds that it leaves empty: workers for
+/// activities alone rely on that.
+fn is_void(filters: &wire::WorkItemFilters) -> bool {
+    let wire::WorkItemFilters {
+        orchestrations,
+        activities,
+        entities,
+    } = filters;
+    orchestrations.is_empty() && activities.is_empty() && entities.is_empty()
 }
 
 /// Whether a worker says that it can do something.

@@ -190,7 +190,7 @@ impl Dialing {
 
     fn asked(&self) -> wire::GetWorkItemsRequest {
         let filters = self.bench.runner.filters();
-        let named = |filters: Vec<steadfast_durable::Filter>| {
+        let named = |filters: Vec<steadfast_durable::Filter>| -> Vec<_> {
             let filters = filters.into_iter();
             filters
                 .map(|filter| wire::VersionFilter {
@@ -199,20 +199,25 @@ impl Dialing {
                 })
                 .collect()
         };
-        let [turns, activities, batches] = self.most.map(i32::from);
+        let mut orchestrations = named(filters.orchestrations);
+        let (activities, entities) = (named(filters.activities), filters.entities);
+        if orchestrations.is_empty() && activities.is_empty() && entities.is_empty() {
+            // To name nothing is to take everything; no orchestration has this name.
+            orchestrations.push(wire::VersionFilter::default());
+        }
+        let [turns, most_activities, batches] = self.most.map(i32::from);
         wire::GetWorkItemsRequest {
             max_concurrent_orchestration_work_items: turns,
-            max_concurrent_activity_work_items: activities,
+            max_concurrent_activity_work_items: most_activities,
             max_concurrent_entity_work_items: batches,
             capabilities: vec![
                 wire::WorkerCapability::HistoryStreaming.into(),
                 wire::WorkerCapability::RememberedHistory.into(),
             ],
             work_item_filters: Some(wire::WorkItemFilters {
-                orchestrations: named(filters.orchestrations),
-                activities: named(filters.activities),
-                entities: filters
-                    .entities
+                orchestrations,
+                activities,
+                entities: entities
                     .into_iter()
                     .map(|name| wire::NameFilter { name })
                     .collect(),
