@@ -407,3 +407,7 @@ impl Wish {
         decode(bytes).ok()
     }
 }
+    /// The version of its orchestration.
+    #[n(4)]
+    #[record(default)]
+    pub(crate) inherited: Option<String>,

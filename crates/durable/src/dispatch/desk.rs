@@ -48,7 +48,7 @@ pub(super) struct State {
     /// The seat that was served last.
     last: u64,
     /// Who had an instance last; it may remember it.
-    habits: HashMap<Key, u64>,
+    pub(super) habits: HashMap<Key, u64>,
     next: u64,
     pub(super) leases: Leases,
     is_stopped: bool,
@@ -56,9 +56,6 @@ pub(super) struct State {
 
 /// Habits that are remembered.
 const HABITS: usize = 16 * 1024;
-/// The first and the longest pause after something was given back.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 impl Desk {
     pub(super) fn new(router: Arc<Router>, clock: Arc<dyn Clock>, delivery: Delivery) -> Arc<Self> {
@@ -129,7 +126,7 @@ impl Desk {
     }
 
     /// Puts an entry into its queue.
-    fn ready(&self, state: &mut State, key: &Key) {
+    pub(super) fn ready(&self, state: &mut State, key: &Key) {
         let Some(entry) = state.entries.get_mut(key) else {
             return;
         };
@@ -239,19 +236,20 @@ impl Desk {
                 entries,
                 ..
             } = &mut *state;
-            let is_waiting = |number: u64, key: &Key| {
+            let is_waiting = |group: &Group, number: u64, key: &Key| {
+                let is_it = |e: &Entry| e.number == number && e.group == *group;
                 let entry = entries.get(key);
-                entry.is_some_and(|e| e.number == number && e.place == Place::Ready)
+                entry.is_some_and(|e| is_it(e) && e.place == Place::Ready)
             };
-            ready.retain(|_, queue| {
+            ready.retain(|group, queue| {
                 while let Some((number, key)) = queue.front()
-                    && !is_waiting(*number, key)
+                    && !is_waiting(group, *number, key)
                 {
                     queue.pop_front();
                 }
                 !queue.is_empty()
             });
-            let can_go = |group: &Group| seats.values().any(|seat| seat.takes(group));
+            let can_go = |group: &Group| seats.iter().any(|(id, seat)| takes(*id, seat, group));
             let heads = ready.iter_mut().filter(|(group, _)| can_go(group));
             let Some((_, queue)) = heads.min_by_key(|(_, queue)| queue[0].0) else {
                 return;
@@ -351,26 +349,6 @@ impl Desk {
         }
     }
 
-    /// The worker gives an item back.
-    pub(crate) fn abandon(&self, token: &Token) -> bool {
-        let mut state = self.state.lock();
-        let found = state
-            .entries
-            .iter()
-            .find(|(_, entry)| matches!(entry.place, Place::Out(_)) && entry.token() == *token);
-        let Some(key) = found.map(|(key, _)| key.clone()) else {
-            return false;
-        };
-        let Some(entry) = state.entries.get_mut(&key) else {
-            return false;
-        };
-        let pause = FIRST_PAUSE * 2u32.saturating_pow(entry.abandoned.min(16));
-        entry.abandoned += 1;
-        let number = entry.number;
-        self.rest(&mut state, &key, number, pause.min(LONGEST_PAUSE));
-        true
-    }
-
     /// A partition has gone: its next owner wants the same done there. Whoever has
     /// something of it may finish it.
     pub(super) fn forget_partition(&self, partition: Partition) {
@@ -463,14 +441,19 @@ impl State {
     fn seat_for(&self, group: &Group, key: &Key) -> Option<u64> {
         let usual = self.habits.get(key).filter(|id| {
             let seat = self.seats.get(id);
-            seat.is_some_and(|seat| seat.takes(group))
+            seat.is_some_and(|seat| takes(**id, seat, group))
         });
         if let Some(id) = usual {
             return Some(*id);
         }
         let after = self.seats.range(self.last + 1..);
         let round = after.chain(self.seats.range(..=self.last));
-        let mut free = round.filter(|(_, seat)| seat.takes(group));
+        let mut free = round.filter(|(id, seat)| takes(**id, seat, group));
         free.next().map(|(id, _)| *id)
     }
+}
+
+/// Whether a worker takes one more of a group, and has not just given it back.
+fn takes(id: u64, seat: &Seat, group: &Group) -> bool {
+    !group.declined_by.contains(&id) && seat.takes(group)
 }

@@ -1,6 +1,7 @@
 //! One thing that a worker is wanted for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use bytes::Bytes;
 use steadfast_core::id::Partition;
@@ -30,7 +31,16 @@ pub(crate) struct Group {
     pub(crate) sort: Sort,
     pub(crate) name: String,
     pub(crate) version: Option<String>,
+    /// For an activity without a version: that of its orchestration.
+    pub(crate) inherited: Option<String>,
+    /// Workers that have given the entry back a moment ago, by their seats.
+    pub(crate) declined_by: BTreeSet<u64>,
 }
+
+/// The first and the longest time for which an entry is not offered to a worker that
+/// has given it back.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Entry {
     /// Tells it from what was wanted under the same key before.
@@ -44,8 +54,8 @@ pub(crate) struct Entry {
     pub(crate) attempt: u32,
     /// Deliveries in a row that were lost.
     pub(crate) lost: u32,
-    /// Deliveries that were given back.
-    pub(crate) abandoned: u32,
+    /// How often workers have given it back, by their seats.
+    declined: BTreeMap<u64, u32>,
     /// Parts of a result that came so far.
     pub(crate) chunks: BTreeMap<u32, TurnResult>,
     /// What the worker got.
@@ -100,12 +110,24 @@ impl Entry {
             place: Place::Resting,
             attempt: 0,
             lost: 0,
-            abandoned: 0,
+            declined: BTreeMap::new(),
             chunks: BTreeMap::new(),
             given: None,
             is_whole: false,
             is_long: false,
         }
+    }
+
+    /// A worker gives it back; answers for how long it is not offered to that worker,
+    /// longer each time. Others may take it at once.
+    pub(crate) fn decline(&mut self, seat: u64, is_here: impl Fn(&u64) -> bool) -> Duration {
+        self.declined.retain(|seat, _| is_here(seat));
+        self.group.declined_by.retain(is_here);
+        self.group.declined_by.insert(seat);
+        let times = self.declined.entry(seat).or_default();
+        let pause = FIRST_PAUSE * 2u32.saturating_pow((*times).min(16));
+        *times += 1;
+        pause.min(LONGEST_PAUSE)
     }
 
     /// The name of the delivery under way.
@@ -125,10 +147,12 @@ impl Entry {
 }
 
 fn group(instance: &str, wish: &Wish) -> Group {
+    let mut inherited = None;
     let (sort, name, version) = match wish {
         Wish::Turn { name, version, .. } => (Sort::Turn, name.clone(), version.clone()),
         Wish::Activity(order) => {
             let task = &order.task;
+            inherited = order.inherited.clone().filter(|_| task.version.is_none());
             (Sort::Activity, task.name.clone(), task.version.clone())
         }
         Wish::Batch { .. } | Wish::Changed | Wish::Closed | Wish::Answer { .. } => {
@@ -140,5 +164,7 @@ fn group(instance: &str, wish: &Wish) -> Group {
         sort,
         name,
         version,
+        inherited,
+        declined_by: BTreeSet::new(),
     }
 }

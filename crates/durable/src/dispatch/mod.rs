@@ -5,6 +5,7 @@
 //! what came of it. Nothing here is stored: after a restart the service wants the
 //! same again.
 
+mod abandon;
 mod claim;
 mod delivery;
 mod desk;

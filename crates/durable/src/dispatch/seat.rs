@@ -101,8 +101,12 @@ impl Seat {
             return true;
         };
         let is_listed = |list: &[Filter]| {
-            let version = group.version.as_deref();
-            list.iter().any(|filter| filter.fits(&group.name, version))
+            let (name, version) = (&group.name, group.version.as_deref());
+            let inherited = group.inherited.as_deref();
+            list.iter().any(|filter| {
+                filter.fits(name, version)
+                    || inherited.is_some_and(|version| filter.fits(name, Some(version)))
+            })
         };
         match group.sort {
             Sort::Turn => is_listed(&filters.orchestrations),

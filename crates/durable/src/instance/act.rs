@@ -77,6 +77,7 @@ impl Living<'_, '_> {
             execution: self.row.execution.clone(),
             id,
             task: task.clone(),
+            inherited: self.row.version.clone(),
         });
         let work = task_id(&self.key, number);
         self.turn.open_work(work, order.encode());

@@ -9,7 +9,7 @@ use steadfast_durable::{
     Task, Terms, Trace, TurnResult, TurnWork, What, Why, Work, Worker,
 };
 
-fn wants(deeds: Vec<Deed>) -> TurnResult {
+pub(crate) fn wants(deeds: Vec<Deed>) -> TurnResult {
     let numbered = deeds.into_iter().zip(1..);
     TurnResult {
         actions: numbered.map(|(deed, id)| Action { id, deed }).collect(),

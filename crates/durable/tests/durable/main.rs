@@ -8,3 +8,4 @@ mod hall;
 mod nodes;
 mod orchestrations;
 mod turns;
+mod upgrade;

@@ -1,0 +1,195 @@
+//! Workers of two versions side by side.
+
+use std::time::Duration;
+
+use crate::delivery::{ends, wants};
+use crate::hall::{Hall, Node, task};
+use steadfast_durable::{
+    Deed, Filter, Filters, Item, NewInstance, Status, Task, Terms, Work, Worker,
+};
+use tokio::time::Instant;
+
+/// Starts an instance of a version.
+async fn begin(node: &Node, instance: &str, version: &str) {
+    let new = NewInstance {
+        instance: instance.into(),
+        task: Task {
+            version: Some(version.into()),
+            ..task("o", "1")
+        },
+        ..NewInstance::default()
+    };
+    node.hub.start(new).await.unwrap();
+}
+
+/// What a worker is given before anything is given up.
+async fn next(worker: &mut Worker) -> Item {
+    let item = tokio::time::timeout(Duration::from_secs(60), worker.next());
+    item.await.expect("it is given something").unwrap()
+}
+
+fn instance(item: &Item) -> &str {
+    match &item.work {
+        Work::Turn(turn) => &turn.instance,
+        other => panic!("no turn: {other:?}"),
+    }
+}
+
+/// A worker that takes instances whose id begins with its version, and gives the others
+/// back, as the .NET SDK does.
+async fn work(node: &Node, mut worker: Worker, version: &str) {
+    while let Some(item) = worker.next().await {
+        let id = instance(&item).to_owned();
+        if id.starts_with(version) {
+            node.hub
+                .complete_turn(&item.token, &id, ends())
+                .await
+                .unwrap();
+        } else {
+            node.hub.abandon(&item.token).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn durable_38_during_an_upgrade_every_instance_finds_the_worker_of_its_version() {
+    let hall = Hall::new();
+    let node = hall.start().await;
+    let old = work(&node, node.hub.worker(Terms::default()), "1.0");
+    let new = work(&node, node.hub.worker(Terms::default()), "2.0");
+    let client = async {
+        let began = Instant::now();
+        for number in 0..20 {
+            // In turn they would come to the right worker by chance.
+            for (place, version) in ["1.0", "1.0", "2.0"].into_iter().enumerate() {
+                let id = format!("{version}-{number}-{place}");
+                begin(&node, &id, version).await;
+                let end = tokio::time::timeout(Duration::from_secs(60), node.hub.ended(&id, false));
+                let end = end.await.expect("a worker of its version is there");
+                assert_eq!(end.unwrap().status, Status::Completed);
+            }
+        }
+        // Nothing has waited for a pause of the worker that gave it back.
+        assert!(began.elapsed() < Duration::from_millis(100));
+    };
+    tokio::select! {
+        () = old => panic!("the old worker has ended"),
+        () = new => panic!("the new worker has ended"),
+        () = client => {}
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn durable_38_a_worker_that_comes_later_gets_what_another_gives_back_at_once() {
+    let hall = Hall::new();
+    let node = hall.start().await;
+    let mut old = node.hub.worker(Terms::default());
+    begin(&node, "2.0", "2.0").await;
+    for _ in 0..8 {
+        let item = next(&mut old).await;
+        node.hub.abandon(&item.token).await.unwrap();
+    }
+    // By now the old one is asked every few seconds only.
+    let began = Instant::now();
+    let mut new = node.hub.worker(Terms::default());
+    let item = next(&mut new).await;
+    assert_eq!(instance(&item), "2.0");
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    // When that one goes, the old one is the only one: it is asked again.
+    drop(new);
+    assert_eq!(instance(&next(&mut old).await), "2.0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn durable_38_a_busy_worker_does_not_keep_an_item_from_one_that_gave_it_back() {
+    let hall = Hall::new();
+    let node = hall.start().await;
+    let one_at_a_time = Terms {
+        turns: 1,
+        ..Terms::default()
+    };
+    let mut busy = node.hub.worker(one_at_a_time);
+    begin(&node, "first", "1.0").await;
+    let first = next(&mut busy).await;
+    let mut other = node.hub.worker(Terms::default());
+    begin(&node, "second", "1.0").await;
+    let second = next(&mut other).await;
+    let began = Instant::now();
+    node.hub.abandon(&second.token).await.unwrap();
+    let again = next(&mut other).await;
+    assert_eq!(instance(&again), "second");
+    assert!(
+        began.elapsed() >= Duration::from_millis(100),
+        "after its pause"
+    );
+    node.hub.abandon(&again.token).await.unwrap();
+    let done = node.hub.complete_turn(&first.token, "first", ends());
+    assert!(done.await.unwrap());
+    // Now the other one has room, and its turn comes before the pause is over.
+    let began = Instant::now();
+    assert_eq!(instance(&next(&mut busy).await), "second");
+    assert_eq!(began.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn durable_35_an_activity_without_a_version_has_that_of_its_orchestration() {
+    let hall = Hall::new();
+    let node = hall.start().await;
+    let listed = |version: &str| {
+        let filter = |name: &str| Filter {
+            name: name.into(),
+            versions: vec![version.into()],
+        };
+        Terms {
+            filters: Some(Filters {
+                orchestrations: vec![filter("o")],
+                activities: vec![filter("a")],
+                ..Filters::default()
+            }),
+            ..Terms::default()
+        }
+    };
+    let mut old = node.hub.worker(listed("2.0.0"));
+    let mut new = node.hub.worker(listed("3.0.0"));
+    begin(&node, "i", "3.0.0").await;
+    let turn = next(&mut new).await;
+    let result = wants(vec![Deed::Schedule(task("a", "1"))]);
+    let done = node.hub.complete_turn(&turn.token, "i", result);
+    assert!(done.await.unwrap());
+    let activity = next(&mut new).await;
+    assert!(matches!(activity.work, Work::Activity(_)));
+    let nothing = tokio::time::timeout(Duration::from_secs(60), old.next());
+    assert!(
+        nothing.await.is_err(),
+        "not for a worker of another version"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn durable_35_filters_compare_names_without_case() {
+    let hall = Hall::new();
+    let node = hall.start().await;
+    let filter = |name: &str, version: &str| Filter {
+        name: name.into(),
+        versions: vec![version.into()],
+    };
+    let mut worker = node.hub.worker(Terms {
+        filters: Some(Filters {
+            orchestrations: vec![filter("O", "1-BETA"), filter("ÄRGER", "1-beta")],
+            ..Filters::default()
+        }),
+        ..Terms::default()
+    });
+    begin(&node, "plain", "1-beta").await;
+    assert_eq!(instance(&next(&mut worker).await), "plain");
+    let new = NewInstance {
+        instance: "other".into(),
+        task: Task {
+            version: Some("1-Beta".into()),
+            ..task("Ärger", "1")
+        },
+        ..NewInstance::default()
+    };
+    node.hub.start(new).await.unwrap();
+    assert_eq!(instance(&next(&mut worker).await), "other");
+}
