@@ -18,4 +18,4 @@ pub(crate) use direct::direct;
 pub(crate) use lock::{lock, release, unlock};
 pub use outcome::Outcome;
 pub(crate) use queue::{due, empty, erase, forget, request};
-pub(crate) use record::{Entity, FRONT, MAIN, Queued};
+pub(crate) use record::{Entity, FRONT, Held, MAIN, Queued};

@@ -8,13 +8,14 @@ use steadfast_partition::{Error as PartitionError, Glance};
 use super::task_hub::{TaskHub, check_payload, unreadable};
 use crate::command::{Ask, Client, Request, Say};
 use crate::dispatch::Settled;
-use crate::entity::{Entity, Outcome};
+use crate::entity::{Entity, Held, Outcome};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Operation;
 use crate::failure::Failure;
 use crate::id::{EntityId, fresh_guid};
+use crate::instance::Instance;
 use crate::moment::Moment;
-use crate::rows::{self, ENTITIES, STATES};
+use crate::rows::{self, ENTITIES, INSTANCES, STATES};
 use crate::view::EntityView;
 use crate::work::Requested;
 
@@ -146,7 +147,52 @@ impl TaskHub {
             return Ok(None);
         };
         let row: Entity = rows::decode(&row).map_err(|_| unreadable())?;
-        view(&glance, &key, id, row, has_state).await.map(Some)
+        self.view(&glance, &key, id, row, has_state).await.map(Some)
+    }
+
+    /// What clients see of an entity.
+    pub(super) async fn view(
+        &self,
+        glance: &Glance,
+        key: &[u8],
+        entity: String,
+        mut row: Entity,
+        has_state: bool,
+    ) -> Result<EntityView> {
+        let mut state = None;
+        if has_state && row.exists {
+            let found = glance.get(STATES, key).await?;
+            state = found.map(|state| String::from_utf8_lossy(&state).into_owned());
+        }
+        let locked_by = match row.held.take() {
+            Some(held) => self.holder(held).await?,
+            None => None,
+        };
+        Ok(EntityView {
+            entity,
+            modified: Moment::from(row.modified),
+            backlog: row.backlog(),
+            exists: row.exists,
+            locked_by,
+            state,
+        })
+    }
+
+    /// The instance that holds a lock. The release of an execution that has ended travels
+    /// to the entity as a message behind that end; a client that has seen the end is not
+    /// shown the lock any more. The entity was read first, so an end that a client has seen
+    /// is seen here, too.
+    async fn holder(&self, held: Held) -> Result<Option<String>> {
+        let key = rows::key(self.name.as_bytes(), held.instance.as_bytes());
+        let window = self.inner.router.window(self.partition(&held.instance));
+        let row = window.row(INSTANCES, &key).await?;
+        let row = row.as_deref().map(rows::decode::<Instance>).transpose();
+        let row = row.map_err(|_| unreadable())?;
+        let is_live = row.is_some_and(|row| {
+            let is_same = row.execution == held.execution;
+            is_same && !row.status.is_final()
+        });
+        Ok(is_live.then_some(held.instance))
     }
 
     /// Takes a lock from whoever holds it, by the critical section that it was taken
@@ -189,27 +235,4 @@ fn request(operation: Operation, client: Client) -> Result<Box<Request>> {
         },
         client: Some(client),
     }))
-}
-
-/// What clients see of an entity.
-pub(super) async fn view(
-    glance: &Glance,
-    key: &[u8],
-    entity: String,
-    row: Entity,
-    has_state: bool,
-) -> Result<EntityView> {
-    let mut state = None;
-    if has_state && row.exists {
-        let found = glance.get(STATES, key).await?;
-        state = found.map(|state| String::from_utf8_lossy(&state).into_owned());
-    }
-    Ok(EntityView {
-        entity,
-        modified: Moment::from(row.modified),
-        backlog: row.backlog(),
-        exists: row.exists,
-        locked_by: row.held.map(|held| held.instance),
-        state,
-    })
 }

@@ -11,7 +11,6 @@ use steadfast_core::id::Table;
 use steadfast_core::limits;
 use steadfast_partition::{Glance, Row, Scan};
 
-use super::entities::view;
 use super::instances::{overview, read};
 use super::task_hub::{TaskHub, unreadable};
 use crate::entity::Entity;
@@ -176,7 +175,8 @@ impl TaskHub {
             }
             let id = &found.key[self.name.len() + 1..found.key.len() - 1];
             let id = String::from_utf8_lossy(id).into_owned();
-            items.push(view(glance, &found.key, id, entity, query.has_state).await?);
+            let view = self.view(glance, &found.key, id, entity, query.has_state);
+            items.push(view.await?);
             last = Some(hex(&found.key));
         }
         Ok(Page { items, next: None })

@@ -9,7 +9,7 @@ use futures_util::future::{join, join_all};
 use parking_lot::Mutex;
 use steadfast_durable::native::{Context, CriticalSection, Functions};
 use steadfast_durable::{
-    EntityId, EntityQuery, ErrorKind, Failure, NewInstance, Operation, Status, Task,
+    EntityId, EntityQuery, EntityView, ErrorKind, Failure, NewInstance, Operation, Status, Task,
 };
 
 fn accounts() -> Functions {
@@ -295,6 +295,27 @@ async fn inside(node: &Node, id: &str) {
             return;
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// The release is a message behind the end, with a commit of its own.
+#[tokio::test(start_paused = true)]
+async fn durable_54_58_no_lock_is_shown_of_an_orchestration_whose_end_was_seen() {
+    let functions = accounts().orchestration("once", |cx: Context, key: String| async move {
+        let account = entity("account", &key);
+        let _section = cx.lock([&account]).await?;
+        cx.call::<_, i64>(&account, "add", &1).await
+    });
+    let hall = Hall::slow();
+    let (node, _host) = hall.run(functions).await;
+    for key in 0..10 {
+        let end = node.run("once", "", &format!("\"{key}\"")).await;
+        assert_eq!(end.status, Status::Completed, "{:?}", end.failure);
+        let view = node.hub.entity(&format!("@account@{key}"), false).await;
+        assert_eq!(view.unwrap().unwrap().locked_by, None, "{key}");
+        let listed = node.hub.entities(&EntityQuery::default()).await.unwrap();
+        let is_free = |view: &EntityView| view.locked_by.is_none();
+        assert!(listed.items.iter().all(is_free), "{key}");
     }
 }
 

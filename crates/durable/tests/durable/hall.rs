@@ -13,6 +13,7 @@ use steadfast_durable::{
     Task, TaskHub, TaskHubs, What,
 };
 use steadfast_partition::{Alone, Options, Router, Runtime, Services, Space};
+use steadfast_storage::hostile::{Faults, Hostile};
 use steadfast_storage::memory::Memory;
 use steadfast_storage::{Engine, Store};
 use tokio::time::Instant;
@@ -68,6 +69,19 @@ impl Hall {
             }),
             delivery: Delivery::default(),
             kept: BTreeMap::new(),
+        }
+    }
+
+    /// A machine whose commits take a while: other tasks run first.
+    pub(crate) fn slow() -> Self {
+        let faults = Faults {
+            delay: 95,
+            ..Faults::default()
+        };
+        let hall = Self::new();
+        Self {
+            engine: Arc::new(Hostile::new(Arc::clone(&hall.engine), faults, 7)),
+            ..hall
         }
     }
 
