@@ -65,20 +65,31 @@ def policies_replace_listed_states_only(server):
 
 
 def forbidden_policies_are_refused(server):
-    own = server.client()
-    for status in (
-        pb.ORCHESTRATION_STATUS_RUNNING,
-        pb.ORCHESTRATION_STATUS_PENDING,
-        pb.ORCHESTRATION_STATUS_SUSPENDED,
-    ):
-        said = refused(
-            grpc.StatusCode.INVALID_ARGUMENT,
-            lambda: own.schedule_new_orchestration(
-                simple, instance_id=fresh("never"), reuse_id_policy=replaceable(status)))
-        assert (
-            "Invalid reusable statuses: cannot exclude 'Terminated' "
-            "while also allowing reuse of running instances"
-        ) in said, said
+    with server.running([waiting]) as own:
+        instance = own.schedule_new_orchestration(waiting, instance_id=fresh("never"))
+        own.wait_for_orchestration_start(instance, timeout=PATIENCE)
+
+        def again(status):
+            said = refused(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                lambda: own.schedule_new_orchestration(
+                    simple, instance_id=instance, reuse_id_policy=replaceable(status)))
+            assert (
+                "Invalid reusable statuses: cannot exclude 'Terminated' "
+                "while also allowing reuse of running instances"
+            ) in said, said
+
+        again(pb.ORCHESTRATION_STATUS_RUNNING)
+        own.suspend_orchestration(instance)
+        again(pb.ORCHESTRATION_STATUS_SUSPENDED)
+        own.resume_orchestration(instance)
+        own.raise_orchestration_event(instance, "go", data=1)
+        assert output(own, instance) == 1
+        # Nothing live is there: such a policy is no mistake.
+        free = own.schedule_new_orchestration(
+            waiting, instance_id=fresh("free"),
+            reuse_id_policy=replaceable(pb.ORCHESTRATION_STATUS_RUNNING))
+        own.terminate_orchestration(free)
 
 
 def bad_ids_are_refused(server):

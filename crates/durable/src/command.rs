@@ -155,6 +155,27 @@ pub struct Begin {
     #[n(7)]
     #[record(default)]
     pub is_quiet: bool,
+    /// What becomes of an older instance in one of the states above.
+    #[n(8)]
+    #[record(default)]
+    pub reuse: Reuse,
+}
+
+/// What becomes of an older instance whose state a start lists.
+#[derive(Record, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub enum Reuse {
+    /// It is replaced. One that is not finished is replaced only if
+    /// [`Status::Terminated`] is listed as well: the state that it is put into.
+    #[default]
+    #[n(0)]
+    Replace,
+    /// It is replaced, finished or not.
+    #[n(1)]
+    Terminate,
+    /// It stays, and the start is void without being refused.
+    #[n(2)]
+    Ignore,
 }
 
 /// An event for one execution of an instance, or for whichever is current.
@@ -396,6 +417,10 @@ pub(crate) struct Order {
     pub(crate) id: i32,
     #[n(3)]
     pub(crate) task: Task,
+    /// The version of its orchestration.
+    #[n(4)]
+    #[record(default)]
+    pub(crate) inherited: Option<String>,
 }
 
 impl Wish {
@@ -407,7 +432,3 @@ impl Wish {
         decode(bytes).ok()
     }
 }
-    /// The version of its orchestration.
-    #[n(4)]
-    #[record(default)]
-    pub(crate) inherited: Option<String>,

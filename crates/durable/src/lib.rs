@@ -27,6 +27,7 @@ mod view;
 mod work;
 
 pub use action::{Action, Deed};
+pub use command::Reuse;
 pub use dispatch::{Delivery, Dispatcher, Worker};
 pub use entity::Outcome;
 pub use error::{Error, ErrorKind, Result};

@@ -1,5 +1,6 @@
 //! What clients ask for, and what they are shown.
 
+use crate::command::Reuse;
 use crate::event::{Parent, Tags, Task};
 use crate::failure::Failure;
 use crate::moment::Moment;
@@ -16,6 +17,8 @@ pub struct NewInstance {
     pub scheduled: Option<Moment>,
     /// Instances in these states are replaced; `None`: nothing is.
     pub replaceable: Option<Vec<Status>>,
+    /// What becomes of an older instance in one of these states.
+    pub reuse: Reuse,
 }
 
 impl NewInstance {

@@ -15,7 +15,6 @@ use crate::id;
 use crate::instance::{INPUT, Instance, OUTPUT};
 use crate::moment::Moment;
 use crate::rows::{self, HISTORY, INSTANCES, PAYLOADS, marked, numbered};
-use crate::status::Status;
 use crate::view::{NewInstance, Overview};
 
 impl TaskHub {
@@ -31,17 +30,16 @@ impl TaskHub {
             let message = "an orchestration needs a name: the one it has in the worker";
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        let replaceable = new.replaceable.unwrap_or_default();
-        check_replaceable(&replaceable)?;
         let begin = Begin {
             execution: new.execution.unwrap_or_else(fresh),
             task: new.task,
             parent: None,
             scheduled: new.scheduled,
-            replaceable,
+            replaceable: new.replaceable.unwrap_or_default(),
             is_reported: false,
             kept_ms: self.kept_ms(),
             is_quiet: false,
+            reuse: new.reuse,
         };
         self.ask(&instance, Ask::Start(begin)).await?;
         Ok(instance)
@@ -233,18 +231,6 @@ impl TaskHub {
 /// An id for an execution.
 fn fresh() -> String {
     Uuid::new_v4().simple().to_string()
-}
-
-/// A policy that replaces live instances must say so by listing the state that
-/// they are put into.
-fn check_replaceable(statuses: &[Status]) -> Result<()> {
-    let is_live = |status: &Status| !status.is_final();
-    if statuses.iter().any(is_live) && !statuses.contains(&Status::Terminated) {
-        let message = "Invalid reusable statuses: cannot exclude 'Terminated' \
-                       while also allowing reuse of running instances";
-        return Err(Error::new(ErrorKind::Invalid, message));
-    }
-    Ok(())
 }
 
 /// The row of an instance.

@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::living::{Living, task_id};
 use super::record::{OpenTask, Section};
 use crate::action::{Action, Deed};
-use crate::command::{Ask, Begin, Letter, Lock, Order, Request, Wish};
+use crate::command::{Ask, Begin, Letter, Lock, Order, Request, Reuse, Wish};
 use crate::event::{Event, LockRequest, Operation, Parent, Task, Unlock, What};
 use crate::failure::Failure;
 use crate::id::{self, EntityId};
@@ -128,6 +128,7 @@ impl Living<'_, '_> {
             is_reported: true,
             kept_ms: self.row.kept_ms,
             is_quiet: false,
+            reuse: Reuse::Replace,
         }
     }
 

@@ -4,11 +4,12 @@ use steadfast_core::clock::Timestamp;
 use steadfast_partition::{Address, Envelope, Halt, Message, Turn};
 
 use super::living::Living;
-use crate::command::{Ask, Begin, Letter, Say};
+use crate::command::{Ask, Begin, Letter, Reuse, Say};
 use crate::error::{ErrorKind, refuse};
 use crate::event::What;
 use crate::failure::Failure;
 use crate::id;
+use crate::status::Status;
 
 /// Starts an instance, in the place of an older one if that is allowed.
 pub(crate) fn start(turn: &mut Turn<'_>, to: &Address, begin: &Begin) -> Result<Say, Halt> {
@@ -22,6 +23,10 @@ pub(crate) fn start(turn: &mut Turn<'_>, to: &Address, begin: &Begin) -> Result<
             let id = old.id();
             return taken(turn, to, begin, &id);
         }
+        if begin.reuse == Reuse::Ignore {
+            return Ok(Say::Ignored);
+        }
+        check_reuse(begin, status)?;
         clock = old.row.clock;
         if !status.is_final() {
             old.release();
@@ -33,6 +38,18 @@ pub(crate) fn start(turn: &mut Turn<'_>, to: &Address, begin: &Begin) -> Result<
     Ok(Say::Done)
 }
 
+/// A policy that replaces an instance that is not finished must say so, by listing the
+/// state that it is put into.
+fn check_reuse(begin: &Begin, status: Status) -> Result<(), Halt> {
+    let is_said = begin.replaceable.contains(&Status::Terminated);
+    if status.is_final() || is_said || begin.reuse == Reuse::Terminate {
+        return Ok(());
+    }
+    let message = "Invalid reusable statuses: cannot exclude 'Terminated' \
+                   while also allowing reuse of running instances";
+    Err(refuse(ErrorKind::Invalid, message))
+}
+
 /// The failure of an instance that somebody has ended.
 pub(crate) fn terminated(reason: Option<&str>) -> Failure {
     let reason = reason.unwrap_or("the orchestration was terminated");
@@ -41,7 +58,7 @@ pub(crate) fn terminated(reason: Option<&str>) -> Failure {
 
 /// The id is in use: a client is refused, a parent hears of it.
 fn taken(turn: &mut Turn<'_>, to: &Address, begin: &Begin, id: &str) -> Result<Say, Halt> {
-    let message = format!("there is an instance {id:?} already");
+    let message = format!("an orchestration instance already exists under the id {id:?}");
     if begin.is_quiet {
         return Ok(Say::Ignored);
     }

@@ -143,6 +143,12 @@ async fn durable_11_12_13_ids_are_taken_once_unless_a_policy_says_otherwise() {
             .message()
             .starts_with("Invalid reusable statuses: cannot exclude 'Terminated'")
     );
+    // Nothing is there that such a policy would replace: it is no mistake.
+    let fresh = NewInstance {
+        instance: "two".into(),
+        ..new(Some(vec![Status::Running, Status::Completed]))
+    };
+    node.hub.start(fresh).await.unwrap();
     let live = Some(vec![Status::Running, Status::Terminated]);
     node.hub.start(new(live)).await.unwrap();
     let third = node.hub.started("one", false).await.unwrap();

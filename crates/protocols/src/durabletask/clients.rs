@@ -5,6 +5,7 @@ use std::time::Duration;
 use steadfast_core::limits;
 use steadfast_durable::{
     Error, ErrorKind, FinishedQuery, InstanceQuery, NewInstance, Overview, PurgeQuery, Purged,
+    Reuse,
 };
 use steadfast_wire::durabletask as wire;
 use steadfast_wire::durabletask::purge_request::Request as PurgeRequest;
@@ -26,6 +27,7 @@ pub(super) async fn start(
     request: wire::CreateInstanceRequest,
 ) -> Answer<wire::CreateInstanceResponse> {
     let policy = request.orchestration_id_reuse_policy;
+    let action = policy.as_ref().map_or(0, |policy| policy.action);
     let policy = policy.map(|policy| statuses(&policy.replaceable_status));
     let new = NewInstance {
         instance: request.instance_id,
@@ -39,9 +41,21 @@ pub(super) async fn start(
         )?,
         scheduled: request.scheduled_start_timestamp.map(moment).transpose()?,
         replaceable: policy.transpose()?.map(Option::unwrap_or_default),
+        reuse: reuse(action)?,
     };
     let instance_id = caller.hub.start(new).await.map_err(no)?;
     Ok(wire::CreateInstanceResponse { instance_id })
+}
+
+/// What an older SDK wants done with an instance whose id it uses again. Newer ones do
+/// not say it: listing a state is enough.
+fn reuse(action: i32) -> Answer<Reuse> {
+    match wire::CreateOrchestrationAction::try_from(action) {
+        Ok(wire::CreateOrchestrationAction::Error) => Ok(Reuse::Replace),
+        Ok(wire::CreateOrchestrationAction::Ignore) => Ok(Reuse::Ignore),
+        Ok(wire::CreateOrchestrationAction::Terminate) => Ok(Reuse::Terminate),
+        Err(_) => Err(malformed(format_args!("there is no reuse action {action}"))),
+    }
 }
 
 pub(super) async fn get(

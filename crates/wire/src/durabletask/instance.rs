@@ -33,6 +33,19 @@ pub struct CreateInstanceRequest {
 pub struct OrchestrationIdReusePolicy {
     #[prost(enumeration = "OrchestrationStatus", repeated, tag = "1")]
     pub replaceable_status: Vec<i32>,
+    /// Of older SDKs, which say here what becomes of an instance in one of these states;
+    /// newer ones leave it out and mean that it is replaced.
+    #[prost(enumeration = "CreateOrchestrationAction", tag = "2")]
+    pub action: i32,
+}
+
+/// Of older SDKs. To refuse is nothing that is written: it is the usual value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum CreateOrchestrationAction {
+    Error = 0,
+    Ignore = 1,
+    Terminate = 2,
 }
 
 #[derive(Clone, PartialEq, Eq, prost::Message)]

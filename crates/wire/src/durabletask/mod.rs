@@ -35,8 +35,8 @@ pub use event::{
     TaskScheduledEvent, TimerCreatedEvent, TimerFiredEvent, event_type,
 };
 pub use instance::{
-    CreateInstanceRequest, CreateInstanceResponse, CreateTaskHubRequest, GetInstanceRequest,
-    GetInstanceResponse, InstanceBatch, InstanceQuery, ListInstanceIdsRequest,
+    CreateInstanceRequest, CreateInstanceResponse, CreateOrchestrationAction, CreateTaskHubRequest,
+    GetInstanceRequest, GetInstanceResponse, InstanceBatch, InstanceQuery, ListInstanceIdsRequest,
     ListInstanceIdsResponse, OrchestrationIdReusePolicy, OrchestrationState, PurgeInstanceFilter,
     PurgeInstancesRequest, PurgeInstancesResponse, QueryInstancesRequest, QueryInstancesResponse,
     RaiseEventRequest, ReasonRequest, RestartInstanceRequest, RestartInstanceResponse,

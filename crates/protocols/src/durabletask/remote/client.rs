@@ -2,7 +2,8 @@
 
 use steadfast_durable::native::{BoxFuture, Caller};
 use steadfast_durable::{
-    EntityQuery, EntityView, Failure, InstanceQuery, NewInstance, Operation, Overview, Page, Result,
+    EntityQuery, EntityView, Failure, InstanceQuery, NewInstance, Operation, Overview, Page,
+    Result, Reuse,
 };
 use steadfast_wire::durabletask as wire;
 use tonic::Code;
@@ -62,6 +63,7 @@ impl Client {
             .replaceable
             .map(|listed| wire::OrchestrationIdReusePolicy {
                 replaceable_status: listed.into_iter().map(|own| status(own).into()).collect(),
+                action: action(new.reuse).into(),
             });
         let instance = Some(new.instance).filter(|id| !id.is_empty());
         let request = wire::CreateInstanceRequest {
@@ -290,6 +292,15 @@ impl Client {
 fn shown(answer: wire::GetInstanceResponse) -> Result<Option<Overview>> {
     let found = answer.orchestration_state.filter(|_| answer.exists);
     found.map(overview_received).transpose().map_err(odd)
+}
+
+/// What becomes of an older instance. To replace it is nothing that is written.
+fn action(reuse: Reuse) -> wire::CreateOrchestrationAction {
+    match reuse {
+        Reuse::Replace => wire::CreateOrchestrationAction::Error,
+        Reuse::Ignore => wire::CreateOrchestrationAction::Ignore,
+        Reuse::Terminate => wire::CreateOrchestrationAction::Terminate,
+    }
 }
 
 /// A request that counts once, however often it is sent.
