@@ -48,6 +48,7 @@ pub struct Overview {
     /// Only if it was asked for.
     pub output: Option<String>,
     pub custom_status: Option<String>,
+    /// A client elsewhere is shown it only if it asks for the output.
     pub failure: Option<Failure>,
     pub parent: Option<Parent>,
     pub tags: Tags,

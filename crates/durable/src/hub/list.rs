@@ -134,7 +134,8 @@ impl TaskHub {
     /// Finished instances by time of their end and id.
     pub async fn finished(&self, query: &FinishedQuery) -> Result<Page<String>> {
         let (from, to) = self.range(query.from, query.to);
-        let mut rows = self.merge(BY_ENDED, from, to, query.cursor.as_deref())?;
+        let cursor = query.cursor.as_deref().map(|cursor| self.ended_key(cursor));
+        let mut rows = self.merge(BY_ENDED, from, to, cursor.transpose()?.as_deref())?;
         let limit = or_usual(query.limit);
         let (mut items, mut last) = (Vec::new(), None);
         while let Some((index, glance)) = rows.next().await? {
@@ -146,11 +147,26 @@ impl TaskHub {
             }
             let row = read(glance, &key).await?;
             if row.is_some_and(|row| is_wanted(&query.statuses, &row)) {
+                last = Some(ended_cursor(&index.key, &id));
                 items.push(id);
-                last = Some(hex(&index.key));
             }
         }
         Ok(Page { items, next: None })
+    }
+
+    /// The cursor of a list by id, from one that shows its id.
+    fn ended_key(&self, cursor: &str) -> Result<String> {
+        let Some((time, id)) = cursor.split_once(SEPARATOR) else {
+            return Ok(cursor.to_owned());
+        };
+        if time.len() != TIME_DIGITS {
+            return Err(bad_cursor());
+        }
+        let mut key = self.name.as_bytes().to_vec();
+        key.push(0);
+        key.extend(unhex(time)?);
+        key.extend_from_slice(id.as_bytes());
+        Ok(hex(&key))
     }
 
     /// Entities by id.
@@ -239,6 +255,18 @@ fn unhex(text: &str) -> Result<Vec<u8>> {
         u8::from_str_radix(pair, 16).ok()
     });
     pairs.collect::<Option<_>>().ok_or_else(bad_cursor)
+}
+
+/// Between time and id in the cursor of a list by the time of an end.
+const SEPARATOR: char = '|';
+/// A time has eight bytes.
+const TIME_DIGITS: usize = 16;
+
+/// A cursor that shows the last id: an SDK's tests look for it.
+fn ended_cursor(key: &[u8], id: &str) -> String {
+    let end = key.len().saturating_sub(id.len());
+    let time = end.saturating_sub(TIME_DIGITS / 2);
+    format!("{}{SEPARATOR}{id}", hex(&key[time..end]))
 }
 
 fn bad_cursor() -> Error {

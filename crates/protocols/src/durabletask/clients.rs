@@ -12,7 +12,7 @@ use steadfast_wire::durabletask::purge_request::Request as PurgeRequest;
 use tonic::Status;
 
 use super::context::Caller;
-use super::convert::{moment, overview_shown, span_of_time, statuses, task};
+use super::convert::{failure_sent, moment, overview_shown, span_of_time, statuses, task};
 use super::refused::{late, leaving, malformed, refused};
 
 type Answer<T> = Result<T, Status>;
@@ -64,13 +64,21 @@ pub(super) async fn get(
 ) -> Answer<wire::GetInstanceResponse> {
     let has_payloads = request.get_inputs_and_outputs;
     let found = caller.hub.get(&request.instance_id, has_payloads).await;
-    Ok(shown(found.map_err(no)?))
+    Ok(shown(found.map_err(no)?, has_payloads))
 }
 
-fn shown(found: Option<Overview>) -> wire::GetInstanceResponse {
+/// A failure is an output: clients that want none are not shown it.
+fn shown(found: Option<Overview>, has_payloads: bool) -> wire::GetInstanceResponse {
+    let state = found.map(|found| wire::OrchestrationState {
+        failure_details: match has_payloads {
+            true => found.failure.as_ref().map(failure_sent),
+            false => None,
+        },
+        ..overview_shown(found)
+    });
     wire::GetInstanceResponse {
-        exists: found.is_some(),
-        orchestration_state: found.map(overview_shown),
+        exists: state.is_some(),
+        orchestration_state: state,
     }
 }
 
@@ -80,7 +88,7 @@ pub(super) async fn wait_for_start(
 ) -> Answer<wire::GetInstanceResponse> {
     let (instance, has_payloads) = (&request.instance_id, request.get_inputs_and_outputs);
     let started = caller.hub.started(instance, has_payloads);
-    wait(caller, instance, started).await
+    wait(caller, instance, started, has_payloads).await
 }
 
 pub(super) async fn wait_for_end(
@@ -89,7 +97,7 @@ pub(super) async fn wait_for_end(
 ) -> Answer<wire::GetInstanceResponse> {
     let (instance, has_payloads) = (&request.instance_id, request.get_inputs_and_outputs);
     let ended = caller.hub.ended(instance, has_payloads);
-    wait(caller, instance, ended).await
+    wait(caller, instance, ended, has_payloads).await
 }
 
 /// Waits for an instance, as long as the client does and the node stays.
@@ -97,15 +105,16 @@ async fn wait(
     caller: &Caller,
     instance: &str,
     state: impl Future<Output = Result<Overview, Error>>,
+    has_payloads: bool,
 ) -> Answer<wire::GetInstanceResponse> {
     tokio::select! {
-        found = state => Ok(shown(Some(found.map_err(no)?))),
+        found = state => Ok(shown(Some(found.map_err(no)?), has_payloads)),
         () = caller.context.leaving.cancelled() => Err(leaving()),
         () = patience(caller.patience) => {
             // Who waits for what does not exist is told so.
             match caller.hub.get(instance, false).await.map_err(no)? {
                 Some(_) => Err(late()),
-                None => Ok(shown(None)),
+                None => Ok(shown(None, has_payloads)),
             }
         }
     }
