@@ -10,11 +10,13 @@ pub(crate) enum Failure {
     NotFound(String),
     /// It took too long.
     TimedOut(String),
+    /// An orchestration ended, but did not complete.
+    Incomplete(String),
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::NotFound(message) | Self::TimedOut(message)) = self;
+        let (Self::NotFound(message) | Self::TimedOut(message) | Self::Incomplete(message)) = self;
         f.write_str(message)
     }
 }
@@ -26,6 +28,7 @@ pub(crate) fn code(error: &anyhow::Error) -> ExitCode {
     match error.downcast_ref::<Failure>() {
         Some(Failure::NotFound(_)) => ExitCode::from(3),
         Some(Failure::TimedOut(_)) => ExitCode::from(4),
+        Some(Failure::Incomplete(_)) => ExitCode::from(5),
         None => ExitCode::FAILURE,
     }
 }

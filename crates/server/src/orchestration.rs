@@ -8,14 +8,22 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::context::Target;
+use crate::exit::Failure;
 use crate::out::out;
 use crate::result::{Facts, print};
 use crate::table::{Output, Table, shown};
 use crate::taskhub::{Hub, TaskHub, payload};
 
+const START_CODES: &str = "\
+Exit codes with --wait:
+  0  it has completed; its output is printed
+  4  it has not ended in time; it goes on
+  5  it has ended otherwise: failed, terminated or canceled; its status is printed";
+
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Start an orchestration
+    #[command(after_help = START_CODES)]
     Start {
         /// Its name in the worker
         name: String,
@@ -167,14 +175,35 @@ fn start(
 ) -> Result<()> {
     let input = payload(input)?;
     let path: Vec<_> = ["orchestrators", name].into_iter().chain(id).collect();
-    let patience = Duration::from_secs(wait.unwrap_or_default());
-    let query = wait.map(|seconds| ("timeout", seconds.to_string()));
-    let query: Vec<_> = query.into_iter().collect();
-    let said = hub.ask(patience, Method::POST, &path, &query, input.as_ref())?;
-    // Without an end in time there are links.
-    match said.get("statusQueryGetUri") {
-        Some(_) => print(&[("started", said["id"].clone())], output),
-        None => out(&serde_json::to_string_pretty(&said)?),
+    let said = hub.quick(Method::POST, &path, &[], input.as_ref())?;
+    match wait {
+        Some(seconds) => wait_for(hub, &shown(&said["id"]), seconds, output),
+        None => print(&[("started", said["id"].clone())], output),
+    }
+}
+
+/// Waits for the end of an orchestration, and prints its output, or its status if it did
+/// not complete.
+fn wait_for(hub: &TaskHub, id: &str, seconds: u64, output: Output) -> Result<()> {
+    let query = [("timeout", seconds.to_string())];
+    let patience = Duration::from_secs(seconds);
+    let found = hub.ask(patience, Method::GET, &["instances", id], &query, None)?;
+    let status = shown(&found["runtimeStatus"]);
+    match status.as_str() {
+        "Completed" => out(&serde_json::to_string_pretty(&found["output"])?),
+        "Failed" | "Terminated" | "Canceled" => {
+            out(&serde_json::to_string_pretty(&found)?)?;
+            let message = format!("the orchestration {id:?} did not complete: it is {status}");
+            Err(Failure::Incomplete(message).into())
+        }
+        _ => {
+            print(&[("started", json!(id))], output)?;
+            let message = format!(
+                "the orchestration {id:?} has not ended within {seconds} s: it is {status} and \
+                 goes on; ask for it with `steadfast orchestration show {id}`"
+            );
+            Err(Failure::TimedOut(message).into())
+        }
     }
 }
 

@@ -3,8 +3,11 @@
 
 mod running;
 
+use std::path::Path;
+
 use running::{Server, Start, said};
 use serde_json::{Value, json};
+use steadfast::durable::{Context, Failure, Worker};
 
 /// What a command prints, if it does what it is asked for.
 fn ok(server: &Server, arguments: &[&str]) -> String {
@@ -84,6 +87,80 @@ fn orchestrations_are_started_explained_steered_and_forgotten() {
     );
     let listed = shown(&server, &["orchestration", "list"]);
     assert_eq!(listed["orchestrations"], json!([]));
+}
+
+#[test]
+fn start_with_wait_says_by_its_exit_code_how_it_ended() {
+    let server = Start::new("dev").ready();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let _entered = runtime.enter();
+    let worker = Worker::connect(&format!("Endpoint={};TaskHub=default", server.url))
+        .unwrap()
+        .functions(|all| {
+            all.orchestration("double", |_: Context, n: u64| async move { Ok(2 * n) })
+                .orchestration("fail", |_: Context, _: u64| async move {
+                    Err::<u64, _>(Failure::new("Planned", "as planned"))
+                })
+        })
+        .start()
+        .unwrap();
+    runtime.block_on(worker.ready());
+    let start = |name: &str, wait: &str| {
+        let command = ["orchestration", "start", name];
+        let rest = ["--id", name, "--input", "21", "--wait", wait];
+        said(&server.run(&[&command[..], &rest].concat()))
+    };
+    let (code, out, err) = start("double", "30");
+    assert_eq!((code, out.trim()), (0, "42"), "{err}");
+    let (code, out, err) = start("fail", "30");
+    assert_eq!(code, 5, "{out}{err}");
+    assert!(err.contains("did not complete: it is Failed"), "{err}");
+    let status: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(status["output"], "as planned");
+    let (code, out, err) = start("nobody_has_it", "1");
+    assert_eq!(code, 4, "{out}{err}");
+    assert!(out.contains("nobody_has_it"), "{out}");
+    assert!(err.contains("has not ended within 1 s"), "{err}");
+    let (_, help, _) = said(&server.run(&["orchestration", "start", "--help"]));
+    for line in [
+        "0  it has completed",
+        "4  it has not ended",
+        "5  it has ended",
+    ] {
+        assert!(help.contains(line), "{help}");
+    }
+}
+
+/// Commands are understood if they end with anything but the code for that.
+#[test]
+fn the_commands_of_the_guide_are_understood() {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guides/durable.md");
+    let text = std::fs::read_to_string(guide).unwrap();
+    let part = text.split("\n## Commands\n").nth(1).unwrap();
+    let part = part.split("\n## ").next().unwrap();
+    let server = Start::new("dev").ready();
+    let mut count = 0;
+    for line in part.lines() {
+        let Some(line) = line.strip_prefix("steadfast ") else {
+            continue;
+        };
+        let line = line.split("  #").next().unwrap().replace("<id>", "one");
+        // Nobody would do the work.
+        let line = line.replace("--wait 30", "--wait 0");
+        let parts = line.split('"').enumerate();
+        let words = parts.flat_map(|(number, part)| match number % 2 {
+            0 => part.split_whitespace().collect(),
+            _ => vec![part],
+        });
+        let mut words: Vec<_> = words.collect();
+        if words.starts_with(&["entity", "call"]) {
+            words.extend(["--wait", "1"]);
+        }
+        let (code, out, err) = said(&server.run(&words));
+        assert_ne!(code, 2, "{line}: {out}{err}");
+        count += 1;
+    }
+    assert!(count >= 8, "{count}");
 }
 
 #[test]

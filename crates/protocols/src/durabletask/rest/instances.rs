@@ -38,27 +38,35 @@ async fn ended_or_begun(asked: &Asked, instance: &str, patience: Option<Duration
     let Some(patience) = patience else {
         return Ok(begun(asked, instance));
     };
-    let ended = tokio::time::timeout(patience, asked.hub.ended(instance, true));
-    let ended = tokio::select! {
-        ended = ended => ended,
-        () = asked.context.leaving.cancelled() => return Ok(begun(asked, instance)),
+    let Some(ended) = ended(asked, instance, patience).await? else {
+        return Ok(begun(asked, instance));
     };
-    match ended {
-        Ok(ended) => {
-            let ended = ended?;
-            let shown = match ended.status {
-                Status::Completed => form::payload(ended.output.as_deref()),
-                _ => form::status(&ended, true),
-            };
-            Ok(Json(shown).into_response())
-        }
-        Err(_) => Ok(begun(asked, instance)),
+    let shown = match ended.status {
+        Status::Completed => form::payload(ended.output.as_deref()),
+        _ => form::status(&ended, true),
+    };
+    Ok(Json(shown).into_response())
+}
+
+/// The end of an instance, if it comes in time and the node stays.
+async fn ended(
+    asked: &Asked,
+    instance: &str,
+    patience: Duration,
+) -> Result<Option<Overview>, Fault> {
+    let ended = tokio::time::timeout(patience, asked.hub.ended(instance, true));
+    tokio::select! {
+        ended = ended => Ok(ended.ok().transpose()?),
+        () = asked.context.leaving.cancelled() => Ok(None),
     }
 }
 
 pub(super) async fn show(asked: &Asked, instance: &str) -> Answer {
     let is_input_shown = asked.flag("showInput", true)?;
-    let found = found(asked, instance, true).await?;
+    let mut found = found(asked, instance, true).await?;
+    if let Some(patience) = asked.patience()? {
+        found = ended(asked, instance, patience).await?.unwrap_or(found);
+    }
     let mut shown = form::status(&found, is_input_shown);
     if asked.flag("showHistory", false)? {
         let is_output_shown = asked.flag("showHistoryOutput", false)?;
