@@ -16,7 +16,7 @@ import { ended, fresh, output, PATIENCE, until } from "./server.mjs";
 const STATUS = { NOT_FOUND: 5, ALREADY_EXISTS: 6, INVALID_ARGUMENT: 3, FAILED_PRECONDITION: 9 };
 
 /** The refusal of a call, in words. */
-async function refused(call) {
+export async function refused(call) {
   try {
     await call();
   } catch (error) {

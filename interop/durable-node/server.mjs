@@ -17,8 +17,8 @@ export class Server {
   }
 
   /** Has a client at hand while a worker with this code runs. */
-  async running(code, use) {
-    const worker = new TaskHubGrpcWorker({ hostAddress: this.hostAddress, logger: new NoOpLogger() });
+  async running(code, use, options = {}) {
+    const worker = new TaskHubGrpcWorker({ hostAddress: this.hostAddress, logger: new NoOpLogger(), ...options });
     for (const own of code.orchestrators ?? []) worker.addOrchestrator(own);
     for (const own of code.activities ?? []) worker.addActivity(own);
     for (const [name, factory] of Object.entries(code.entities ?? {})) worker.addNamedEntity(name, factory);

@@ -11,10 +11,13 @@ import entity_scenarios
 import instance_scenarios
 import lock_scenarios
 import orchestration_scenarios
+import upstream_entities
+import upstream_orchestrations
 from server import Server
 
 ALL = (
     orchestration_scenarios.ALL + instance_scenarios.ALL + entity_scenarios.ALL + lock_scenarios.ALL
+    + upstream_orchestrations.ALL + upstream_entities.ALL
 )
 
 

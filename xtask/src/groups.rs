@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::workspace::Workspace;
-use crate::{deny, fuse, house, interop, process, tools};
+use crate::{deny, fuse, house, interop, process, tools, upstream};
 
 /// A part of `cargo xtask test` that can be run alone.
 pub(crate) struct Group {
@@ -44,6 +44,7 @@ pub(crate) const GROUPS: &[Group] = &[
     row("wire", "codecs: round trips, golden bytes, mutations", wire),
     row("protocols", "connections over real sockets, and their bounds", protocols),
     row("interop", "unmodified client libraries against the server", interop::check),
+    row("upstream", "scenarios of the vendors' own tests, by their SDKs", upstream::check),
     row("tools", "installs Python, Node, PostgreSQL and the browser, and tries each", tools::check),
 ];
 

@@ -16,6 +16,7 @@ mod process;
 mod soak;
 mod test;
 mod tools;
+mod upstream;
 mod workspace;
 
 use std::process::ExitCode;
