@@ -392,8 +392,10 @@ pub const INSTANCE_ID: usize = 100;
 /// The longest name of a task hub.
 pub const TASK_HUB_NAME: usize = 64;
 
-/// The largest payload of an orchestration, activity or entity.
-pub const PAYLOAD_BYTES: usize = 16 * 1024 * 1024;
+/// The largest payload of an orchestration, activity or entity. One commit may hold
+/// four copies: the input in the history, and the result in the history, in the row of
+/// the instance and in the message to its parent.
+pub const PAYLOAD_BYTES: usize = 6 * 1024 * 1024;
 
 /// Events of a history that share a row, unless one alone is larger.
 pub const HISTORY_ROW_BYTES: usize = 1024 * 1024;
@@ -411,8 +413,13 @@ pub const WORK_BYTES: usize = 4 * 1024 * 1024;
 /// Events that one turn takes from an inbox.
 pub const TURN_EVENTS: usize = 10_000;
 
-/// What the results of one turn may come to.
-pub const TURN_RESULT_BYTES: usize = 24 * 1024 * 1024;
+/// What the commit of one turn may come to, with some room below the limit of a
+/// transaction.
+pub const TURN_COMMIT_BYTES: usize = 28 * 1024 * 1024;
+
+/// What the answers, messages and state of one batch of operations may come to;
+/// a batch with more is run again with fewer operations.
+pub const BATCH_COMMIT_BYTES: usize = 24 * 1024 * 1024;
 
 /// For how long a client's request is known when it comes again.
 pub const REQUEST_AGE: Duration = Duration::from_secs(600);

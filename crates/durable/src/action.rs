@@ -1,6 +1,7 @@
 //! What an orchestration asks for at the end of a turn.
 
 use steadfast_collections::schema::Record;
+use steadfast_core::limits;
 
 use crate::event::{Event, LockRequest, Operation, Tags, Task, Unlock};
 use crate::failure::Failure;
@@ -91,23 +92,52 @@ pub enum Deed {
     Rewind(Vec<Event>),
 }
 
-/// About how many bytes wishes have.
-pub(crate) fn bytes(actions: &[Action]) -> usize {
-    actions.iter().map(Action::size).sum()
+/// Whether every payload is within its limit.
+pub(crate) fn are_payloads_short(actions: &[Action]) -> bool {
+    actions
+        .iter()
+        .all(|action| action.payload() <= limits::PAYLOAD_BYTES)
 }
 
+/// About how many bytes actions add to the commit of their turn, with every copy.
+pub(crate) fn commit_bytes(actions: &[Action]) -> usize {
+    actions.iter().map(Action::commit_bytes).sum()
+}
+
+/// Keys, rows of indexes and ids stand around an action.
+const AROUND: usize = 512;
+
 impl Action {
-    fn size(&self) -> usize {
+    /// The length of its payload.
+    fn payload(&self) -> usize {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-        let all = |events: &[Event]| events.iter().map(Event::size).sum::<usize>();
-        64 + match &self.deed {
-            Deed::Schedule(task) | Deed::Child { task, .. } => task.size(),
-            Deed::Signal(operation) | Deed::Call(operation) => operation.size(),
-            Deed::Send { input, .. } => text(input),
-            Deed::Complete { result, .. } => text(result),
-            Deed::ContinueAsNew { input, carry, .. } => text(input) + all(carry),
-            Deed::Rewind(history) => all(history),
-            Deed::Timer(_) | Deed::Lock(_) | Deed::Unlock(_) | Deed::Terminate { .. } => 0,
+        match &self.deed {
+            Deed::Schedule(task) | Deed::Child { task, .. } => text(&task.input),
+            Deed::Signal(operation) | Deed::Call(operation) => text(&operation.input),
+            Deed::Send { input, .. } | Deed::ContinueAsNew { input, .. } => text(input),
+            Deed::Terminate { reason, .. } => text(reason),
+            Deed::Complete {
+                result, failure, ..
+            } => text(result).max(failure.as_ref().map_or(0, Failure::size)),
+            Deed::Rewind(_) | Deed::Timer(_) | Deed::Lock(_) | Deed::Unlock(_) => 0,
         }
+    }
+
+    fn commit_bytes(&self) -> usize {
+        let all = |events: &[Event]| events.iter().map(Event::size).sum::<usize>();
+        AROUND
+            + match &self.deed {
+                // In the history, and in a row of work or a message.
+                Deed::Schedule(task) | Deed::Child { task, .. } => 2 * task.size(),
+                Deed::Signal(operation) | Deed::Call(operation) => 2 * operation.size(),
+                Deed::Send { .. } | Deed::Terminate { .. } => 2 * self.payload(),
+                // In the history, beside the instance, and in a message to its parent.
+                Deed::Complete { .. } => 3 * self.payload(),
+                // Beside the instance, and in its inbox.
+                Deed::ContinueAsNew { carry, .. } => 2 * self.payload() + all(carry),
+                Deed::Rewind(history) => all(history),
+                Deed::Lock(request) => 3 * request.set.iter().map(String::len).sum::<usize>(),
+                Deed::Timer(_) | Deed::Unlock(_) => 0,
+            }
     }
 }

@@ -8,11 +8,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
+use steadfast_core::limits;
 
 use crate::errands::Errands;
 use crate::failure::Failure;
 use crate::id::EntityId;
-use crate::work::{EntityAction, Past, Requested, TurnResult, TurnWork};
+use crate::work::{EntityAction, Past, Requested, TurnResult, TurnWork, result_size};
 
 /// Who runs code in this process.
 pub(crate) trait Operator: Send + Sync {
@@ -46,6 +47,24 @@ pub(crate) struct Operated {
     /// As the operation has left it.
     pub(crate) state: Option<String>,
     pub(crate) actions: Vec<EntityAction>,
+}
+
+impl Operated {
+    /// About how many bytes its answer and its messages have.
+    pub(crate) fn bytes(&self) -> usize {
+        let actions = self.actions.iter().map(EntityAction::size);
+        result_size(&self.outcome) + actions.sum::<usize>()
+    }
+
+    /// Whether every payload is within its limit, and all fit into one commit.
+    pub(crate) fn is_short(&self) -> bool {
+        let state = self.state.as_ref().map_or(0, String::len);
+        let mut actions = self.actions.iter().map(EntityAction::size);
+        result_size(&self.outcome) <= limits::PAYLOAD_BYTES
+            && state <= limits::PAYLOAD_BYTES
+            && actions.all(|bytes| bytes <= limits::PAYLOAD_BYTES)
+            && self.bytes() + state <= limits::BATCH_COMMIT_BYTES
+    }
 }
 
 /// Who runs code, by task hub, and the code that commands wait for.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use steadfast_collections::schema::Record;
 use steadfast_core::clock::Timestamp;
 
-use crate::action::Action;
+use crate::action::{self, Action};
 use crate::entity::Outcome;
 use crate::event::{Event, Parent, Task, What};
 use crate::failure::Failure;
@@ -209,6 +209,16 @@ pub struct TurnDone {
     pub custom_status: Option<String>,
     #[n(6)]
     pub span: Option<Span>,
+}
+
+impl TurnDone {
+    /// About how many bytes its commit has.
+    pub(crate) fn commit_bytes(&self) -> usize {
+        // Keys of rows stand around an event.
+        let taken = self.taken.iter().map(|event| event.size() + 256);
+        let status = self.custom_status.as_ref().map_or(0, String::len);
+        taken.sum::<usize>() + status + action::commit_bytes(&self.actions)
+    }
 }
 
 /// An activity that a worker has run.

@@ -105,6 +105,9 @@ impl Error {
     }
 }
 
+const TOO_LARGE: &str =
+    "this does not fit into one commit; keep large payloads elsewhere and send their addresses";
+
 /// A service's no, with the code of its kind.
 pub(crate) fn refuse(kind: ErrorKind, message: impl Into<String>) -> Halt {
     let code = code_of(kind).expect("a service refuses with a code of its own");
@@ -119,8 +122,14 @@ fn code_of(kind: ErrorKind) -> Option<Code> {
 impl From<PartitionError> for Error {
     fn from(source: PartitionError) -> Self {
         let code = source.code();
+        // The commit is over the limit of a transaction, and would be again.
+        let code = match code.0 {
+            "STF-2009" => Code("STF-5106"),
+            _ => code,
+        };
         let known = CODES.iter().find(|(_, known)| *known == code.0);
         let message = match source.kind() {
+            _ if code.0 == "STF-5106" && source.code().0 != code.0 => TOO_LARGE.to_owned(),
             PartitionKind::Refused(refusal) => refusal.message.clone(),
             _ => source.to_string(),
         };

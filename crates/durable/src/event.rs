@@ -318,9 +318,7 @@ impl Event {
             What::LockRequested(request) => request.set.iter().map(String::len).sum(),
             What::TaskFailed { failure, .. }
             | What::ChildFailed { failure, .. }
-            | What::EntityFailed { failure, .. } => {
-                failure.message.len() + length(failure.stack.as_ref())
-            }
+            | What::EntityFailed { failure, .. } => failure.size(),
             What::TimerCreated(_)
             | What::TimerFired { .. }
             | What::TurnStarted

@@ -45,6 +45,20 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// About how many bytes it has in storage.
+    pub fn size(&self) -> usize {
+        let texts = [self.kind.len(), self.message.len()];
+        let stack = self.stack.as_ref().map_or(0, String::len);
+        let properties = self.properties.iter();
+        let properties: usize = properties
+            .map(|(name, value)| name.len() + value.len())
+            .sum();
+        let inner: usize = self.inner.iter().map(Self::size).sum();
+        texts.iter().sum::<usize>() + stack + properties + inner
+    }
+}
+
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {}", self.kind, self.message)

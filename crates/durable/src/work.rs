@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use steadfast_collections::schema::Record;
+use steadfast_core::limits;
 
 use crate::action::Action;
 use crate::event::{Event, Operation, Task};
@@ -160,6 +161,45 @@ pub struct BatchResult {
     pub failure: Option<Failure>,
     /// The worker lacked the state and wants it with the item.
     pub needs_state: bool,
+}
+
+impl BatchResult {
+    /// Whether it cannot be kept: a payload is over its limit, or all of it does not
+    /// fit into one commit.
+    pub(crate) fn is_too_large(&self) -> bool {
+        let results = self.results.iter().map(result_size);
+        let actions = self.actions.iter().map(EntityAction::size);
+        let state = self.state.as_ref().map_or(0, String::len);
+        let (mut longest, mut all) = (0, 0);
+        for bytes in results.chain(actions).chain([state]) {
+            longest = longest.max(bytes);
+            all += bytes + BESIDE;
+        }
+        longest > limits::PAYLOAD_BYTES || all > limits::BATCH_COMMIT_BYTES
+    }
+}
+
+/// Keys and ids stand beside an answer or a message.
+const BESIDE: usize = 512;
+
+/// About how many bytes the result of an operation has.
+pub(crate) fn result_size(result: &Result<Option<String>, Failure>) -> usize {
+    match result {
+        Ok(output) => output.as_ref().map_or(0, String::len),
+        Err(failure) => failure.size(),
+    }
+}
+
+impl EntityAction {
+    /// About how many bytes its payload has.
+    pub(crate) fn size(&self) -> usize {
+        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        match self {
+            Self::Signal(operation) => text(&operation.input),
+            Self::Start { task, .. } => text(&task.input),
+            Self::Tell(letter) => letter.len(),
+        }
+    }
 }
 
 /// What an operation asks for.

@@ -29,6 +29,14 @@ impl Claim {
         (given, std::mem::take(&mut self.chunks))
     }
 
+    /// The result of a batch cannot be kept: it is run again, with so many operations.
+    pub(crate) fn retry_with(mut self, most: usize) {
+        self.is_settled = true;
+        if let Some(desk) = self.desk.upgrade() {
+            desk.retry(&self.key, self.number, most);
+        }
+    }
+
     /// The result is in, or it could not be brought in.
     pub(crate) fn settle(mut self, is_in: bool) {
         self.is_settled = true;
@@ -107,6 +115,32 @@ impl Desk {
             true => drop(state.entries.remove(key)),
             false => self.lose(&mut state, key),
         }
+    }
+
+    /// A batch is run again, with so many operations.
+    fn retry(&self, key: &Key, number: u64, most: usize) {
+        let mut state = self.state.lock();
+        let entry = state.entries.get_mut(key);
+        if let Some(entry) = entry.filter(|entry| entry.number == number) {
+            entry.most = Some(most.max(1));
+            self.ready(&mut state, key);
+        }
+    }
+
+    /// A worker was sent the first `count` events or operations only. Answers whether
+    /// it still has the item.
+    pub(crate) fn cut(&self, key: &Key, token: Option<&Token>, count: usize) -> bool {
+        let mut state = self.state.lock();
+        let Some(entry) = state.entries.get_mut(key) else {
+            return false;
+        };
+        let is_meant = token.is_none_or(|token| entry.token() == *token);
+        match &mut entry.given {
+            Some(Given::Turn { taken, .. }) if is_meant => taken.truncate(count),
+            Some(Given::Batch { requests, .. }) if is_meant => requests.truncate(count),
+            _ => return false,
+        }
+        true
     }
 
     /// Whoever drops this gives the item back.

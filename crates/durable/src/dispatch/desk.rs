@@ -174,6 +174,7 @@ impl Desk {
             return;
         };
         entry.lost += 1;
+        entry.halve();
         let (number, lost) = (entry.number, entry.lost);
         if entry.is_long && lost >= steadfast_core::limits::LOST_LONG_TURNS {
             let (from, wish, instance) = (entry.from.clone(), entry.wish.clone(), &entry.instance);

@@ -64,6 +64,9 @@ pub(crate) struct Entry {
     pub(crate) is_whole: bool,
     /// It was sent with a history that may be too long for its worker.
     pub(crate) is_long: bool,
+    /// Operations that the next delivery of a batch has at most: the results of more
+    /// did not fit into one commit, or did not arrive.
+    pub(crate) most: Option<usize>,
 }
 
 /// Where an entry is.
@@ -99,6 +102,16 @@ pub(crate) enum Given {
     },
 }
 
+impl Given {
+    /// How many operations a batch has.
+    pub(crate) fn operations(&self) -> usize {
+        match self {
+            Self::Batch { requests, .. } => requests.len(),
+            Self::Turn { .. } | Self::Activity => 0,
+        }
+    }
+}
+
 impl Entry {
     pub(crate) fn new(number: u64, from: Address, instance: String, wish: Wish) -> Self {
         Self {
@@ -115,6 +128,15 @@ impl Entry {
             given: None,
             is_whole: false,
             is_long: false,
+            most: None,
+        }
+    }
+
+    /// Halves a batch whose worker did not bring it back: its results may be more than
+    /// one message takes.
+    pub(crate) fn halve(&mut self) {
+        if let Some(given @ Given::Batch { .. }) = &self.given {
+            self.most = Some(given.operations().div_ceil(2));
         }
     }
 

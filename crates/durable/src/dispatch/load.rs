@@ -1,6 +1,6 @@
 //! Reads what a worker needs from durable rows.
 
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -51,12 +51,12 @@ impl Desk {
     /// Reads what the worker needs and gives it to it. If there is nothing to do any
     /// more, the entry is gone.
     pub(super) async fn load(self: Arc<Self>, key: Key, number: u64, attempt: u32, to: Recipient) {
-        let (from, instance, wish) = {
+        let (from, instance, wish, most) = {
             let state = self.state.lock();
             match state.entries.get(&key) {
                 Some(entry) if entry.number == number => {
-                    let wish = entry.wish.clone();
-                    (entry.from.clone(), entry.instance.clone(), wish)
+                    let (wish, most) = (entry.wish.clone(), entry.most);
+                    (entry.from.clone(), entry.instance.clone(), wish, most)
                 }
                 _ => return,
             }
@@ -67,7 +67,10 @@ impl Desk {
                     self.turn(&door, &from, instance, generation, &to).await
                 }
                 Wish::Activity(order) => activity(&door, &from, instance, order).await,
-                Wish::Batch { generation } => batch(&door, &from, instance, generation).await,
+                Wish::Batch { generation } => {
+                    let most = most.unwrap_or(limits::BATCH_OPERATIONS);
+                    batch(&door, &from, instance, generation, most).await
+                }
                 Wish::Changed | Wish::Closed | Wish::Answer { .. } => Ok(None),
             },
             // Its next owner wants it done there.
@@ -171,7 +174,7 @@ impl Desk {
         history.execution.clone_from(&row.execution);
         history.rewrites = row.rewrites;
         let first = history.turns.len() as u64;
-        for (_, found) in run(door, HISTORY, key, first, row.turns).await? {
+        for (_, found) in run(door, HISTORY, key, first..row.turns, usize::MAX).await? {
             self.histories.read.fetch_add(1, Ordering::Relaxed);
             history.bytes += found.len() as u64;
             history.turns.push(Arc::new(rows::decode(&found)?));
@@ -217,12 +220,12 @@ impl Desk {
 /// What a turn is about: the front of the inbox.
 async fn inbox(door: &Door, key: &[u8], row: &Instance) -> Result<Vec<Event>, Unread> {
     let end = row.inbox_end.min(row.inbox + limits::TURN_EVENTS as u64);
-    let found = run(door, INBOX, key, row.inbox, end).await?;
-    if found.len() as u64 != end - row.inbox {
-        return Err(Unread);
-    }
+    let found = run(door, INBOX, key, row.inbox..end, limits::WORK_BYTES).await?;
     let (mut events, mut bytes) = (Vec::with_capacity(found.len()), 0);
-    for (_, found) in found {
+    for (expected, (number, found)) in (row.inbox..).zip(found) {
+        if number != expected {
+            return Err(Unread);
+        }
         bytes += found.len();
         if bytes > limits::WORK_BYTES && !events.is_empty() {
             break;
@@ -230,7 +233,10 @@ async fn inbox(door: &Door, key: &[u8], row: &Instance) -> Result<Vec<Event>, Un
         let stored: Stored = rows::decode(&found)?;
         events.push(stored.event);
     }
-    Ok(events)
+    match events.is_empty() && row.inbox < end {
+        true => Err(Unread),
+        false => Ok(events),
+    }
 }
 
 async fn activity(door: &Door, from: &Address, instance: String, order: Order) -> Found {
@@ -247,13 +253,13 @@ async fn activity(door: &Door, from: &Address, instance: String, order: Order) -
     Ok(Some((Work::Activity(Box::new(work)), Given::Activity)))
 }
 
-async fn batch(door: &Door, from: &Address, entity: String, generation: u64) -> Found {
+async fn batch(door: &Door, from: &Address, entity: String, generation: u64, most: usize) -> Found {
     let key = key_of(from);
     let row: Option<Entity> = read(door, ENTITIES, &key).await?;
     let Some(row) = row.filter(|row| row.generation == generation && row.is_open) else {
         return Ok(None);
     };
-    let requests = requests(door, &key, &row).await?;
+    let mut requests = requests(door, &key, &row, most).await?;
     if requests.is_empty() {
         return Err(Unread);
     }
@@ -261,6 +267,8 @@ async fn batch(door: &Door, from: &Address, entity: String, generation: u64) -> 
         true => door.row(STATES, &key).await?,
         false => None,
     };
+    let state_bytes = state.as_ref().map_or(0, Bytes::len);
+    requests.truncate(answerable(&requests, state_bytes));
     let state = state.map(|state| String::from_utf8_lossy(&state).into_owned());
     let operations = requests.iter().map(|(r, ..)| r.requested.clone());
     let work = BatchWork {
@@ -278,24 +286,44 @@ async fn batch(door: &Door, from: &Address, entity: String, generation: u64) -> 
     Ok(Some((Work::Batch(Box::new(work)), given)))
 }
 
+/// How many requests a batch may have so that it can be committed if every call
+/// answers the whole state.
+fn answerable(requests: &[(Request, u64, u64)], state_bytes: usize) -> usize {
+    let mut room = limits::BATCH_COMMIT_BYTES.saturating_sub(state_bytes);
+    let mut count = 0;
+    for (request, ..) in requests {
+        let answer = match request.requested.is_signal {
+            true => 0,
+            false => state_bytes,
+        };
+        if answer > room && count > 0 {
+            break;
+        }
+        room = room.saturating_sub(answer);
+        count += 1;
+    }
+    count
+}
+
 /// The requests that may run now, and where the lanes begin behind each.
 async fn requests(
     door: &Door,
     key: &[u8],
     row: &Entity,
+    most: usize,
 ) -> Result<Vec<(Request, u64, u64)>, Unread> {
     let (mut front, mut main) = (row.front, row.main);
     let mut queued = lane_rows(door, key, FRONT, row.front, row.front_end).await?;
     let fronts = queued.len();
     if row.held.is_none() {
-        let rest = limits::BATCH_OPERATIONS.saturating_sub(fronts) as u64;
+        let rest = most.saturating_sub(fronts) as u64;
         let end = row.main_end.min(row.main + rest);
         queued.extend(lane_rows(door, key, MAIN, row.main, end).await?);
     }
     let (mut requests, mut bytes) = (Vec::with_capacity(queued.len()), 0);
     for (place, (number, queued, size)) in queued.into_iter().enumerate() {
         bytes += size;
-        let is_full = requests.len() >= limits::BATCH_OPERATIONS || bytes > limits::WORK_BYTES;
+        let is_full = requests.len() >= most || bytes > limits::WORK_BYTES;
         if is_full && !requests.is_empty() {
             break;
         }
@@ -319,7 +347,8 @@ async fn lane_rows(
     first: u64,
     end: u64,
 ) -> Result<Vec<(u64, Queued, usize)>, Unread> {
-    let found = run(door, QUEUE, &marked(key, which), first, end).await?;
+    let lane = marked(key, which);
+    let found = run(door, QUEUE, &lane, first..end, limits::WORK_BYTES).await?;
     let mut queued = Vec::with_capacity(found.len());
     for (number, found) in found {
         queued.push((number, rows::decode(&found)?, found.len()));
@@ -327,35 +356,61 @@ async fn lane_rows(
     Ok(queued)
 }
 
-/// Rows that are numbered behind a key, those that are there. Few are looked up one by
-/// one: that is much cheaper than a snapshot and a scan. They are not of one moment,
-/// but nobody removes what an open turn or batch is about; if an instance ends
-/// meanwhile, its result comes to nothing.
+/// Rows that are numbered behind a key, those that are there, until they have `bytes`
+/// together. Few are looked up one by one: that is much cheaper than a snapshot and a
+/// scan. They are not of one moment, but nothing removes what an open turn or batch is
+/// about; if an instance ends in between, its result comes to nothing.
 async fn run(
     door: &Door,
     table: Table,
     key: &[u8],
-    first: u64,
-    end: u64,
+    numbers: Range<u64>,
+    bytes: usize,
 ) -> Result<Vec<(u64, Bytes)>, Unread> {
     let mut found = Vec::new();
-    if first >= end {
+    if numbers.is_empty() {
         return Ok(found);
     }
-    if end - first <= FEW {
-        for number in first..end {
+    let mut has = 0;
+    if numbers.end - numbers.start <= FEW {
+        for number in numbers {
             let row = door.row(table, &numbered(key, number)).await?;
+            has += row.as_ref().map_or(0, Bytes::len);
             found.extend(row.map(|row| (number, row)));
+            if has > bytes {
+                break;
+            }
         }
         return Ok(found);
     }
     let glance = Window::from(door.clone()).glance()?;
-    let rows = scan(&glance, table, numbered(key, first), numbered(key, end));
-    for row in rows.await? {
-        let number = row.key.last_chunk::<8>().copied().ok_or(Unread)?;
-        found.push((u64::from_be_bytes(number), row.value));
+    let mut from = Bound::Included(Bytes::from(numbered(key, numbers.start)));
+    let to = Bytes::from(numbered(key, numbers.end));
+    let mut limit = FEW as usize;
+    loop {
+        let wanted = Scan {
+            from,
+            to: Bound::Excluded(to.clone()),
+            limit,
+        };
+        let page = glance.scan(table, wanted).await?;
+        let is_last = page.len() < limit;
+        let Some(last) = page.last() else {
+            return Ok(found);
+        };
+        from = Bound::Excluded(last.key.clone());
+        for row in page {
+            let number = row.key.last_chunk::<8>().copied().ok_or(Unread)?;
+            has += row.value.len();
+            found.push((u64::from_be_bytes(number), row.value));
+        }
+        if is_last || has > bytes {
+            return Ok(found);
+        }
+        // As many as are likely to be needed: rows are of similar length.
+        let usual = (has / found.len()).max(1);
+        limit = ((bytes - has) / usual + 1).clamp(FEW as usize, limits::SCAN_ROWS);
     }
-    Ok(found)
 }
 
 /// Rows that are looked up one by one.

@@ -246,6 +246,15 @@ pub(crate) enum Brought {
     },
     #[n(3)]
     Batch(PackedBatch),
+    /// The worker was sent the first events or operations only.
+    #[n(4)]
+    Cut {
+        #[n(0)]
+        count: u64,
+    },
+    /// What came of a batch cannot be kept.
+    #[n(5)]
+    TooLarge,
 }
 
 /// What came of a batch.

@@ -32,7 +32,8 @@ impl Present<'_, '_> {
         }
         match self.turn.errand::<Ran>() {
             Trip::Never | Trip::Back(None) => Ok(None),
-            Trip::Back(Some(ran)) => Ok(Some(ran)),
+            // What cannot be kept is told by the usual way.
+            Trip::Back(Some(ran)) => Ok(Some(ran).filter(|ran| ran.operated.is_short())),
             Trip::Open => match self.turn.helper::<Aides>() {
                 Some(aides) => self.send_out(aides, request),
                 None => Ok(None),

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use steadfast_core::limits;
 use tokio::sync::oneshot;
 
 use super::task_hub::{TaskHub, unreadable};
-use crate::aide::Operator;
+use crate::aide::{Operated, Operator};
 use crate::command::{Ask, Direct, Noted, Request, Say};
 use crate::dispatch::{Asked, Settled, Warm};
 use crate::entity::{Entity, Outcome, log_failure};
@@ -96,9 +97,10 @@ impl TaskHub {
         let mut state = base.state.as_deref().map(str::to_owned);
         let (mut done, mut noted, mut actions) = (Vec::new(), Vec::new(), Vec::new());
         let mut batch = batch.into_iter();
+        let mut room = Room::default();
         for asked in batch.by_ref() {
             let ran = operator.operate(id, &asked.request.requested, state.as_deref());
-            let Some(mut ran) = ran else {
+            let Some(mut ran) = ran.filter(|ran| room.takes(ran)) else {
                 give_back(std::iter::once(asked));
                 break;
             };
@@ -137,6 +139,22 @@ impl TaskHub {
             _ => self.desk.locals.forget(entity),
         }
         tell(done, &said);
+    }
+}
+
+/// What runs have left of the room in one commit.
+#[derive(Default)]
+struct Room {
+    used: usize,
+}
+
+impl Room {
+    /// Whether a run still fits in. One that does not goes into the queue, and is run
+    /// again in a batch of its own.
+    fn takes(&mut self, ran: &Operated) -> bool {
+        self.used += ran.bytes();
+        let state = ran.state.as_ref().map_or(0, String::len);
+        ran.is_short() && self.used + state <= limits::BATCH_COMMIT_BYTES
     }
 }
 

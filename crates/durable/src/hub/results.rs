@@ -3,14 +3,17 @@
 use steadfast_core::limits;
 
 use super::task_hub::TaskHub;
-use crate::action::{self, Action};
+use crate::action::{self, Action, Deed};
 use crate::command::{Answered, Ask, BatchDone, Say, TaskDone, TurnDone};
 use crate::dispatch::{Brought, Claim, Given, Key, Token, Word};
 use crate::entity::{Outcome, log_failure};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
+use crate::event::NO_ACTION;
 use crate::failure::Failure;
+use crate::id::EntityId;
 use crate::rows;
-use crate::work::{ActivityResult, BatchResult, EntityAction, TurnResult};
+use crate::status::Status;
+use crate::work::{ActivityResult, BatchResult, EntityAction, TurnResult, result_size};
 
 impl TaskHub {
     /// A turn is done. `false`: nobody waits for this result any more. Without a
@@ -19,8 +22,9 @@ impl TaskHub {
         &self,
         token: &str,
         instance: &str,
-        result: TurnResult,
+        mut result: TurnResult,
     ) -> Result<bool> {
+        result.bound();
         if !self.is_here(instance) {
             let turn = Brought::Turn(result);
             return self.result_there(token, instance, turn).await;
@@ -34,8 +38,23 @@ impl TaskHub {
         let Some(mut claim) = self.desk.claim(&key, token.as_ref()) else {
             return Ok(false);
         };
-        let ask = turn_done(&mut claim, result);
-        self.bring(claim, instance, ask).await
+        let done = turn_done(&mut claim, result);
+        let give_up = Ask::GiveUp {
+            execution: done.execution.clone(),
+            failure: turn_too_large(),
+        };
+        let said = match done.commit_bytes() > limits::TURN_COMMIT_BYTES {
+            true => self.ask(instance, give_up).await,
+            false => match self.ask(instance, Ask::TurnDone(done)).await {
+                // It would be as large the next time.
+                Err(error) if error.kind() == ErrorKind::TooLarge => {
+                    self.ask(instance, give_up).await
+                }
+                said => said,
+            },
+        };
+        claim.settle(said.is_ok());
+        Ok(said? == Say::Done)
     }
 
     /// A part of a result; the last part comes by [`TaskHub::complete_turn`].
@@ -44,8 +63,9 @@ impl TaskHub {
         token: &str,
         instance: &str,
         index: u32,
-        part: TurnResult,
+        mut part: TurnResult,
     ) -> Result<bool> {
+        part.bound();
         if !self.is_here(instance) {
             let chunk = Brought::Chunk { index, part };
             return self.result_there(token, instance, chunk).await;
@@ -64,7 +84,10 @@ impl TaskHub {
         result: BatchResult,
     ) -> Result<bool> {
         if !self.is_here(entity) {
-            let batch = Brought::Batch(result.into());
+            let batch = match result.is_too_large() {
+                true => Brought::TooLarge,
+                false => Brought::Batch(result.into()),
+            };
             return self.result_there(token, entity, batch).await;
         }
         let Some((key, token)) = self.turn_key(token, entity, b'b') else {
@@ -76,16 +99,76 @@ impl TaskHub {
         let Some(mut claim) = self.desk.claim(&key, token.as_ref()) else {
             return Ok(false);
         };
-        let Some(ask) = batch_done(&mut claim, result) else {
-            return Ok(false);
-        };
-        self.bring(claim, entity, ask).await
+        let (given, _) = claim.open();
+        match result.is_too_large() {
+            true => self.run_fewer(claim, entity, given).await,
+            false => self.bring_batch(claim, entity, given, result).await,
+        }
     }
 
-    async fn bring(&self, claim: Claim, instance: &str, ask: Ask) -> Result<bool> {
-        let said = self.ask(instance, ask).await;
+    async fn bring_batch(
+        &self,
+        claim: Claim,
+        entity: &str,
+        given: Given,
+        result: BatchResult,
+    ) -> Result<bool> {
+        let count = given.operations();
+        let alone = (count == 1).then(|| given.clone());
+        let Some(done) = batch_done(given, result) else {
+            return Ok(false);
+        };
+        match (self.ask(entity, Ask::BatchDone(done)).await, alone) {
+            (Err(error), alone) if error.kind() == ErrorKind::TooLarge => match alone {
+                Some(given) => self.run_fewer(claim, entity, given).await,
+                None => {
+                    claim.retry_with(count / 2);
+                    Ok(true)
+                }
+            },
+            (said, _) => {
+                claim.settle(said.is_ok());
+                Ok(said? == Say::Done)
+            }
+        }
+    }
+
+    /// What came of a batch cannot be kept: half of it is run again. An operation that
+    /// was run alone has failed, and nothing of it is kept.
+    async fn run_fewer(&self, claim: Claim, entity: &str, given: Given) -> Result<bool> {
+        let count = given.operations();
+        if count > 1 {
+            claim.retry_with(count / 2);
+            return Ok(true);
+        }
+        let failed = BatchResult {
+            failure: Some(result_too_large()),
+            ..BatchResult::default()
+        };
+        let Some(done) = batch_done(given, failed) else {
+            return Ok(false);
+        };
+        let said = self.ask(entity, Ask::BatchDone(done)).await;
         claim.settle(said.is_ok());
         Ok(said? == Say::Done)
+    }
+
+    /// A worker was sent the first `count` events or operations of an item only: the
+    /// others come later. `false`: it does not have the item any more.
+    pub async fn cut(&self, token: &str, instance: &str, count: usize) -> Result<bool> {
+        if !self.is_here(instance) {
+            let count = count as u64;
+            let cut = Brought::Cut { count };
+            return self.result_there(token, instance, cut).await;
+        }
+        let mark = match EntityId::parse(instance) {
+            Ok(_) => b'b',
+            Err(_) => b't',
+        };
+        let Some((key, token)) = self.turn_key(token, instance, mark) else {
+            return Ok(false);
+        };
+        Ok(self.desk.cut(&key, token.as_ref(), count))
     }
 
     /// An activity is done; the first result of an open activity counts, whichever
@@ -97,6 +180,10 @@ impl TaskHub {
         id: i32,
         result: ActivityResult,
     ) -> Result<bool> {
+        let result = match result_size(&result) > limits::PAYLOAD_BYTES {
+            true => Err(result_too_large()),
+            false => result,
+        };
         if !self.is_here(instance) {
             let outcome = Outcome::from(result);
             let activity = Brought::Activity { id, outcome };
@@ -186,6 +273,22 @@ impl TaskHub {
                 self.complete_activity(token, instance, id, result).await
             }
             Brought::Batch(result) => self.complete_batch(token, instance, result.into()).await,
+            Brought::Cut { count } => self.cut(token, instance, count as usize).await,
+            Brought::TooLarge => self.batch_too_large(token, instance).await,
+        }
+    }
+
+    /// What came of a batch was too large to travel.
+    async fn batch_too_large(&self, token: &str, entity: &str) -> Result<bool> {
+        let Some((key, token)) = self.turn_key(token, entity, b'b') else {
+            return Ok(false);
+        };
+        match self.desk.claim(&key, token.as_ref()) {
+            Some(mut claim) => {
+                let (given, _) = claim.open();
+                self.run_fewer(claim, entity, given).await
+            }
+            None => Ok(false),
         }
     }
 
@@ -208,7 +311,7 @@ impl TaskHub {
 }
 
 /// The command for the result of a turn, with all its parts.
-fn turn_done(claim: &mut Claim, last: TurnResult) -> Ask {
+fn turn_done(claim: &mut Claim, last: TurnResult) -> TurnDone {
     let (given, chunks) = claim.open();
     let Given::Turn {
         execution,
@@ -225,18 +328,10 @@ fn turn_done(claim: &mut Claim, last: TurnResult) -> Ask {
         actions.extend(part.actions);
     }
     actions.extend(last.actions);
-    let bytes = action::bytes(&actions);
-    if bytes > limits::TURN_RESULT_BYTES {
-        let failure = Failure::lasting(
-            "TurnTooLarge",
-            format!("a turn asked for {bytes} bytes; split it or pass addresses of payloads"),
-        );
-        return Ask::GiveUp { execution, failure };
-    }
     if let Some(processed) = last.processed.filter(|_| is_whole) {
         taken.truncate(processed as usize);
     }
-    Ask::TurnDone(TurnDone {
+    TurnDone {
         execution,
         generation,
         at,
@@ -244,17 +339,61 @@ fn turn_done(claim: &mut Claim, last: TurnResult) -> Ask {
         actions,
         custom_status: last.custom_status,
         span: last.span,
-    })
+    }
+}
+
+impl TurnResult {
+    /// Fails the instance instead, if what it asks for cannot be kept.
+    fn bound(&mut self) {
+        let status = self.custom_status.as_ref().map_or(0, String::len);
+        let is_short = status <= limits::PAYLOAD_BYTES
+            && action::are_payloads_short(&self.actions)
+            && action::commit_bytes(&self.actions) <= limits::TURN_COMMIT_BYTES;
+        if is_short {
+            return;
+        }
+        self.custom_status = None;
+        self.actions = vec![Action {
+            id: NO_ACTION,
+            deed: Deed::Complete {
+                status: Status::Failed,
+                result: None,
+                failure: Some(turn_too_large()),
+            },
+        }];
+    }
+}
+
+fn turn_too_large() -> Failure {
+    let (payload, commit) = (limits::PAYLOAD_BYTES >> 20, limits::TURN_COMMIT_BYTES >> 20);
+    Failure::lasting(
+        "TurnTooLarge",
+        format!(
+            "a turn asked for more than one commit holds: {payload} MiB in a payload, {commit} \
+             MiB with all copies; ask for less in one turn, or pass addresses of payloads"
+        ),
+    )
+}
+
+fn result_too_large() -> Failure {
+    let most = limits::PAYLOAD_BYTES >> 20;
+    Failure::lasting(
+        "ResultTooLarge",
+        format!(
+            "a result and a state have at most {most} MiB each, and nothing of this one is kept; \
+             keep large payloads elsewhere and return their addresses"
+        ),
+    )
 }
 
 /// The command for the result of a batch; `None` if nothing was run.
-fn batch_done(claim: &mut Claim, result: BatchResult) -> Option<Ask> {
+fn batch_done(given: Given, result: BatchResult) -> Option<BatchDone> {
     let Given::Batch {
         generation,
         mut front,
         mut main,
         requests,
-    } = claim.open().0
+    } = given
     else {
         unreachable!("a batch's key names a batch");
     };
@@ -274,7 +413,7 @@ fn batch_done(claim: &mut Claim, result: BatchResult) -> Option<Ask> {
         return None;
     }
     let actions: Vec<EntityAction> = result.actions;
-    Some(Ask::BatchDone(BatchDone {
+    Some(BatchDone {
         generation,
         front,
         main,
@@ -282,5 +421,5 @@ fn batch_done(claim: &mut Claim, result: BatchResult) -> Option<Ask> {
         actions,
         is_changed: !(result.failure.is_some() && is_nothing),
         state: result.state,
-    }))
+    })
 }

@@ -214,7 +214,10 @@ pub(super) fn check_payload(payload: Option<&String>) -> Result<()> {
         false => Ok(()),
         true => Err(Error::new(
             ErrorKind::TooLarge,
-            "a payload is at most 16 MiB; keep larger ones elsewhere and send their address",
+            format!(
+                "a payload has at most {} MiB; keep larger ones elsewhere and send their address",
+                limits::PAYLOAD_BYTES >> 20
+            ),
         )),
     }
 }

@@ -73,7 +73,16 @@ pub(crate) fn give_up(
         return Ok(Say::Ignored);
     };
     let inbox = live.inbox()?;
-    let mut events: Vec<_> = inbox.into_iter().map(|stored| stored.event).collect();
+    let mut room = limits::TURN_COMMIT_BYTES / 2;
+    let mut events = Vec::new();
+    for Stored { event, .. } in inbox {
+        // What does not fit into the commit is not kept.
+        let Some(rest) = room.checked_sub(event.size()) else {
+            break;
+        };
+        room = rest;
+        events.push(event);
+    }
     events.push(live.completed(Status::Failed, None, Some(failure)));
     live.append(events);
     live.end(Status::Failed, None, Some(failure));

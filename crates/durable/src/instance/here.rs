@@ -79,7 +79,16 @@ impl Living<'_, '_> {
     fn is_sound(&self, done: &TurnDone) -> bool {
         done.execution == self.row.execution
             && done.taken.len() == self.fresh.len()
-            && action::bytes(&done.actions) <= limits::TURN_RESULT_BYTES
+            && action::are_payloads_short(&done.actions)
+            && self.input_bytes(done) + done.commit_bytes() <= limits::TURN_COMMIT_BYTES
+    }
+
+    /// The input of an instance that is new has a row of its own in the same commit.
+    fn input_bytes(&self, done: &TurnDone) -> usize {
+        match self.row.turns {
+            0 => done.taken.first().map_or(0, Event::size),
+            _ => 0,
+        }
     }
 }
 

@@ -7,5 +7,6 @@ mod entities;
 mod hall;
 mod nodes;
 mod orchestrations;
+mod sizes;
 mod turns;
 mod upgrade;

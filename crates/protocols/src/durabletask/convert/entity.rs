@@ -6,7 +6,7 @@ use steadfast_wire::durabletask::operation_action_type::OperationActionType;
 use steadfast_wire::durabletask::operation_result_type::ResultType;
 
 use super::failure::failure_taken;
-use super::malformed::{Malformed, payload};
+use super::malformed::Malformed;
 use super::taken::{task, trace_taken};
 use super::time::{moment, timestamp};
 
@@ -35,7 +35,8 @@ fn taken(result: wire::EntityBatchResult) -> Result<BatchResult, Malformed> {
     Ok(BatchResult {
         results: results.collect::<Result<_, _>>()?,
         actions: actions.collect::<Result<_, _>>()?,
-        state: payload("the state", result.entity_state)?,
+        // The engine fails the operation whose state or result is too long.
+        state: result.entity_state,
         failure: result.failure_details.map(failure_taken),
         needs_state: result.requires_state,
     })
@@ -45,7 +46,7 @@ fn operation_result(
     result: wire::OperationResult,
 ) -> Result<Result<Option<String>, Failure>, Malformed> {
     match result.result_type {
-        Some(ResultType::Success(done)) => Ok(Ok(payload("the result", done.result)?)),
+        Some(ResultType::Success(done)) => Ok(Ok(done.result)),
         Some(ResultType::Failure(failed)) => {
             let details = failed.failure_details.map(failure_taken);
             Ok(Err(details.unwrap_or_default()))
@@ -60,7 +61,7 @@ fn operation_action(action: wire::OperationAction) -> Result<EntityAction, Malfo
     match action.operation_action_type {
         Some(OperationActionType::SendSignal(signal)) => Ok(EntityAction::Signal(Operation {
             name: signal.name,
-            input: payload("the input", signal.input)?,
+            input: signal.input,
             scheduled: signal.scheduled_time.map(moment).transpose()?,
             target: signal.instance_id,
             trace: signal.parent_trace_context.map(trace_taken),
