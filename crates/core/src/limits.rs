@@ -210,9 +210,13 @@ pub const STREAMED_HISTORY_BYTES: u64 = 1024 * 1024;
 /// Events of a history that travel together, unless one alone is larger.
 pub const HISTORY_CHUNK_BYTES: usize = 256 * 1024;
 
-/// A history that travels with its work item is worth a warning from here on: many
-/// workers take messages of 4 MiB at most.
-pub const LONG_HISTORY_BYTES: u64 = 3_900_000;
+/// Largest message that a worker is sent unless it says that it takes larger ones:
+/// the default of all gRPC libraries.
+pub const WORKER_MESSAGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// A turn that is sent in a message of this size is worth a warning: the next ones may
+/// be too large for the worker.
+pub const LONG_TURN_BYTES: usize = 3_900_000;
 
 /// Items on a page of a gRPC answer, and its length: clients take 4 MiB.
 pub const GRPC_PAGE: usize = 1000;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use steadfast_core::clock::Clock;
+use steadfast_core::limits;
 use steadfast_durable::{TaskHub, TaskHubs};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -60,6 +61,8 @@ pub(super) struct Caller {
     pub(super) name: String,
     /// How long the client waits for an answer.
     pub(super) patience: Option<Duration>,
+    /// The longest message that a worker takes.
+    pub(super) message_bytes: usize,
 }
 
 impl Caller {
@@ -79,8 +82,20 @@ impl Caller {
             hub: context.hubs.hub(name).map_err(|error| refused(&error))?,
             name: text(headers, "workerid")?.unwrap_or_default().to_owned(),
             patience: text(headers, "grpc-timeout")?.and_then(patience),
+            message_bytes: text(headers, MESSAGE_BYTES)?
+                .map_or(Ok(limits::WORKER_MESSAGE_BYTES), message_bytes)?,
         })
     }
+}
+
+/// The metadata by which a worker says how long a message it takes.
+pub(super) const MESSAGE_BYTES: &str = "maxmessagebytes";
+
+fn message_bytes(text: &str) -> Result<usize, Status> {
+    let bytes = text.parse().map_err(|_| {
+        super::refused::malformed(format!("the metadata '{MESSAGE_BYTES}' is no number"))
+    });
+    bytes.map(|bytes: usize| bytes.min(limits::GRPC_MESSAGE_BYTES))
 }
 
 /// Whether a proof lets its holder do this in a task hub: a key itself, a shared

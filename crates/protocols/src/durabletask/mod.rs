@@ -8,6 +8,7 @@ mod clients;
 mod context;
 mod convert;
 mod entities;
+mod fit;
 mod history;
 mod refused;
 pub mod remote;

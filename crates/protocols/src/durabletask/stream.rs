@@ -8,8 +8,9 @@
 use std::sync::Arc;
 
 use futures_util::stream;
+use prost::Message;
 use steadfast_core::limits;
-use steadfast_durable::{Item, Work, Worker};
+use steadfast_durable::{Item, TaskHub, Work, Worker};
 use steadfast_wire::durabletask as wire;
 use steadfast_wire::durabletask::work_item_request::Request;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -17,6 +18,7 @@ use tonic::Status;
 
 use super::context::{Caller, Context};
 use super::convert::{can, item_sent, terms};
+use super::fit::{Fit, Refusal, fit, instance, is_fetchable};
 use super::refused::leaving;
 use crate::grpc::Messages;
 
@@ -48,6 +50,9 @@ struct Open {
     /// Whether it asks for a history only because it has forgotten it.
     is_mindful: bool,
     is_greeted: bool,
+    hub: TaskHub,
+    /// The longest message that it takes.
+    message_bytes: usize,
     _open: TaskTrackerToken,
 }
 
@@ -59,6 +64,8 @@ impl Open {
             context,
             is_mindful: terms.is_mindful,
             worker: caller.hub.worker(terms),
+            hub: caller.hub.clone(),
+            message_bytes: caller.message_bytes,
             can_fetch,
             is_greeted: false,
         }
@@ -69,29 +76,71 @@ impl Open {
             self.is_greeted = true;
             return Some((Ok(ping()), self));
         }
-        let next = tokio::time::timeout(limits::WORK_PING, self.worker.next());
-        let message = match next.await {
-            Ok(Some(item)) => self.written(&item),
-            Ok(None) => return None,
-            Err(_) => ping(),
+        let message = loop {
+            let next = tokio::time::timeout(limits::WORK_PING, self.worker.next());
+            let item = match next.await {
+                Ok(Some(item)) => item,
+                Ok(None) => return None,
+                Err(_) => break ping(),
+            };
+            if let Some(message) = self.written(&item).await {
+                break message;
+            }
         };
         Some((Ok(message), self))
     }
 
-    fn written(&self, item: &Item) -> wire::WorkItem {
-        let mut is_past_left_out = false;
-        if let Work::Turn(turn) = &item.work {
-            let is_long = turn.past_bytes > limits::STREAMED_HISTORY_BYTES;
-            // Others that ask for all of it could do nothing with the way to fetch it.
-            let may_fetch = self.can_fetch && (self.is_mindful || !turn.is_whole);
-            is_past_left_out = may_fetch && is_long;
-            if !is_past_left_out && turn.past_bytes > limits::LONG_HISTORY_BYTES {
-                let (instance, bytes) = (&turn.instance, turn.past_bytes);
-                tracing::warn!(event = "durable.long_history", instance, bytes);
-                self.worker.sent_long(&item.token);
+    /// The message for an item; `None` if it is not sent. One that the worker cannot
+    /// take would end its stream, again and again, and all its other work with it.
+    async fn written(&self, item: &Item) -> Option<wire::WorkItem> {
+        let mut message = self.shortest(item);
+        let fit = match is_fetchable(item, &message, self.message_bytes) {
+            true => fit(&mut message, self.message_bytes),
+            false => Fit::Nothing { count: usize::MAX },
+        };
+        match fit {
+            Fit::Whole => {}
+            Fit::Part(count) => {
+                let cut = self.hub.cut(&item.token, instance(&item.work), count);
+                // One that is not the worker's any more goes to another one.
+                if !cut.await.unwrap_or(false) {
+                    return None;
+                }
+            }
+            Fit::Nothing { count } => {
+                let refusal = Refusal::new(self.hub.clone(), item, count, self.message_bytes);
+                // Nothing that waits for this worker waits for this.
+                tokio::spawn(refusal.bring());
+                return None;
             }
         }
-        item_sent(item, self.context.clock.now(), is_past_left_out)
+        let bytes = message.encoded_len();
+        if let Work::Turn(turn) = &item.work
+            && bytes > limits::LONG_TURN_BYTES
+        {
+            let instance = &turn.instance;
+            tracing::warn!(event = "durable.long_history", instance, bytes);
+            self.worker.sent_long(&item.token);
+        }
+        Some(message)
+    }
+
+    /// An item as a message. A worker that can fetch a history does so if it is long,
+    /// or if the message would be too long with it.
+    fn shortest(&self, item: &Item) -> wire::WorkItem {
+        let now = self.context.clock.now();
+        let Work::Turn(turn) = &item.work else {
+            return item_sent(item, now, false);
+        };
+        // Others that ask for all of it could do nothing with the way to fetch it.
+        let may_fetch = self.can_fetch && (self.is_mindful || !turn.is_whole);
+        let is_long = turn.past_bytes > limits::STREAMED_HISTORY_BYTES;
+        let message = item_sent(item, now, may_fetch && is_long);
+        let is_short = is_long || message.encoded_len() <= self.message_bytes;
+        match may_fetch && !is_short && !turn.past.is_empty() {
+            true => item_sent(item, now, true),
+            false => message,
+        }
     }
 }
 

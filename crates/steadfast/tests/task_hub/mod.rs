@@ -93,6 +93,12 @@ impl Caller {
         self
     }
 
+    /// Takes messages of 4 MiB at most, as SDKs do.
+    pub(crate) fn strict(mut self) -> Self {
+        self.grpc = self.grpc.max_decoding_message_size(4 << 20);
+        self
+    }
+
     fn request<Q>(&self, message: Q) -> Request<Q> {
         let mut request = Request::new(message);
         for (name, value) in &self.metadata {

@@ -25,6 +25,7 @@ use tonic::{Status, Streaming};
 use tonic_prost::ProstCodec;
 
 use super::target::Target;
+use crate::durabletask::context::MESSAGE_BYTES;
 
 /// How long opening a connection may take.
 const DIAL: Duration = Duration::from_secs(10);
@@ -62,6 +63,8 @@ impl Channel {
         }
         if let Some(worker) = worker {
             metadata.push(("workerid", text(worker)?));
+            let longest = limits::GRPC_MESSAGE_BYTES.to_string();
+            metadata.push((MESSAGE_BYTES, text(&longest)?));
         }
         let inner = Inner {
             target,
