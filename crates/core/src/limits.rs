@@ -404,6 +404,9 @@ pub const PAYLOAD_BYTES: usize = 6 * 1024 * 1024;
 /// Events of a history that share a row, unless one alone is larger.
 pub const HISTORY_ROW_BYTES: usize = 1024 * 1024;
 
+/// Memory for histories that were read lately, of all task hubs of a node.
+pub const HISTORY_CACHE_BYTES: u64 = 64 * 1024 * 1024;
+
 /// Requests that may wait for an entity before clients are told to wait.
 pub const ENTITY_QUEUE: u64 = 10_000;
 

@@ -108,6 +108,14 @@ pub(crate) fn commit_bytes(actions: &[Action]) -> usize {
 const AROUND: usize = 512;
 
 impl Action {
+    /// Whether it ends the execution.
+    pub(crate) fn is_end(&self) -> bool {
+        matches!(
+            self.deed,
+            Deed::Complete { .. } | Deed::ContinueAsNew { .. } | Deed::Rewind(_)
+        )
+    }
+
     /// The length of its payload.
     fn payload(&self) -> usize {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);

@@ -117,6 +117,11 @@ impl Desk {
         }
     }
 
+    /// An execution is over, and needs no history any more.
+    pub(crate) fn ended(&self, instance: &[u8]) {
+        self.histories.forget(instance);
+    }
+
     /// A batch is run again, with so many operations.
     fn retry(&self, key: &Key, number: u64, most: usize) {
         let mut state = self.state.lock();

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::delivery::Delivery;
 use super::entry::{Entry, Group, Key, Place, Sort};
-use super::histories::Histories;
+use super::histories::{Histories, SharedHistories};
 use super::lease::Leases;
 use super::local::Locals;
 use super::seat::Seat;
@@ -58,13 +58,18 @@ pub(super) struct State {
 const HABITS: usize = 16 * 1024;
 
 impl Desk {
-    pub(super) fn new(router: Arc<Router>, clock: Arc<dyn Clock>, delivery: Delivery) -> Arc<Self> {
+    pub(super) fn new(
+        router: Arc<Router>,
+        clock: Arc<dyn Clock>,
+        delivery: Delivery,
+        histories: SharedHistories,
+    ) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             me: me.clone(),
             router,
             clock,
             delivery,
-            histories: Histories::default(),
+            histories: Histories::new(histories),
             loads: Errands::default(),
             locals: Locals::default(),
             state: Mutex::default(),

@@ -12,6 +12,7 @@ use steadfast_partition::{Effect, Kind, Performer, Router};
 
 use super::delivery::Delivery;
 use super::desk::Desk;
+use super::histories::SharedHistories;
 use super::waits::Waits;
 use crate::aide::Aides;
 use crate::command::Wish;
@@ -28,6 +29,7 @@ struct Inner {
     router: Arc<Router>,
     clock: Arc<dyn Clock>,
     delivery: Delivery,
+    histories: SharedHistories,
     desks: RwLock<HashMap<String, Arc<Desk>>>,
     waits: Arc<Waits>,
     aides: Aides,
@@ -40,6 +42,7 @@ impl Dispatcher {
             router,
             clock,
             delivery,
+            histories: SharedHistories::default(),
             desks: RwLock::default(),
             waits: Arc::default(),
             aides: Aides::default(),
@@ -60,9 +63,11 @@ impl Dispatcher {
                 router,
                 clock,
                 delivery,
+                histories,
                 ..
             } = &*self.inner;
-            Desk::new(Arc::clone(router), Arc::clone(clock), *delivery)
+            let (router, clock) = (Arc::clone(router), Arc::clone(clock));
+            Desk::new(router, clock, *delivery, histories.clone())
         });
         Arc::clone(desk)
     }

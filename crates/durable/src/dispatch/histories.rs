@@ -1,20 +1,29 @@
 //! Histories that were read lately.
+//!
+//! All task hubs of a node share one bound, which counts what the decoded events take
+//! in memory: small events take ten times what they have in storage.
 
+use std::mem::size_of;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
+use steadfast_core::limits;
 
 use crate::event::Event;
 
-/// Histories that were read lately.
+/// Histories that were read lately, for one task hub.
 pub(super) struct Histories {
-    cache: Cache<Bytes, Arc<History>, Weight>,
+    shared: SharedHistories,
     /// How many rows were read and decoded.
     pub(super) read: AtomicU64,
 }
+
+/// The histories of all task hubs. Clones are the same.
+#[derive(Clone)]
+pub(super) struct SharedHistories(Arc<Cache<Bytes, Arc<History>, Weight>>);
 
 /// What turns have committed, as far as it was read.
 #[derive(Clone, Default)]
@@ -22,37 +31,106 @@ pub(super) struct History {
     pub(super) execution: String,
     pub(super) rewrites: u64,
     pub(super) turns: Vec<Arc<Vec<Event>>>,
+    /// What it has in storage.
     pub(super) bytes: u64,
+    /// About what it takes in memory.
+    memory: u64,
 }
+
+impl History {
+    /// Adds the events of a row that has so many bytes.
+    pub(super) fn push(&mut self, events: Vec<Event>, bytes: usize) {
+        let texts: usize = events.iter().map(Event::size).sum();
+        let events_bytes = events.capacity() * size_of::<Event>();
+        self.bytes += bytes as u64;
+        self.memory += (texts + events_bytes + AROUND) as u64;
+        self.turns.push(Arc::new(events));
+    }
+}
+
+/// What a row of a history, or a history, takes beside its events.
+const AROUND: usize = 64;
 
 #[derive(Clone)]
 struct Weight;
 
 impl Weighter<Bytes, Arc<History>> for Weight {
     fn weight(&self, key: &Bytes, history: &Arc<History>) -> u64 {
-        key.len() as u64 + history.bytes + 64
+        (key.len() + history.execution.len() + 4 * AROUND) as u64 + history.memory
     }
 }
 
-/// What all histories in memory may come to.
-const HISTORY_BYTES: u64 = 64 * 1024 * 1024;
+impl SharedHistories {
+    /// As many histories as fit into so many bytes.
+    fn new(bytes: u64) -> Self {
+        Self(Arc::new(Cache::with_weighter(1024, bytes, Weight)))
+    }
+}
 
-impl Default for Histories {
+impl Default for SharedHistories {
     fn default() -> Self {
-        Self {
-            cache: Cache::with_weighter(4096, HISTORY_BYTES, Weight),
-            read: AtomicU64::new(0),
-        }
+        Self::new(limits::HISTORY_CACHE_BYTES)
     }
 }
 
 impl Histories {
+    pub(super) fn new(shared: SharedHistories) -> Self {
+        Self {
+            shared,
+            read: AtomicU64::new(0),
+        }
+    }
+
     pub(super) fn get(&self, key: &[u8]) -> Option<Arc<History>> {
-        self.cache.get(key)
+        self.shared.0.get(key)
     }
 
     pub(super) fn keep(&self, key: &[u8], history: &Arc<History>) {
         let key = Bytes::copy_from_slice(key);
-        self.cache.insert(key, Arc::clone(history));
+        self.shared.0.insert(key, Arc::clone(history));
+    }
+
+    /// An execution is over: its history is not needed for another turn.
+    pub(super) fn forget(&self, key: &[u8]) {
+        self.shared.0.remove(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::What;
+    use crate::moment::Moment;
+
+    #[test]
+    fn histories_of_all_task_hubs_stay_within_their_bound_in_memory() {
+        const BOUND: u64 = 4 << 20;
+        let small = || Event::plain(Moment::default(), What::TurnStarted);
+        let large = || {
+            let input = Some("x".repeat(10_000));
+            let name = "e".to_owned();
+            Event::plain(Moment::default(), What::EventRaised { name, input })
+        };
+        let shared = SharedHistories::new(BOUND);
+        let hubs = [(); 4].map(|()| Histories::new(shared.clone()));
+        let measured = allocation_counter::measure(|| {
+            for number in 0..2_000u32 {
+                let mut history = History::default();
+                history.push((0..100).map(|_| small()).collect(), 400);
+                history.push((0..number % 3).map(|_| large()).collect(), 30_000);
+                let key = format!("hub {} instance {number}", number % 4);
+                let hub = &hubs[number as usize % 4];
+                hub.keep(key.as_bytes(), &Arc::new(history));
+            }
+        });
+        // The cache has room for keys that it had, and for those that it has.
+        let most = BOUND as i64 + (1 << 20);
+        let has = measured.bytes_current;
+        assert!(has < most, "{has} bytes for a bound of {BOUND}");
+        assert!(has > BOUND as i64 / 2, "{has} bytes: nothing is kept");
+        let last = b"hub 3 instance 1999";
+        assert!(hubs[3].get(last).is_some());
+        hubs[3].forget(last);
+        assert!(hubs[3].get(last).is_none());
     }
 }

@@ -84,7 +84,8 @@ impl Default for Locals {
         let bytes = WARM_BYTES / SHARDS as u64;
         let shard = |_| Shard {
             slots: HashMap::new(),
-            warm: Cache::with_weighter(1024, bytes, Weight),
+            // A guess at how many there are; most task hubs of a server have none.
+            warm: Cache::with_weighter(64, bytes, Weight),
         };
         Self {
             operator: RwLock::default(),

@@ -5,9 +5,20 @@ use std::sync::Weak;
 
 use tokio::time::Instant;
 
-use super::desk::Desk;
+use super::desk::{Desk, State};
 use super::entry::{Entry, Key, Place};
 use super::lease::Lease;
+
+impl State {
+    /// Gives back what a burst has left: nothing is out any more.
+    fn give_back(&mut self) {
+        self.leases.queue.shrink_to(SPARE);
+        self.entries.shrink_to(SPARE);
+    }
+}
+
+/// Entries that room is kept for.
+const SPARE: usize = 1024;
 
 impl Desk {
     /// Ends leases until there are none.
@@ -33,6 +44,7 @@ impl Desk {
                     Some(lease) => lease.deadline,
                     None => {
                         state.leases.is_watched = false;
+                        state.give_back();
                         return;
                     }
                 }

@@ -39,6 +39,7 @@ impl TaskHub {
             return Ok(false);
         };
         let done = turn_done(&mut claim, result);
+        let is_over = done.actions.iter().any(Action::is_end);
         let give_up = Ask::GiveUp {
             execution: done.execution.clone(),
             failure: turn_too_large(),
@@ -53,6 +54,10 @@ impl TaskHub {
                 said => said,
             },
         };
+        if is_over && said.is_ok() {
+            let key = rows::key(self.name.as_bytes(), instance.as_bytes());
+            self.desk.ended(&key);
+        }
         claim.settle(said.is_ok());
         Ok(said? == Say::Done)
     }

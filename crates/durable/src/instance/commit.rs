@@ -7,7 +7,7 @@ use steadfast_partition::{Address, Halt, Turn};
 use super::act::caused;
 use super::living::{INPUT, Living, Stored, task_id};
 use super::record::OpenTask;
-use crate::action::{Action, Deed};
+use crate::action::Deed;
 use crate::command::{Say, TaskDone, TurnDone};
 use crate::event::{Event, Start, Tags, Task, What};
 use crate::failure::Failure;
@@ -138,7 +138,7 @@ impl Living<'_, '_> {
     fn act_all(&mut self, done: &TurnDone, events: &mut Vec<Event>) -> Option<Deed> {
         let mut end = None;
         for (place, action) in done.actions.iter().enumerate() {
-            if is_end(action) {
+            if action.is_end() {
                 end.get_or_insert_with(|| action.deed.clone());
                 continue;
             }
@@ -245,12 +245,4 @@ impl Living<'_, '_> {
         }
         Ok(())
     }
-}
-
-/// Whether a wish ends the execution.
-fn is_end(action: &Action) -> bool {
-    matches!(
-        action.deed,
-        Deed::Complete { .. } | Deed::ContinueAsNew { .. } | Deed::Rewind(_)
-    )
 }
