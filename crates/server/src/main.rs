@@ -8,6 +8,7 @@
     reason = "a command-line tool"
 )]
 
+mod allocator;
 mod appserver;
 mod backup;
 mod bench;

@@ -17,6 +17,7 @@ use steadfast::protocols::rest::DrainSheet;
 use steadfast::protocols::telemetry::{Format, Telemetry};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::allocator;
 use crate::config::Settings;
 use crate::exit::Failure;
 use crate::node::facts;
@@ -44,6 +45,7 @@ pub(crate) enum Mode {
 
 /// Runs a node until it is told to end.
 pub(crate) fn run(arguments: &Serve, mode: Mode, output: Output) -> Result<()> {
+    allocator::set_up();
     let config = arguments.settings.config()?;
     allow_files();
     let telemetry = Telemetry::start(&config.log_level, format(&config));
