@@ -2,12 +2,15 @@
 
 mod members;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use members::{PATIENCE, config, serves};
 use serde::{Deserialize, Serialize};
 use steadfast::Node;
-use steadfast::durable::{Context, Failure, NewInstance, Operation, Status, Task, entity};
+use steadfast::durable::{
+    Context, Failure, NewInstance, Operation, Status, Task, Terms, TurnResult, Work, entity,
+};
 use steadfast_harness::postgres::PostgresCluster;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -170,5 +173,54 @@ async fn whoever_waits_is_told_also_if_the_instance_moves() {
         let leaving = node.task_hubs().leave(2 * PATIENCE);
         let left = tokio::time::timeout(PATIENCE, leaving).await;
         left.expect("nothing is out");
+    }
+}
+
+/// The node of the worker tells the owner of the instance how much it has sent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_item_of_another_node_is_cut_at_its_owner() {
+    let database = PostgresCluster::start().unwrap();
+    let url = database.url();
+    let start = async |name: &str| {
+        let node = Node::builder().config(config(name, &url, 6));
+        node.start().await.unwrap()
+    };
+    let (first, second) = (start("a").await, start("b").await);
+    for node in [&first, &second] {
+        serves(node, 3).await;
+    }
+    let hub = first.task_hubs().hub("default").unwrap();
+    // Some of them are at the other node.
+    for number in 0..12 {
+        let mut new = NewInstance::of(Task {
+            name: "some".to_owned(),
+            ..Task::default()
+        });
+        new.instance = format!("i{number}");
+        let instance = hub.start(new).await.unwrap();
+        for _ in 0..3 {
+            hub.raise(&instance, "e", None).await.unwrap();
+        }
+    }
+    let mut worker = hub.worker(Terms::default());
+    let mut sizes: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    while sizes.values().flatten().sum::<usize>() < 12 * 4 {
+        let item = tokio::time::timeout(PATIENCE, worker.next()).await;
+        let item = item.unwrap().unwrap();
+        let Work::Turn(turn) = item.work else {
+            panic!("no turn");
+        };
+        let instance = turn.instance;
+        // The first one says that the turn has begun.
+        let count = (turn.new.len() - 1).min(3);
+        assert!(hub.cut(&item.token, &instance, count).await.unwrap());
+        let result = TurnResult::default();
+        let done = hub.complete_turn(&item.token, &instance, result);
+        assert!(done.await.unwrap());
+        sizes.entry(instance).or_default().push(count);
+    }
+    assert_eq!(sizes.len(), 12);
+    for (instance, sizes) in sizes {
+        assert_eq!(sizes, [3, 1], "{instance}");
     }
 }

@@ -1,4 +1,4 @@
-//! Work items that are larger than a worker's messages, by gRPC.
+//! Work items over the message size of workers, by gRPC.
 //!
 //! Workers of the SDKs take messages of 4 MiB. One that is sent more ends its stream.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]

@@ -85,13 +85,13 @@ async fn forty_calls_that_answer_a_mebibyte_each_are_answered_when_the_lock_is_g
     node.begin("hold", "h", "0").await;
     inside(&node, "h").await;
     // Some are called by orchestrations, some by clients.
-    for number in 0..20 {
+    for number in 0..40 {
         node.begin("read", &format!("r{number}"), "0").await;
     }
-    let calls = (0..20).map(|_| node.hub.call(operation("@note@n", "get", "0")));
+    let calls = (0..4).map(|_| node.hub.call(operation("@note@n", "get", "0")));
     let calls = join_all(calls);
     let leave = async {
-        waiting(&node, 40).await;
+        waiting(&node, 44).await;
         node.hub
             .raise("h", "leave", Some("0".into()))
             .await
@@ -101,7 +101,7 @@ async fn forty_calls_that_answer_a_mebibyte_each_are_answered_when_the_lock_is_g
     for answer in answers {
         assert_eq!(answer.unwrap().unwrap().unwrap().len(), MIB);
     }
-    for number in 0..20 {
+    for number in 0..40 {
         let end = node.hub.ended(&format!("r{number}"), true).await.unwrap();
         assert_eq!(end.output, Some((MIB - 2).to_string()), "{:?}", end.failure);
     }
