@@ -3,7 +3,7 @@
 use super::delivery::{FORMAT_BATCH, FORMAT_EVENT};
 use super::error::{Malformed, Result};
 use super::event::Notes;
-use super::message::{Part, Section, Sections};
+use super::message::{Part, Sections};
 
 /// Goes through the messages of a publication.
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ pub struct Messages<'a> {
 #[derive(Clone, Debug)]
 enum Source<'a> {
     Single(bool),
-    Batch(Sections<'a>, Option<Section<'a>>),
+    Batch(Sections<'a>),
 }
 
 impl<'a> Messages<'a> {
@@ -24,23 +24,17 @@ impl<'a> Messages<'a> {
     pub fn open(message: &'a [u8], format: u32) -> Result<Self> {
         let mut sections = Sections::new(message);
         let mut notes = Notes::default();
-        let first = loop {
-            match sections.next()? {
-                Some(section) if section.part == Part::MessageAnnotations => {
-                    notes = Notes::read(section.map()?)?;
-                }
-                Some(section) if section.part < Part::Data => {}
-                other => break other,
+        while let Some(section) = sections.next()? {
+            if section.part == Part::MessageAnnotations {
+                notes = Notes::read(section.map()?)?;
+                break;
             }
-        };
+        }
         let source = match format {
             FORMAT_EVENT => Source::Single(false),
-            FORMAT_BATCH => Source::Batch(sections, first),
+            FORMAT_BATCH => Source::Batch(Sections::new(message)),
             _ => return Err(Malformed::new("an unknown message format")),
         };
-        if message.is_empty() {
-            return Err(Malformed::new("an empty message"));
-        }
         Ok(Self {
             outer: message,
             notes,
@@ -61,17 +55,17 @@ impl<'a> Messages<'a> {
                 let first = !std::mem::replace(done, true);
                 Ok(first.then_some(self.outer))
             }
-            Source::Batch(sections, pending) => {
-                let section = match pending.take() {
-                    Some(section) => Some(section),
-                    None => sections.next()?,
-                };
-                match section {
-                    Some(section) if section.part == Part::Data => section.data().map(Some),
-                    Some(section) if section.part == Part::Footer => Ok(None),
-                    Some(_) => Err(Malformed::new("a batch of something else than data")),
-                    None => Ok(None),
+            Source::Batch(sections) => {
+                while let Some(section) = sections.next()? {
+                    match section.part {
+                        Part::Data => return section.data().map(Some),
+                        Part::Sequence | Part::Value => {
+                            return Err(Malformed::new("a batch of something else than data"));
+                        }
+                        _ => {}
+                    }
                 }
+                Ok(None)
             }
         }
     }

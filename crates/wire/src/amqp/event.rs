@@ -1,9 +1,10 @@
 //! An event: as it is stored, and as it is delivered.
 //!
-//! Stored is the message from its annotations on, byte for byte: header and delivery
-//! annotations are for one hop. Annotations change only if the sender wrote one that
-//! is ours to write, or left out the key. Delivered is the same with our annotations
-//! in front of the sender's.
+//! Stored is the whole message, each section byte for byte, in the order of the
+//! standard. Three things change it: the header loses `first-acquirer` and
+//! `delivery-count`, which describe one hop; annotations that are the broker's to
+//! write are removed; and the key of the publication is added where it is missing.
+//! Delivered is the same with our annotations in front of the sender's.
 
 use std::ops::Range;
 
@@ -63,15 +64,22 @@ pub enum Stored {
 /// publication, if it has one.
 pub fn store<'a>(message: &'a [u8], key: Option<&str>) -> Result<(Stored, Notes<'a>)> {
     let mut sections = Sections::new(message);
-    let mut kept = message.len();
-    let mut annotations = None;
+    let (mut start, mut last) = (0, None);
+    let (mut header, mut annotations) = (Header::Absent, None);
+    let mut is_in_order = true;
     while let Some(section) = sections.next()? {
         section.check()?;
-        if section.part >= Part::MessageAnnotations {
-            kept = kept.min(section.start);
-        }
-        if section.part == Part::MessageAnnotations {
-            annotations = Some(section);
+        is_in_order &= last.is_none_or(|last| last <= section.part);
+        last = Some(section.part);
+        match section.part {
+            Part::Header => {
+                header = Header::of(&section)?;
+                if matches!(header, Header::Empty) && section.start == 0 {
+                    start = section.end;
+                }
+            }
+            Part::MessageAnnotations => annotations = Some(section),
+            _ => {}
         }
     }
     let notes = match &annotations {
@@ -79,15 +87,100 @@ pub fn store<'a>(message: &'a [u8], key: Option<&str>) -> Result<(Stored, Notes<
         None => Notes::default(),
     };
     let key_missing = key.is_some() && notes.key != key;
-    if !notes.forged && !key_missing {
-        return Ok((Stored::Range(kept..message.len()), notes));
+    let is_kept = is_in_order && !matches!(header, Header::OneHop);
+    if is_kept && !notes.forged && !key_missing {
+        return Ok((Stored::Range(start..message.len()), notes));
     }
-    let rest = annotations.map_or(kept, |section| section.end);
-    let rewritten = rewrite(annotations, key, &message[rest..])?;
-    Ok((Stored::Rewritten(rewritten), notes))
+    let annotations = match notes.forged || key_missing {
+        true => rewrite(annotations, key)?,
+        false => annotations.map_or_else(Vec::new, |own| message[own.start..own.end].to_vec()),
+    };
+    Ok((Stored::Rewritten(ordered(message, &annotations)?), notes))
 }
 
-fn rewrite(annotations: Option<Section<'_>>, key: Option<&str>, rest: &[u8]) -> Result<Vec<u8>> {
+/// What is to become of a header.
+enum Header {
+    Absent,
+    /// It says nothing.
+    Empty,
+    Kept,
+    /// It has fields that are for one hop.
+    OneHop,
+}
+
+impl Header {
+    fn of(section: &Section<'_>) -> Result<Self> {
+        let mut fields = section.list()?;
+        if fields.count() == 0 {
+            return Ok(Self::Empty);
+        }
+        for _ in 0..LASTING_FIELDS {
+            fields.next_raw()?;
+        }
+        while fields.count() > 0 {
+            if !fields.next_raw()?.is_null() {
+                return Ok(Self::OneHop);
+            }
+        }
+        Ok(Self::Kept)
+    }
+}
+
+/// The fields of a header that are about the message: durable, priority and ttl.
+const LASTING_FIELDS: u32 = 3;
+
+/// The sections of a message in the order of the standard, with other annotations.
+fn ordered(message: &[u8], annotations: &[u8]) -> Result<Vec<u8>> {
+    let mut out = Vec::with_capacity(message.len() + annotations.len());
+    for part in ORDER {
+        if part == Part::MessageAnnotations {
+            out.extend_from_slice(annotations);
+            continue;
+        }
+        let mut sections = Sections::new(message);
+        while let Some(section) = sections.next()? {
+            if section.part != part {
+                continue;
+            }
+            match section.part {
+                Part::Header => write_header(&mut out, &section)?,
+                _ => out.extend_from_slice(&message[section.start..section.end]),
+            }
+        }
+    }
+    Ok(out)
+}
+
+const ORDER: [Part; 9] = [
+    Part::Header,
+    Part::DeliveryAnnotations,
+    Part::MessageAnnotations,
+    Part::Properties,
+    Part::ApplicationProperties,
+    Part::Data,
+    Part::Sequence,
+    Part::Value,
+    Part::Footer,
+];
+
+fn write_header(out: &mut Vec<u8>, section: &Section<'_>) -> Result<()> {
+    let mut fields = section.list()?;
+    if fields.count() == 0 {
+        return Ok(());
+    }
+    let count = fields.count().min(LASTING_FIELDS);
+    let mut kept = Vec::new();
+    for _ in 0..count {
+        kept.extend_from_slice(fields.next_raw()?.bytes());
+    }
+    write::descriptor(out, descriptor::HEADER);
+    write::list(out, count, |out| out.extend_from_slice(&kept));
+    Ok(())
+}
+
+/// The sender's annotations without those that only the broker writes, and with the
+/// key of the publication.
+fn rewrite(annotations: Option<Section<'_>>, key: Option<&str>) -> Result<Vec<u8>> {
     let mut items = Vec::new();
     let mut pairs = 0;
     if let Some(key) = key {
@@ -114,10 +207,9 @@ fn rewrite(annotations: Option<Section<'_>>, key: Option<&str>, rest: &[u8]) -> 
             pairs += 1;
         }
     }
-    let mut out = Vec::with_capacity(items.len() + rest.len() + 16);
+    let mut out = Vec::with_capacity(items.len() + 16);
     write::descriptor(&mut out, descriptor::MESSAGE_ANNOTATIONS);
     write::map(&mut out, pairs, |out| out.extend_from_slice(&items));
-    out.extend_from_slice(rest);
     Ok(out)
 }
 
@@ -137,14 +229,27 @@ pub struct Tail {
 }
 
 /// Bytes that [`deliver`] adds to a stored event at most.
-pub const STAMP_BYTES: usize = 320;
+pub const STAMP_BYTES: usize = 336;
 
 /// Appends the event as its readers get it.
 pub fn deliver(out: &mut Vec<u8>, stored: &[u8], stamp: &Stamp, tail: Option<&Tail>) -> Result<()> {
-    if let Some(tail) = tail {
-        write_tail(out, tail);
+    let front = Front::of(stored)?;
+    out.extend_from_slice(front.header);
+    match (tail, front.delivery) {
+        (Some(tail), theirs) => {
+            let theirs = match theirs {
+                Some(section) => section.map()?,
+                None => Items::EMPTY,
+            };
+            write_tail(out, tail, theirs);
+        }
+        (None, Some(section)) => out.extend_from_slice(&stored[section.start..section.end]),
+        (None, None) => {}
     }
-    let (theirs, rest) = split(stored)?;
+    let theirs = match front.message {
+        Some(section) => section.map()?,
+        None => Items::EMPTY,
+    };
     out.extend_from_slice(&[code::DESCRIBED, code::ULONG_SMALL, 0x72, code::MAP_32]);
     let at = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -153,17 +258,37 @@ pub fn deliver(out: &mut Vec<u8>, stored: &[u8], stamp: &Stamp, tail: Option<&Ta
     out.extend_from_slice(theirs.bytes());
     let size = (out.len() - at - 4) as u32;
     out[at..at + 4].copy_from_slice(&size.to_be_bytes());
-    out.extend_from_slice(rest);
+    out.extend_from_slice(front.rest);
     Ok(())
 }
 
-/// The sender's annotations and everything after them.
-fn split(stored: &[u8]) -> Result<(Items<'_>, &[u8])> {
-    match Sections::new(stored).next()? {
-        Some(section) if section.part == Part::MessageAnnotations => {
-            Ok((section.map()?, &stored[section.end..]))
+/// The sections in front of a stored event's properties, and everything behind them.
+struct Front<'a> {
+    header: &'a [u8],
+    delivery: Option<Section<'a>>,
+    message: Option<Section<'a>>,
+    rest: &'a [u8],
+}
+
+impl<'a> Front<'a> {
+    fn of(stored: &'a [u8]) -> Result<Self> {
+        let mut front = Self {
+            header: &[],
+            delivery: None,
+            message: None,
+            rest: stored,
+        };
+        let mut sections = Sections::new(stored);
+        while let Some(section) = sections.next()? {
+            match section.part {
+                Part::Header => front.header = &stored[..section.end],
+                Part::DeliveryAnnotations => front.delivery = Some(section),
+                Part::MessageAnnotations => front.message = Some(section),
+                _ => break,
+            }
+            front.rest = &stored[section.end..];
         }
-        _ => Ok((Items::EMPTY, stored)),
+        Ok(front)
     }
 }
 
@@ -178,9 +303,9 @@ fn write_stamp(out: &mut Vec<u8>, stamp: &Stamp, names: [&str; 3]) {
     write::timestamp(out, stamp.enqueued_ms);
 }
 
-fn write_tail(out: &mut Vec<u8>, tail: &Tail) {
+fn write_tail(out: &mut Vec<u8>, tail: &Tail, theirs: Items<'_>) {
     write::descriptor(out, descriptor::DELIVERY_ANNOTATIONS);
-    write::map(out, 4, |out| {
+    write::map(out, 4 + theirs.count() / 2, |out| {
         write_stamp(
             out,
             &tail.last,
@@ -192,6 +317,7 @@ fn write_tail(out: &mut Vec<u8>, tail: &Tail) {
         );
         write::symbol(out, "runtime_info_retrieval_time_utc");
         write::timestamp(out, tail.retrieved_ms);
+        out.extend_from_slice(theirs.bytes());
     });
 }
 

@@ -1,7 +1,8 @@
 //! The sections of a message, found but not decoded.
 //!
-//! A body is never looked into. Sections must come in their order, each once, except
-//! that a body may consist of several of one kind.
+//! A body is never looked into. Each section comes once, except that a body may
+//! consist of several of one kind. The order is not insisted on: one client writes
+//! the footer before the body, another the delivery annotations behind everything.
 
 use super::code::{self, descriptor};
 use super::error::{Malformed, Result};
@@ -38,16 +39,16 @@ impl Part {
         })
     }
 
-    fn is_body(self) -> bool {
-        matches!(self, Self::Data | Self::Sequence | Self::Value)
-    }
-
-    /// Whether another section of kind `next` may follow.
-    fn may_precede(self, next: Self) -> bool {
-        match (self.is_body(), next.is_body()) {
-            (true, true) => self == next && self != Self::Value,
-            _ => self < next,
-        }
+    /// The bit of this kind, and the bits of the kinds that exclude it.
+    fn bits(self) -> (u16, u16) {
+        let bit = |part: Self| 1u16 << part as u16;
+        let excluded = match self {
+            Self::Data => bit(Self::Sequence) | bit(Self::Value),
+            Self::Sequence => bit(Self::Data) | bit(Self::Value),
+            Self::Value => bit(Self::Data) | bit(Self::Sequence) | bit(Self::Value),
+            other => bit(other),
+        };
+        (bit(self), excluded)
     }
 }
 
@@ -77,10 +78,11 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// The bytes of a data section.
+    /// The bytes of a data section; one of the clients writes null for no body.
     pub fn data(&self) -> Result<&'a [u8]> {
         match self.value.value()? {
             Value::Binary(bytes) => Ok(bytes),
+            Value::Null => Ok(&[]),
             _ => Err(Malformed::new("a data section that is not binary")),
         }
     }
@@ -108,7 +110,8 @@ impl<'a> Section<'a> {
 pub struct Sections<'a> {
     message: &'a [u8],
     at: usize,
-    last: Option<Part>,
+    /// The kinds that have come.
+    seen: u16,
 }
 
 impl<'a> Sections<'a> {
@@ -116,7 +119,7 @@ impl<'a> Sections<'a> {
         Self {
             message,
             at: 0,
-            last: None,
+            seen: 0,
         }
     }
 
@@ -133,13 +136,14 @@ impl<'a> Sections<'a> {
         let part = number
             .and_then(Part::of)
             .ok_or(Malformed::new("an unknown section"))?;
-        if self.last.is_some_and(|last| !last.may_precede(part)) {
-            return Err(Malformed::new("sections out of order"));
+        let (own, excluded) = part.bits();
+        if self.seen & excluded != 0 {
+            return Err(Malformed::new("a section that may not come again"));
         }
         let value = scan::skip(&mut rest)?;
         let start = self.at;
         self.at = self.message.len() - rest.len();
-        self.last = Some(part);
+        self.seen |= own;
         Ok(Some(Section {
             part,
             start,

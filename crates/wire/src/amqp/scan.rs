@@ -10,6 +10,8 @@ use super::error::{Malformed, Result};
 pub enum Descriptor<'a> {
     Code(u64),
     Symbol(&'a str),
+    /// Any other value: applications may describe their values as they like.
+    Other(Raw<'a>),
 }
 
 impl Descriptor<'_> {
@@ -18,6 +20,7 @@ impl Descriptor<'_> {
         match self {
             Self::Code(number) => Some(number),
             Self::Symbol(symbol) => code::descriptor::of_symbol(symbol),
+            Self::Other(_) => None,
         }
     }
 }
@@ -51,24 +54,32 @@ impl<'a> Raw<'a> {
 
 /// Takes one value from the front without looking into it.
 pub fn skip<'a>(bytes: &mut &'a [u8]) -> Result<Raw<'a>> {
+    skip_at(bytes, 0)
+}
+
+fn skip_at<'a>(bytes: &mut &'a [u8], mut depth: usize) -> Result<Raw<'a>> {
     let start = *bytes;
     let mut constructor = take_byte(bytes)?;
-    let mut depth = 0;
     while constructor == code::DESCRIBED {
         depth += 1;
         if depth > limits::AMQP_DEPTH {
             return Err(Malformed::new("too deeply nested"));
         }
-        descriptor(bytes)?;
+        descriptor_at(bytes, depth)?;
         constructor = take_byte(bytes)?;
     }
     payload(constructor, bytes)?;
     Ok(Raw(&start[..start.len() - bytes.len()]))
 }
 
-/// A descriptor is a number or a symbol; nothing else is in use, and anything else
-/// could nest without end.
+/// A descriptor: the protocol's own are numbers and symbols, those of applications
+/// any value, even a described one.
 pub(crate) fn descriptor<'a>(bytes: &mut &'a [u8]) -> Result<Descriptor<'a>> {
+    descriptor_at(bytes, 0)
+}
+
+fn descriptor_at<'a>(bytes: &mut &'a [u8], depth: usize) -> Result<Descriptor<'a>> {
+    let start = *bytes;
     Ok(match take_byte(bytes)? {
         code::ULONG_0 => Descriptor::Code(0),
         code::ULONG_SMALL => Descriptor::Code(take_byte(bytes)?.into()),
@@ -76,7 +87,10 @@ pub(crate) fn descriptor<'a>(bytes: &mut &'a [u8]) -> Result<Descriptor<'a>> {
         constructor @ (code::SYMBOL_8 | code::SYMBOL_32) => {
             Descriptor::Symbol(text(payload(constructor, bytes)?)?)
         }
-        _ => return Err(Malformed::new("a descriptor")),
+        _ => {
+            *bytes = start;
+            Descriptor::Other(skip_at(bytes, depth + 1)?)
+        }
     })
 }
 
