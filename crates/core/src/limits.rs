@@ -264,6 +264,9 @@ pub const AMQP_TAKEN_BYTES: usize = 16 * 1024 * 1024;
 /// Unfinished messages of one connection.
 pub const AMQP_PARTIAL_BYTES: usize = 16 * 1024 * 1024;
 
+/// Largest message that readers must take: a publication's, and what the broker adds.
+pub const AMQP_DELIVERY_BYTES: usize = 2 * PUBLICATION_BYTES;
+
 /// Bytes that wait to be written to one connection; then nothing is added.
 pub const AMQP_OUT_BYTES: usize = 256 * 1024;
 
@@ -310,6 +313,9 @@ pub const READER_BYTES: usize = 128 * 1024;
 
 /// Idempotent producers that a partition of an event hub remembers.
 pub const PRODUCERS: u64 = 4096;
+
+/// Publications of an idempotent producer that are recognised when they come again.
+pub const PRODUCER_PUBLICATIONS: usize = 16;
 
 /// Events that a group may have parked in one partition.
 pub const PARKED_EVENTS: usize = 1000;

@@ -1,8 +1,14 @@
 //! Producers whose repetitions are recognised.
 //!
-//! A producer numbers its events per partition, without gaps. What comes again is
-//! accepted and not appended; what leaves a gap, or comes from an older epoch, is
-//! refused. Of the producers of a slot the ones opened last are remembered.
+//! A producer numbers its events per partition, without gaps. A publication that comes
+//! again is accepted and not appended; one that leaves a gap, that begins in the middle
+//! of an older one, or comes from an older epoch, is refused.
+//!
+//! A client that lost its connection opens its producer again with its epoch and the
+//! last number that was acknowledged. It gets both back, although the slot may be
+//! further on: so it numbers what it had in flight as before, and the slot recognises
+//! it. Of the producers of a slot the ones opened last are remembered, of each its last
+//! publications.
 
 use steadfast_collections::schema::Record;
 use steadfast_core::limits;
@@ -31,15 +37,17 @@ pub struct Wish {
     /// To go on as this producer; otherwise a new one is made.
     #[n(0)]
     pub id: Option<i64>,
-    /// At least this epoch.
+    /// The producer's own epoch to go on, a higher one to take over. Without one an
+    /// existing producer is taken over.
     #[n(1)]
     pub epoch: Option<i16>,
-    /// The number before the first event.
+    /// The last number that the producer knows to be published: the next event has
+    /// the number after it.
     #[n(2)]
     pub last: Option<i32>,
 }
 
-/// A producer as its slot knows it.
+/// A producer as it is opened.
 #[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
 pub struct ProducerState {
@@ -47,12 +55,41 @@ pub struct ProducerState {
     pub id: i64,
     #[n(1)]
     pub epoch: i16,
-    /// The number of the last event that was taken in; -1 if there is none.
+    /// The number before the next event: the one that was asked for, or that of the
+    /// last event that was taken in; -1 if there is none.
     #[n(2)]
     pub last: i32,
     /// Its place in the order of opening.
     #[n(3)]
     pub(crate) number: u64,
+}
+
+/// A producer as its slot knows it.
+#[derive(Record, Clone, Debug, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub(crate) struct ProducerRecord {
+    #[n(0)]
+    id: i64,
+    #[n(1)]
+    epoch: i16,
+    /// The number of the last event that was taken in; -1 if there is none.
+    #[n(2)]
+    last: i32,
+    #[n(3)]
+    number: u64,
+    /// Its last publications, the oldest first. None in rows of an older version.
+    #[n(4)]
+    recent: Option<Vec<Span>>,
+}
+
+/// The numbers of a publication's events.
+#[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub(crate) struct Span {
+    #[n(0)]
+    first: i32,
+    #[n(1)]
+    last: i32,
 }
 
 /// Which producers a slot remembers: numbers from `first` to before `next`.
@@ -74,31 +111,50 @@ pub(crate) enum Verdict {
     Repeated,
 }
 
-impl ProducerState {
+impl ProducerRecord {
     /// Judges a publication of `count` events.
     pub(crate) fn judge(&self, stamp: &Stamp, count: u32) -> Result<Verdict> {
         if stamp.epoch < self.epoch {
-            let words = format!(
-                "producer {} was taken over with epoch {}; epoch {} may not publish",
-                self.id, self.epoch, stamp.epoch
-            );
-            return Err(Error::new(Kind::ProducerStolen, words));
+            return Err(self.stolen(stamp.epoch));
         }
-        let last = plus(stamp.first, count.saturating_sub(1));
-        if stamp.epoch == self.epoch && behind(last, self.last) {
-            return Ok(Verdict::Repeated);
-        }
-        if stamp.first == plus(self.last, 1) {
+        let (first, last) = (stamp.first, plus(stamp.first, count.saturating_sub(1)));
+        if first == plus(self.last, 1) {
             return Ok(Verdict::Append(last));
         }
-        let words = format!(
-            "producer {} sent number {} after {}; send {} next",
-            self.id,
-            stamp.first,
-            self.last,
-            plus(self.last, 1)
-        );
+        let is_old = behind(last, self.last);
+        let is_known = match self.recent.as_deref() {
+            // A row of an older version does not say where publications began.
+            None => is_old,
+            Some(recent) => recent.contains(&Span { first, last }),
+        };
+        if is_known {
+            return Ok(Verdict::Repeated);
+        }
+        let next = plus(self.last, 1);
+        let words = match is_old {
+            // Clients look for these words.
+            true => format!(
+                "producer {} sent the old sequence {first} to {last}, which is no publication \
+                 of its own that came last; send {next} next",
+                self.id
+            ),
+            false => format!(
+                "producer {} sent number {first} after {}; send {next} next",
+                self.id, self.last
+            ),
+        };
         Err(Error::new(Kind::OutOfOrder, words))
+    }
+
+    /// A publication up to the number `last` was appended.
+    pub(crate) fn append(&mut self, stamp: &Stamp, last: i32) {
+        (self.last, self.epoch) = (last, stamp.epoch);
+        let recent = self.recent.get_or_insert_default();
+        if recent.len() >= limits::PRODUCER_PUBLICATIONS {
+            recent.remove(0);
+        }
+        let first = stamp.first;
+        recent.push(Span { first, last });
     }
 
     fn opened(id: i64, wish: &Wish, number: u64) -> Self {
@@ -107,19 +163,43 @@ impl ProducerState {
             epoch: wish.epoch.unwrap_or(0),
             last: wish.last.unwrap_or(-1),
             number,
+            recent: Some(Vec::new()),
         }
     }
 
-    fn taken_over(mut self, wish: &Wish) -> Result<Self> {
-        let next = self.epoch.checked_add(1).unwrap_or(0);
-        let epoch = wish.epoch.unwrap_or(next).max(next);
-        if wish.epoch.is_some_and(|wished| wished < self.epoch) {
-            let words = format!("producer {} has epoch {} by now", self.id, self.epoch);
-            return Err(Error::new(Kind::ProducerStolen, words));
+    /// The producer goes on, or somebody else goes on in its place.
+    fn reopened(mut self, wish: &Wish) -> Result<Self> {
+        let epoch = match wish.epoch {
+            Some(epoch) if epoch < self.epoch => return Err(self.stolen(epoch)),
+            Some(epoch) => epoch,
+            None => self.epoch.checked_add(1).unwrap_or(0),
+        };
+        if epoch > self.epoch {
+            // A producer that is taken over may leave numbers out.
+            self.last = wish.last.unwrap_or(self.last).max(self.last);
         }
         self.epoch = epoch;
-        self.last = wish.last.unwrap_or(self.last).max(self.last);
         Ok(self)
+    }
+
+    /// What a client that asked for it is told.
+    fn state(&self, wish: &Wish) -> ProducerState {
+        ProducerState {
+            id: self.id,
+            epoch: self.epoch,
+            last: wish.last.unwrap_or(self.last),
+            number: self.number,
+        }
+    }
+
+    fn stolen(&self, epoch: i16) -> Error {
+        // Clients look for the last words.
+        let words = format!(
+            "producer {} was taken over with a higher epoch: open it with that one to go on. \
+             Received:{epoch} Current:{}",
+            self.id, self.epoch
+        );
+        Error::new(Kind::ProducerStolen, words)
     }
 }
 
@@ -140,18 +220,18 @@ pub(crate) fn find(
     turn: &mut Turn<'_>,
     slot: &[u8],
     id: i64,
-) -> std::result::Result<Option<ProducerState>, Halt> {
+) -> std::result::Result<Option<ProducerRecord>, Halt> {
     match turn.get(PRODUCERS, &key(slot, id))? {
         Some(row) => match place::decode(&row) {
-            Ok(state) => Ok(Some(state)),
+            Ok(record) => Ok(Some(record)),
             Err(_) => Err(Error::damaged("a producer").into()),
         },
         None => Ok(None),
     }
 }
 
-pub(crate) fn put(turn: &mut Turn<'_>, slot: &[u8], state: &ProducerState) {
-    turn.put(PRODUCERS, &key(slot, state.id), place::encode(state));
+pub(crate) fn put(turn: &mut Turn<'_>, slot: &[u8], record: &ProducerRecord) {
+    turn.put(PRODUCERS, &key(slot, record.id), place::encode(record));
 }
 
 /// Opens or takes over a producer; forgets the oldest if there are too many.
@@ -164,23 +244,23 @@ pub(crate) fn open(
 ) -> std::result::Result<ProducerState, Halt> {
     let id = wish.id.unwrap_or(fresh);
     if let Some(found) = find(turn, slot, id)? {
-        let state = found.taken_over(wish)?;
-        put(turn, slot, &state);
-        return Ok(state);
+        let record = found.reopened(wish)?;
+        put(turn, slot, &record);
+        return Ok(record.state(wish));
     }
     if window.next - window.first >= limits::PRODUCERS {
         forget(turn, slot, window.first)?;
         window.first += 1;
     }
-    let state = ProducerState::opened(id, wish, window.next);
+    let record = ProducerRecord::opened(id, wish, window.next);
     turn.put(
         PRODUCER_ORDER,
-        &order_key(slot, state.number),
+        &order_key(slot, record.number),
         id.to_be_bytes().to_vec(),
     );
     window.next += 1;
-    put(turn, slot, &state);
-    Ok(state)
+    put(turn, slot, &record);
+    Ok(record.state(wish))
 }
 
 /// Forgets the producer that was opened as this number.
@@ -211,77 +291,111 @@ fn order_key(slot: &[u8], number: u64) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn state(epoch: i16, last: i32) -> ProducerState {
-        let (id, number) = (7, 0);
-        ProducerState {
-            id,
-            epoch,
-            last,
-            number,
+    /// A producer that has published `spans`.
+    fn record(epoch: i16, spans: &[(i32, i32)]) -> ProducerRecord {
+        let mut record = ProducerRecord::opened(7, &Wish::default(), 0);
+        record.epoch = epoch;
+        for &(first, last) in spans {
+            let id = record.id;
+            record.append(&Stamp { id, epoch, first }, last);
         }
+        record
     }
 
-    fn judge(state: ProducerState, epoch: i16, first: i32, count: u32) -> Result<Verdict> {
-        state.judge(
-            &Stamp {
-                id: 7,
-                epoch,
-                first,
-            },
-            count,
-        )
+    fn judge(record: &ProducerRecord, epoch: i16, first: i32, count: u32) -> Result<Verdict> {
+        let id = record.id;
+        record.judge(&Stamp { id, epoch, first }, count)
     }
 
     #[test]
     fn what_comes_next_is_appended_and_what_comes_again_is_not() {
-        assert_eq!(judge(state(0, -1), 0, 0, 5).unwrap(), Verdict::Append(4));
-        assert_eq!(judge(state(0, 4), 0, 5, 1).unwrap(), Verdict::Append(5));
-        assert_eq!(judge(state(0, 4), 0, 0, 5).unwrap(), Verdict::Repeated);
-        assert_eq!(judge(state(0, 4), 0, 3, 1).unwrap(), Verdict::Repeated);
+        let new = record(0, &[]);
+        assert_eq!(judge(&new, 0, 0, 5).unwrap(), Verdict::Append(4));
+        let used = record(0, &[(0, 4), (5, 5)]);
+        assert_eq!(judge(&used, 0, 6, 1).unwrap(), Verdict::Append(6));
+        assert_eq!(judge(&used, 0, 0, 5).unwrap(), Verdict::Repeated);
+        assert_eq!(judge(&used, 0, 5, 1).unwrap(), Verdict::Repeated);
     }
 
     #[test]
-    fn gaps_and_overlaps_are_out_of_order() {
-        for (first, count) in [(6, 1), (3, 5), (100, 1)] {
-            let error = judge(state(0, 4), 0, first, count).unwrap_err();
+    fn gaps_and_parts_of_older_publications_are_out_of_order() {
+        let used = record(0, &[(0, 4)]);
+        for (first, count) in [(6, 1), (3, 5), (100, 1), (3, 1), (0, 4)] {
+            let error = judge(&used, 0, first, count).unwrap_err();
             assert_eq!(error.kind(), Kind::OutOfOrder);
         }
+        let old = judge(&used, 0, 3, 1).unwrap_err();
+        assert!(old.message().contains("old sequence"), "{old}");
+    }
+
+    #[test]
+    fn the_last_publications_are_remembered_and_no_more() {
+        let spans: Vec<_> = (0..40).map(|number| (number, number)).collect();
+        let used = record(0, &spans);
+        let oldest = 40 - limits::PRODUCER_PUBLICATIONS as i32;
+        assert_eq!(judge(&used, 0, oldest, 1).unwrap(), Verdict::Repeated);
+        assert!(judge(&used, 0, oldest - 1, 1).is_err());
+    }
+
+    #[test]
+    fn a_row_of_an_older_version_takes_everything_before_its_end_for_a_repetition() {
+        let mut old = record(0, &[(0, 4)]);
+        old.recent = None;
+        assert_eq!(judge(&old, 0, 3, 1).unwrap(), Verdict::Repeated);
+        assert_eq!(judge(&old, 0, 5, 1).unwrap(), Verdict::Append(5));
+        let stored = place::encode(&ProducerState {
+            id: 7,
+            epoch: 0,
+            last: 4,
+            number: 0,
+        });
+        assert_eq!(place::decode::<ProducerRecord>(&stored).unwrap(), old);
     }
 
     #[test]
     fn an_older_epoch_is_refused_and_a_newer_one_goes_on() {
-        assert_eq!(
-            judge(state(2, 4), 1, 5, 1).unwrap_err().kind(),
-            Kind::ProducerStolen
-        );
+        let used = record(2, &[(0, 4)]);
+        let late = judge(&used, 1, 5, 1).unwrap_err();
+        assert_eq!(late.kind(), Kind::ProducerStolen);
+        assert!(late.message().ends_with("Received:1 Current:2"), "{late}");
         let wish = Wish {
             id: Some(7),
             ..Wish::default()
         };
-        let next = state(2, 4).taken_over(&wish).unwrap();
+        let next = used.clone().reopened(&wish).unwrap().state(&wish);
         assert_eq!((next.epoch, next.last), (3, 4));
         let old = Wish {
             epoch: Some(1),
             ..wish
         };
-        assert_eq!(
-            state(2, 4).taken_over(&old).unwrap_err().kind(),
-            Kind::ProducerStolen
-        );
+        let kind = used.reopened(&old).unwrap_err().kind();
+        assert_eq!(kind, Kind::ProducerStolen);
+    }
+
+    #[test]
+    fn a_producer_that_comes_back_is_told_its_own_number_and_what_it_repeats_is_known() {
+        // Its last acknowledgement was lost on the way.
+        let used = record(0, &[(1, 5), (6, 6)]);
+        let wish = Wish {
+            id: Some(7),
+            epoch: Some(0),
+            last: Some(5),
+        };
+        let used = used.reopened(&wish).unwrap();
+        let told = used.state(&wish);
+        assert_eq!((told.epoch, told.last), (0, 5));
+        assert_eq!(judge(&used, 0, 6, 1).unwrap(), Verdict::Repeated);
+        assert_eq!(judge(&used, 0, 7, 1).unwrap(), Verdict::Append(7));
     }
 
     #[test]
     fn numbers_begin_again_behind_the_greatest() {
-        let end = state(0, i32::MAX);
-        assert_eq!(judge(end, 0, 0, 2).unwrap(), Verdict::Append(1));
-        assert_eq!(judge(end, 0, i32::MAX, 1).unwrap(), Verdict::Repeated);
-        assert_eq!(
-            judge(state(0, 1), 0, i32::MAX, 1).unwrap(),
-            Verdict::Repeated
-        );
-        assert_eq!(
-            judge(state(0, i32::MAX - 1), 0, i32::MAX, 3).unwrap(),
-            Verdict::Append(1)
-        );
+        let end = record(0, &[(i32::MAX, i32::MAX)]);
+        assert_eq!(judge(&end, 0, 0, 2).unwrap(), Verdict::Append(1));
+        assert_eq!(judge(&end, 0, i32::MAX, 1).unwrap(), Verdict::Repeated);
+        let past = record(0, &[(i32::MAX, i32::MAX), (0, 1)]);
+        assert_eq!(judge(&past, 0, i32::MAX, 1).unwrap(), Verdict::Repeated);
+        let before = record(0, &[(i32::MAX - 1, i32::MAX - 1)]);
+        assert_eq!(judge(&before, 0, i32::MAX, 3).unwrap(), Verdict::Append(1));
     }
 }

@@ -146,14 +146,15 @@ impl Sender {
         })
     }
 
-    /// Opens an idempotent producer, or takes one over: its epoch is then higher
-    /// than before. For a sender to one partition only.
+    /// Opens an idempotent producer, goes on with one at its epoch, or takes one over
+    /// with a higher one. For a sender to one partition only.
     pub async fn producer(&self, wish: Wish) -> Result<ProducerState> {
         let partition = self.partition.ok_or_else(needs_partition)?;
         let command = SlotCommand::Producer {
             terms: self.known.terms,
             wish,
-            fresh: fastrand::i64(1..),
+            // JavaScript reads a greater number as none.
+            fresh: fastrand::i64(1..1 << 53),
         };
         match self.hubs.tell(&self.known, partition, command).await? {
             SlotReply::Producer(state) => Ok(state),

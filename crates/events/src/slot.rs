@@ -250,7 +250,7 @@ impl<'a, 't> Slot<'a, 't> {
         match state.judge(stamp, count)? {
             Verdict::Repeated => Ok(false),
             Verdict::Append(last) => {
-                (state.last, state.epoch) = (last, stamp.epoch);
+                state.append(stamp, last);
                 producer::put(self.turn, &self.key, &state);
                 Ok(true)
             }
