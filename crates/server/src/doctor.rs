@@ -213,8 +213,8 @@ fn ports(config: &Config) -> Vec<Finding> {
         }
         let holder = holder_of(port);
         let holder = holder.map_or_else(
-            || "a process of another user".to_owned(),
-            |holder| format!("process {} ({})", holder.pid, holder.name),
+            || "a process that cannot be seen and may be ending".to_owned(),
+            |holder| holder.to_string(),
         );
         let what = format!("{port} is taken by {holder} ({name})");
         finding("port", Health::Ill, what)

@@ -54,12 +54,16 @@ impl fmt::Display for Error {
             Kind::Taken { address, holder } => {
                 let port = address.port();
                 match holder {
-                    Some(Holder { pid, name }) => {
-                        write!(f, "port {port} is taken by process {pid} ({name})")?;
-                    }
-                    None => write!(f, "port {port} is taken by a process of another user")?,
+                    Some(holder) => write!(
+                        f,
+                        "port {port} is taken by {holder}: stop it, or choose another port"
+                    ),
+                    None => write!(
+                        f,
+                        "port {port} is taken, and no process can be seen that listens on it: one \
+                         that is ending may still hold it; try again, or choose another port"
+                    ),
                 }
-                write!(f, ": stop it, or choose another port")
             }
             Kind::Address { address } => {
                 let cause = self.source.as_ref().map(ToString::to_string);
