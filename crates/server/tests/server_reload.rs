@@ -165,3 +165,28 @@ fn reload_by_command_says_what_was_read_and_what_is_wrong() {
     assert_eq!(code, 1);
     assert!(errors.contains("did you mean 'log'?"), "{errors}");
 }
+
+#[test]
+fn the_strings_that_dev_prints_name_the_certificate_on_every_port() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), &certificate());
+    let mut command = running::steadfast(folder.path());
+    command.args(["dev", "--json", "--set", "http.port=0"]);
+    command.args([
+        "--set",
+        "tls.certificate=tls.pem",
+        "--set",
+        "tls.key=tls.key",
+    ]);
+    let mut process = steadfast_harness::Process::spawn(command).unwrap();
+    let line = process.next_line(PATIENCE).unwrap();
+    let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
+    for (name, beginning) in [
+        ("durable", "Endpoint=https://localhost:"),
+        ("realtime", "Endpoint=https://localhost;Port="),
+        ("blob", "DefaultEndpointsProtocol=https;"),
+    ] {
+        let text = ready["connection_strings"][name].as_str().unwrap();
+        assert!(text.starts_with(beginning), "{name}: {text}");
+    }
+}

@@ -168,7 +168,8 @@ impl Node {
         let addresses = self.inner.addresses.lock();
         let amqp = addresses.iter().find(|address| address.name == "amqp");
         if let Some(port) = amqp.and_then(|amqp| amqp.url.rsplit(':').next()) {
-            // The SDKs know the usual port themselves.
+            // The SDKs know the usual port themselves. It must not be named: one of them
+            // keeps it in the names of its checkpoints, and the others do not.
             let port = if port == "5672" {
                 String::new()
             } else {
@@ -184,9 +185,9 @@ impl Node {
             ));
         }
         let durable = addresses.iter().find(|address| address.name == "durable");
-        if let Some(port) = durable.and_then(|durable| durable.url.rsplit(':').next()) {
+        if let Some((scheme, port)) = durable.and_then(Address::scheme_and_port) {
             let string = "TaskHub=default;Authentication=None";
-            let string = format!("Endpoint=http://localhost:{port};{string}");
+            let string = format!("Endpoint={scheme}://localhost:{port};{string}");
             all.push(("durable", string));
             all.push(("grpc", format!("localhost:{port}")));
         }
@@ -203,12 +204,13 @@ impl Node {
             ));
         }
         let realtime = addresses.iter().find(|address| address.name == "realtime");
-        let port = realtime.and_then(|own| own.url.rsplit(':').next());
-        if let (Some(port), Some(key)) = (port, ring.get("signalr")) {
+        let place = realtime.and_then(Address::scheme_and_port);
+        if let (Some((scheme, port)), Some(key)) = (place, ring.get("signalr")) {
             let secret = key.primary.reveal();
+            let place = format!("Endpoint={scheme}://localhost;Port={port}");
             all.push((
                 "realtime",
-                format!("Endpoint=http://localhost;Port={port};AccessKey={secret};Version=1.0;"),
+                format!("{place};AccessKey={secret};Version=1.0;"),
             ));
         }
         all
