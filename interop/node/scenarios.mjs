@@ -1,6 +1,7 @@
 // What the client does, and what it must see.
 
 import assert from "node:assert/strict";
+import net from "node:net";
 import {
   EventHubBufferedProducerClient,
   EventHubConsumerClient,
@@ -189,6 +190,7 @@ async function unknownEventHub(server) {
   const client = producer(server, "nowhere", NO_RETRY);
   const words = /The messaging entity 'nowhere' could not be found/;
   await rejects(client.getEventHubProperties(), "MessagingEntityNotFoundError", words);
+  await rejects(client.createBatch(), "MessagingEntityNotFoundError", words);
   await rejects(client.sendBatch([{ body: 1 }]), "MessagingEntityNotFoundError", words);
   await client.close();
 }
@@ -292,6 +294,149 @@ async function bufferedAndIdempotent(server) {
   );
 }
 
+// A proxy that on demand swallows the server's next bytes and breaks the connection.
+async function forgetful(port) {
+  const proxy = { loses: false, lost: 0 };
+  const listener = net.createServer((client) => {
+    const upstream = net.connect(port, "127.0.0.1");
+    const end = () => {
+      client.destroy();
+      upstream.destroy();
+    };
+    for (const socket of [client, upstream]) {
+      socket.on("error", end);
+      socket.on("close", end);
+    }
+    client.on("data", (bytes) => upstream.write(bytes));
+    upstream.on("data", (bytes) => {
+      if (!proxy.loses) {
+        client.write(bytes);
+        return;
+      }
+      proxy.loses = false;
+      proxy.lost += 1;
+      end();
+    });
+  });
+  await new Promise((resolve) => listener.listen(0, "127.0.0.1", resolve));
+  proxy.port = listener.address().port;
+  proxy.close = () => listener.close();
+  return proxy;
+}
+
+// A producer that numbers its events. The SDK has the option for its buffered client;
+// its own tests set it like this.
+function idempotent(text, options, partitions) {
+  const client = new EventHubProducerClient(text, "idempotent", options);
+  client._enableIdempotentRetries = true;
+  client._partitionOptions = partitions;
+  return client;
+}
+
+// Acknowledgements are lost; what is sent again is stored once.
+async function lostAcknowledgements(server) {
+  const proxy = await forgetful(server.said.amqp);
+  const client = idempotent(server.connectionString(undefined, proxy.port), {
+    retryOptions: { retryDelayInMs: 50, timeoutInMs: 5_000 },
+  });
+  await client.getPartitionPublishingProperties("0");
+  const expected = [];
+  for (let round = 0; round < 20; round += 1) {
+    const events = [...Array(5).keys()].map((index) => ({ body: round * 5 + index }));
+    // The link is open, so that what comes next is the acknowledgement.
+    proxy.loses = round % 5 === 3;
+    await client.sendBatch(events, { partitionId: "0" });
+    expected.push(...events.map((event) => event.body));
+  }
+  assert.equal(proxy.lost, 4);
+  await client.close();
+  proxy.close();
+  const reader = producer(server, "idempotent");
+  const end = await reader.getPartitionProperties("0");
+  await reader.close();
+  assert.equal(end.lastEnqueuedSequenceNumber, expected.length - 1);
+  const events = await read(server, "idempotent", "0", earliestEventPosition, expected.length);
+  assert.deepEqual(
+    events.map((event) => event.body),
+    expected,
+  );
+}
+
+// Producers that must not go on.
+async function refusedProducers(server) {
+  const next = (partition) => {
+    const partitions = partition && { 1: partition };
+    return idempotent(server.connectionString(), NO_RETRY, partitions);
+  };
+  const first = next();
+  const bodies = ["one", "two", "three", "four", "five"].map((body) => ({ body }));
+  await first.sendBatch(bodies, { partitionId: "1" });
+  const own = await first.getPartitionPublishingProperties("1");
+  assert.ok(Number.isSafeInteger(own.producerGroupId), own.producerGroupId);
+  assert.equal(own.lastPublishedSequenceNumber, 5);
+  const { ownerLevel, producerGroupId } = own;
+  const one = () => [{ body: "more" }];
+  const cases = [
+    [{ ownerLevel: -1 }, "ArgumentOutOfRangeError", /must be zero or positive/],
+    [{ producerGroupId, startingSequenceNumber: 1 }, "SequenceOutOfOrderError", /old sequence/],
+  ];
+  for (const [partition, code, words] of cases) {
+    const client = next(partition);
+    await rejects(client.sendBatch(one(), { partitionId: "1" }), code, words);
+    await client.close();
+  }
+  const owner = next({ ownerLevel: ownerLevel + 7, producerGroupId, startingSequenceNumber: 5 });
+  await owner.sendBatch(one(), { partitionId: "1" });
+  const late = first.sendBatch(one(), { partitionId: "1" });
+  await rejects(late, "ProducerDisconnectedError", /Received:0 Current:7/);
+  await owner.close();
+  await first.close();
+}
+
+// A partition that is not there.
+async function unknownPartition(server) {
+  const client = producer(server, "houses", NO_RETRY);
+  const code = "ArgumentOutOfRangeError";
+  for (const partitionId of ["4", "XYZ"]) {
+    const words = /The specified partition is invalid/;
+    await rejects(client.getPartitionProperties(partitionId), code, words);
+    await rejects(client.sendBatch([{ body: 1 }], { partitionId }), code, words);
+  }
+  await client.close();
+  await assert.rejects(
+    read(server, "houses", "4", earliestEventPosition, 1, { client: NO_RETRY }),
+    (error) => error.code === code,
+  );
+}
+
+// Everything that a message may have.
+async function annotatedMessages(server) {
+  const sent = [
+    {
+      body: "with a footer",
+      bodyType: "data",
+      footer: { propFooter: "foot" },
+      header: { durable: true, priority: 7 },
+      deliveryAnnotations: { hop: "one" },
+      messageAnnotations: { mine: "annotation" },
+    },
+    { body: null },
+    { body: null, bodyType: "value" },
+  ];
+  await send(server, "typed", sent, { partitionId: "0" });
+  const [full, ...nothing] = await read(server, "typed", "0", earliestEventPosition, 3);
+  const raw = full.getRawAmqpMessage();
+  assert.equal(full.body, "with a footer");
+  assert.deepEqual(raw.footer, { propFooter: "foot" });
+  assert.equal(raw.header.durable, true);
+  assert.equal(raw.header.priority, 7);
+  assert.equal(raw.deliveryAnnotations.hop, "one");
+  assert.equal(raw.messageAnnotations.mine, "annotation");
+  for (const event of nothing) {
+    assert.ok(event.body === null || event.body?.length === 0, event.body);
+  }
+}
+
 async function overWebSocket(server) {
   const { said } = server;
   const text =
@@ -326,5 +471,9 @@ export const scenarios = [
   stolenByOwnerLevel,
   lastEnqueuedProperties,
   bufferedAndIdempotent,
+  lostAcknowledgements,
+  refusedProducers,
+  unknownPartition,
+  annotatedMessages,
   overWebSocket,
 ];

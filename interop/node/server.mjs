@@ -4,9 +4,9 @@ export function serverOf(text) {
   const said = JSON.parse(text);
   return {
     said,
-    connectionString(key = said.key) {
+    connectionString(key = said.key, port = said.amqp) {
       return (
-        `Endpoint=sb://localhost:${said.amqp};SharedAccessKeyName=${said.key_name};` +
+        `Endpoint=sb://localhost:${port};SharedAccessKeyName=${said.key_name};` +
         `SharedAccessKey=${key};UseDevelopmentEmulator=true`
       );
     },

@@ -12,8 +12,10 @@ from azure.eventhub import (
     EventHubProducerClient,
     TransportType,
 )
+from azure.eventhub.amqp import AmqpAnnotatedMessage
 from azure.eventhub.exceptions import (
     AuthenticationError,
+    ConnectError,
     ConnectionLostError,
     EventDataSendError,
     EventHubError,
@@ -274,7 +276,12 @@ def too_large(server):
 
 def unknown_event_hub(server):
     with producer(server, "nowhere", retry_total=0) as client:
-        for attempt in (client.get_eventhub_properties, lambda: client.send_event(EventData("x"))):
+        attempts = (
+            client.get_eventhub_properties,
+            client.create_batch,
+            lambda: client.send_event(EventData("x")),
+        )
+        for attempt in attempts:
             try:
                 attempt()
             except EventHubError as error:
@@ -282,6 +289,48 @@ def unknown_event_hub(server):
                 assert words in str(error), error
             else:
                 raise AssertionError("an unknown event hub was found")
+
+
+def unknown_partition(server):
+    words = "The specified partition is invalid"
+    with producer(server, "houses", retry_total=0) as client:
+        for partition in ("4", "XYZ", "-1"):
+            try:
+                client.get_partition_properties(partition)
+            except EventHubError as error:
+                assert words in str(error), error
+            else:
+                raise AssertionError("an unknown partition has properties")
+            # This client asks for the partitions before it sends, and refuses by itself.
+            try:
+                client.send_batch([EventData("x")], partition_id=partition)
+            except ConnectError:
+                pass
+            else:
+                raise AssertionError("an unknown partition took an event")
+
+
+def annotated_messages(server):
+    """Everything that a message may have, in the order in which this client writes it."""
+    full = AmqpAnnotatedMessage(
+        data_body=b"full",
+        header={"durable": True, "priority": 7},
+        delivery_annotations={"hop": "one"},
+        annotations={"mine": "annotation"},
+        footer={"sum": "two"},
+    )
+    nothing = AmqpAnnotatedMessage(value_body=None)
+    with producer(server, "typed") as client:
+        client.send_batch([full, nothing], partition_id="0")
+        client.send_event(nothing, partition_id="0")
+    event, *others = read(server, "typed", "0", "-1", 3)
+    raw = event.raw_amqp_message
+    assert b"".join(raw.body) == b"full", raw
+    assert raw.header.durable is True and raw.header.priority == 7, raw.header
+    assert raw.delivery_annotations[b"hop"] == b"one", raw.delivery_annotations
+    assert raw.annotations[b"mine"] == b"annotation", raw.annotations
+    assert raw.footer[b"sum"] == b"two", raw.footer
+    assert len(others) == 2, others
 
 
 def bad_key(server):
@@ -362,6 +411,8 @@ ALL = [
     beyond_the_end,
     too_large,
     unknown_event_hub,
+    unknown_partition,
+    annotated_messages,
     bad_key,
     stolen_by_owner_level,
     over_tls,

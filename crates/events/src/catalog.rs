@@ -306,7 +306,7 @@ fn pass_on(turn: &mut Turn<'_>, letter: &Letter) -> Result<(), Halt> {
     let hub = get(turn, &letter.hub)?;
     let slot = match (letter.partition, &letter.key) {
         (Some(slot), _) if slot < hub.partitions => slot,
-        (Some(slot), _) => return Err(Error::partition(&hub.name, slot).into()),
+        (Some(_), _) => return Err(Error::partition(&hub.name, hub.partitions).into()),
         (None, Some(key)) => partition_of(key, hub.partitions),
         (None, None) => next_turn(turn, &hub)?,
     };

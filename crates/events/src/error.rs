@@ -174,9 +174,12 @@ impl Error {
         Self::new(Kind::GroupNotFound, words)
     }
 
-    pub(crate) fn partition(hub: &str, partition: u32) -> Self {
-        let words =
-            format!("The messaging entity '{hub}/Partitions/{partition}' could not be found.");
+    pub(crate) fn partition(hub: &str, partitions: u32) -> Self {
+        let words = format!(
+            "The specified partition is invalid for an EventHub partition sender or receiver. \
+             It should be between 0 and {} in '{hub}'.",
+            partitions.saturating_sub(1)
+        );
         Self::new(Kind::PartitionNotFound, words)
     }
 

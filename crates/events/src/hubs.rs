@@ -77,7 +77,7 @@ impl Known {
     pub(crate) fn check(&self, partition: u32) -> Result<()> {
         match partition < self.hub.partitions {
             true => Ok(()),
-            false => Err(Error::partition(&self.hub.name, partition)),
+            false => Err(Error::partition(&self.hub.name, self.hub.partitions)),
         }
     }
 }

@@ -90,7 +90,7 @@ async fn a_reader_that_reads_nothing_from_its_socket_stops_being_written_to() {
     let mut deaf = connect(address, "houses").await;
     ask_to_read(&mut deaf, 0, &place("houses", 0), &Reading::default()).await;
     deaf.grant(1, 0, 0, 100_000, 0);
-    deaf.flush().await.unwrap();
+    deaf.send_all().await.unwrap();
     // Many times what sockets and buffers hold; all of it is taken in.
     for delivery in 0..64 {
         send(&mut peer, 0, delivery, &[&large]).await;
@@ -138,7 +138,7 @@ async fn one_byte_now_and_then_is_silence() {
             .write_all(&b"AMQP\x03\x01\x00\x00"[usize::from(byte).min(6)..][..1])
             .await;
         peer.put_bytes(&[0]);
-        if peer.flush().await.is_err() {
+        if peer.send_all().await.is_err() {
             break;
         }
         let heard = tokio::time::timeout(Duration::from_millis(50), peer.next()).await;

@@ -20,7 +20,8 @@ use tokio::net::TcpStream;
 mod amqp_setup;
 
 use amqp_setup::talk::{
-    self, Heard, ask_to_read, connect, connect_bare, hear, open_sender, place, read, send,
+    self, Heard, ask_to_read, connect, connect_bare, hear, open_sender, place, read, read_from,
+    send,
 };
 use amqp_setup::{KEY, KEY_NAME, Node};
 
@@ -146,31 +147,43 @@ async fn events_07_a_token_for_one_event_hub_opens_no_other() {
 }
 
 #[tokio::test]
-async fn events_20_refused_links_get_no_credit_and_both_ends_back() {
+async fn events_20_a_refused_link_looks_refused_and_gets_no_credit() {
     let (node, _folder, address) = hub().await;
     let mut peer = connect(address, "").await;
+    let invalid = "com.microsoft:argument-out-of-range";
     let cases = [
-        "none",
-        "houses/Partitions/4",
-        "houses/Partitions/x",
-        "houses/a/b/c",
+        ("none", "amqp:not-found"),
+        ("none/Partitions/x", "amqp:not-found"),
+        ("houses/Partitions/4", invalid),
+        ("houses/Partitions/x", invalid),
+        ("houses/Partitions/-1", invalid),
+        ("houses/a/b/c", "amqp:not-found"),
     ];
-    for (handle, target) in cases.iter().enumerate() {
+    for (handle, (target, expected)) in cases.iter().enumerate() {
         peer.attach_sender(1, handle as u32, target, target);
         peer.flush().await.unwrap();
-        let Heard::Attach { has_ends, .. } = hear(&mut peer).await else {
+        // Without a target the link was not made (AMQP 1.0, 2.6.3).
+        let Heard::Attach {
+            has_source,
+            has_target,
+            ..
+        } = hear(&mut peer).await
+        else {
             panic!("an attach");
         };
-        assert!(has_ends);
+        assert_eq!((has_source, has_target), (true, false));
         let Heard::Detach {
             condition, words, ..
         } = hear(&mut peer).await
         else {
             panic!("a detach");
         };
-        assert_eq!(condition, "amqp:not-found");
-        assert!(words.starts_with("The messaging entity '"), "{words}");
-        assert!(words.contains("could not be found"), "{words}");
+        assert_eq!(condition, *expected);
+        let meant = match *expected == invalid {
+            true => "The specified partition is invalid for an EventHub partition sender",
+            false => "The messaging entity '",
+        };
+        assert!(words.starts_with(meant), "{words}");
         // The client answers; the handle is free again.
         let detach = Detach {
             handle: handle as u32,
@@ -180,12 +193,25 @@ async fn events_20_refused_links_get_no_credit_and_both_ends_back() {
         peer.put(1, &Performative::Detach(detach), &[]);
     }
     open_sender(&mut peer, 0, "houses").await;
-    for source in [
-        place("none", 0),
-        "houses/ConsumerGroups/x/Partitions/0".to_owned(),
+    for (source, expected) in [
+        (place("none", 0), "amqp:not-found"),
+        (
+            "houses/ConsumerGroups/x/Partitions/0".to_owned(),
+            "amqp:not-found",
+        ),
+        (place("houses", 4), invalid),
     ] {
-        ask_to_read(&mut peer, 9, &source, &Reading::default()).await;
-        assert_eq!(hear(&mut peer).await.condition(), "amqp:not-found");
+        let heard = ask_to_read(&mut peer, 9, &source, &Reading::default()).await;
+        let Heard::Attach {
+            has_source,
+            has_target,
+            ..
+        } = heard
+        else {
+            panic!("an attach");
+        };
+        assert_eq!((has_source, has_target), (false, true));
+        assert_eq!(hear(&mut peer).await.condition(), expected);
         let detach = Detach {
             handle: 9,
             closed: true,
@@ -210,8 +236,7 @@ async fn events_11_a_batch_lands_in_one_partition_in_order() {
     peer.send(1, 0, 0, FORMAT_BATCH, &message);
     peer.flush().await.unwrap();
     assert_eq!(hear(&mut peer).await, Heard::Accepted(0, 0));
-    ask_to_read(&mut peer, 1, &place("houses", 2), &Reading::default()).await;
-    let events = read(&mut peer, 1, 0, 500).await;
+    let events = read_from(&mut peer, 1, &place("houses", 2), &Reading::default(), 500).await;
     for (number, (sequence, body)) in events.iter().enumerate() {
         assert_eq!(*sequence, number as i64);
         assert_eq!(*body, (number as u32).to_be_bytes());
@@ -224,27 +249,39 @@ async fn events_16_large_messages_pass_and_larger_ones_are_rejected() {
     let (node, _folder, address) = hub().await;
     let mut peer = connect(address, "houses").await;
     open_sender(&mut peer, 0, "houses/Partitions/0").await;
-    send(&mut peer, 0, 0, &[&vec![1; 1_048_000]]).await;
+    // The largest there is: with its section it fills a message to the last byte.
+    const SIZE: usize = limits::PUBLICATION_BYTES - 8;
+    send(&mut peer, 0, 0, &[&vec![1; SIZE]]).await;
     let mut message = Vec::new();
     client::write_event(&mut message, &vec![2; 1_100_000]);
     peer.send(1, 0, 1, 0, &message);
     peer.flush().await.unwrap();
-    let expected = Heard::Rejected(1, "amqp:link:message-size-exceeded".to_owned());
-    assert_eq!(hear(&mut peer).await, expected);
+    let Heard::Rejected(1, condition, words) = hear(&mut peer).await else {
+        panic!("a rejection");
+    };
+    assert_eq!(condition, "amqp:link:message-size-exceeded");
+    let expected = "The received message (delivery-id:1, size:1100008 bytes) exceeds the limit \
+                    (1048576 bytes) currently allowed on the link.";
+    assert!(words.starts_with(expected), "{words}");
     send(&mut peer, 0, 2, &[b"again"]).await;
 
     // The large one comes back in frames of the size that was agreed.
-    ask_to_read(&mut peer, 2, &place("houses", 0), &Reading::default()).await;
+    let heard = ask_to_read(&mut peer, 2, &place("houses", 0), &Reading::default()).await;
     peer.grant(1, 2, 0, 1, 0);
     peer.flush().await.unwrap();
     let mut message = Vec::new();
-    while message.len() < 1_048_000 {
+    while message.len() < SIZE {
         let Heard::Transfer(piece) = hear(&mut peer).await else {
             panic!("a piece");
         };
         message.extend_from_slice(&piece);
     }
-    assert_eq!(talk::opened(&message), (0, vec![1; 1_048_000]));
+    assert_eq!(talk::opened(&message), (0, vec![1; SIZE]));
+    // The reader was told of no limit below that.
+    let Heard::Attach { max_message, .. } = heard else {
+        panic!("an attach");
+    };
+    assert!(max_message.unwrap() >= message.len() as u64, "{heard:?}");
     node.stop().await;
 }
 
@@ -272,8 +309,10 @@ async fn malformed_messages_are_rejected_and_the_link_goes_on() {
     peer.send(1, 0, 1, 0, b"nonsense");
     peer.flush().await.unwrap();
     for delivery in [0, 1] {
-        let expected = Heard::Rejected(delivery, "amqp:decode-error".to_owned());
-        assert_eq!(hear(&mut peer).await, expected);
+        let Heard::Rejected(rejected, condition, _) = hear(&mut peer).await else {
+            panic!("a rejection");
+        };
+        assert_eq!((rejected, &condition[..]), (delivery, "amqp:decode-error"));
     }
     send(&mut peer, 0, 2, &[b"good"]).await;
     assert_eq!(
@@ -304,8 +343,8 @@ async fn an_aborted_message_is_as_if_never_sent() {
         peer.put(1, &Performative::Transfer(transfer), b"half a message");
     }
     send(&mut peer, 0, 1, &[b"whole"]).await;
-    ask_to_read(&mut peer, 1, &place("houses", 0), &Reading::default()).await;
-    assert_eq!(read(&mut peer, 1, 0, 1).await, [(0, b"whole".to_vec())]);
+    let events = read_from(&mut peer, 1, &place("houses", 0), &Reading::default(), 1).await;
+    assert_eq!(events, [(0, b"whole".to_vec())]);
     node.stop().await;
 }
 
@@ -327,13 +366,9 @@ async fn events_21_every_kind_of_position_starts_at_the_right_event() {
         ("amqp.annotation.x-opt-enqueued-time > '0'".to_owned(), 0),
     ];
     for (handle, (start, sequence)) in (1..).zip(cases) {
-        ask_to_read(&mut peer, handle, &place("houses", 0), &from(&start)).await;
-        peer.grant(1, handle, 0, 1, 0);
-        peer.flush().await.unwrap();
-        let Heard::Transfer(message) = hear(&mut peer).await else {
-            panic!("an event");
-        };
-        assert_eq!(talk::opened(&message).0, sequence, "{start}");
+        let place = place("houses", 0);
+        let events = read_from(&mut peer, handle, &place, &from(&start), 1).await;
+        assert_eq!(events[0].0, sequence, "{start}");
         detach(&mut peer, handle).await;
     }
     // Behind the last event: nothing until the next one is sent.
@@ -591,7 +626,7 @@ async fn events_10_unknown_event_hubs_are_told_by_management() {
                 ("name", "houses"),
                 ("partition", "4"),
             ],
-            404,
+            400,
         ),
         (&[("type", "com.microsoft:colour"), ("name", "houses")], 400),
     ];

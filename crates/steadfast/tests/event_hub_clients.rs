@@ -124,6 +124,10 @@ scenarios! {
     asyncio_sends_and_reads: (Python, "send_and_read");
     node_learns_of_the_end: (Node, "lastEnqueuedProperties");
     idempotent_buffered_sends_of_node: (Node, "bufferedAndIdempotent");
+    lost_acknowledgements_double_nothing: (Node, "lostAcknowledgements");
+    producers_are_refused_by_name: (Node, "refusedProducers");
+    an_unknown_partition_is_out_of_range: (Node, "unknownPartition"), (Python, "unknown_partition");
+    messages_with_everything_survive: (Node, "annotatedMessages"), (Python, "annotated_messages");
 }
 
 scenarios! {

@@ -1,7 +1,8 @@
 //! A client asks for a link.
 //!
-//! Who is refused gets an attach and a detach in one write, and no credit between
-//! them: clients take the first credit for success.
+//! A client that is refused gets an attach without our end and a detach with the
+//! reason, in one write, and no credit between them: clients take the first credit
+//! for success.
 
 use steadfast_core::clock::Timestamp;
 use steadfast_core::limits;
@@ -15,7 +16,7 @@ use steadfast_wire::amqp::write;
 
 use super::connection::{Connection, no_session};
 use super::fault::Fault;
-use super::link::{Desk, Inlet, Kind, Link, Need, Offer, Replies};
+use super::link::{Desk, Inlet, Kind, Link, Need, Offer, Opening, Replies};
 use super::session::Handle;
 use super::work::{self, Done};
 use crate::access::Right;
@@ -67,7 +68,7 @@ impl Connection {
             link = offer.name,
             condition = fault.condition
         );
-        self.out.frame(channel, |out| offer.write_answer(out));
+        self.out.frame(channel, |out| offer.write_refusal(out));
         let detach = Detach {
             handle: offer.handle,
             closed: true,
@@ -138,7 +139,7 @@ impl Connection {
         node: Node<'_>,
     ) -> Result<(Offer, Option<Need>, Prepared), Fault> {
         let (partition, publisher) = match node {
-            Node::Partition { partition, .. } => (Some(number(partition, &need.path)?), None),
+            Node::Partition { partition, .. } => (Some(address::number(partition)), None),
             Node::Publisher { name, .. } => (None, Some(name.to_owned())),
             _ => (None, None),
         };
@@ -183,7 +184,7 @@ impl Connection {
         else {
             return Err(Fault::not_found(&need.path));
         };
-        let partition = number(partition, &need.path)?;
+        let partition = address::number(partition);
         let mut reading = Reading::at(start(attach)?).named(reader_name(attach)?);
         if let Some(epoch) = attach.property(EPOCH)?.and_then(|epoch| epoch.as_i64()) {
             reading = reading.epoch(epoch);
@@ -235,7 +236,7 @@ impl Connection {
         }
         match prepared {
             Prepared::Opening(work, aborted) => {
-                link.kind = Kind::Opening(Box::new(offer), aborted);
+                link.kind = Kind::Opening(Box::new(Opening::new(offer, aborted)));
                 self.work.push(work);
             }
             Prepared::Requests(desk) => {
@@ -271,15 +272,6 @@ fn prepare_replies(
     Ok((offer, None, Prepared::Replies(desk, address)))
 }
 
-/// The number of a partition.
-fn number(partition: &str, path: &str) -> Result<u32, Fault> {
-    let is_decimal = partition.bytes().all(|byte| byte.is_ascii_digit());
-    match partition.parse() {
-        Ok(number) if is_decimal => Ok(number),
-        _ => Err(Fault::not_found(path)),
-    }
-}
-
 fn reader_name(attach: &Attach<'_>) -> Result<String, Fault> {
     for name in READER_NAMES {
         if let Some(text) = attach.property(name)?.and_then(|value| value.as_text()) {
@@ -313,11 +305,34 @@ fn start(attach: &Attach<'_>) -> Result<Position, Fault> {
 /// What an idempotent producer asks for.
 fn wish(attach: &Attach<'_>) -> Result<Wish, Fault> {
     let property = |name| -> Result<Option<i64>, Fault> {
-        Ok(attach.property(name)?.and_then(|value| value.as_i64()))
+        let number = attach.property(name)?.and_then(|value| value.as_i64());
+        match number {
+            Some(..-1) => Err(out_of_range()),
+            number => Ok(number),
+        }
     };
-    Ok(Wish {
-        id: property(PRODUCER_ID)?,
-        epoch: property(PRODUCER_EPOCH)?.and_then(|epoch| epoch.try_into().ok()),
-        last: property(PRODUCER_SEQUENCE)?.and_then(|last| last.try_into().ok()),
-    })
+    let (id, epoch) = (property(PRODUCER_ID)?, property(PRODUCER_EPOCH)?);
+    // Before its first event a producer has the number -1.
+    if id == Some(-1) || epoch == Some(-1) {
+        return Err(out_of_range());
+    }
+    let epoch = epoch.map(i16::try_from).transpose();
+    let last = property(PRODUCER_SEQUENCE)?.map(i32::try_from).transpose();
+    match (epoch, last) {
+        (Ok(epoch), Ok(last)) => Ok(Wish {
+            id,
+            epoch,
+            // The first event of a new producer has the number 1: clients give the
+            // number back that they were told, and that must not be negative.
+            last: last.or(id.is_none().then_some(0)),
+        }),
+        _ => Err(out_of_range()),
+    }
+}
+
+/// In the words that clients test for.
+fn out_of_range() -> Fault {
+    let words = "Invalid range for idempotent producer state. Producer Id, Epoch, and \
+                 Sequence Number must be zero or positive.";
+    Fault::new(condition::OUT_OF_RANGE, words)
 }

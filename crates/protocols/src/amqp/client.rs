@@ -1,7 +1,8 @@
 //! A small client: for load, for tests, for our own commands.
 //!
-//! It does what it is told, frame by frame, and hides nothing: whoever uses it keeps
-//! count of credit and windows.
+//! It does what it is told, frame by frame, and hides nothing: its user keeps count of
+//! credit and windows. A pipelining one waits for no answer to its greeting and to its
+//! sessions, and sends everything in one write when it is next read from.
 
 use std::io;
 
@@ -29,6 +30,16 @@ pub struct Client<S> {
     stream: S,
     buffer: BytesMut,
     out: Vec<u8>,
+    pipeline: Option<Pipeline>,
+}
+
+/// Answers that a pipelining client has not seen yet.
+#[derive(Debug, Default)]
+struct Pipeline {
+    greets_with_sasl: bool,
+    is_greeted: bool,
+    /// Sessions whose begin is not answered.
+    begun: usize,
 }
 
 /// How to read a partition.
@@ -66,11 +77,36 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             stream,
             buffer: BytesMut::new(),
             out: Vec::new(),
+            pipeline: None,
         }
+    }
+
+    /// A connection whose frames wait until the client is read from, and then leave in
+    /// one write: greeting, open, begin, attach, flow.
+    pub fn pipelined(stream: S, init: &sasl::Init<'_>) -> Self {
+        let mut client = Self::bare(stream);
+        client.out.extend_from_slice(&Protocol::Sasl.header());
+        frame::put(&mut client.out, Kind::Sasl, 0, |out| {
+            sasl::write_init(out, init);
+        });
+        client.put_open(None);
+        client.pipeline = Some(Pipeline {
+            greets_with_sasl: true,
+            ..Pipeline::default()
+        });
+        client
     }
 
     /// Opens the connection, and waits for the answer.
     pub async fn open(&mut self, idle_ms: Option<u32>) -> io::Result<()> {
+        self.put_open(idle_ms);
+        self.flush().await?;
+        self.header(Protocol::Amqp).await?;
+        self.next().await?;
+        Ok(())
+    }
+
+    fn put_open(&mut self, idle_ms: Option<u32>) {
         self.out.extend_from_slice(&Protocol::Amqp.header());
         let open = Open {
             container: "client",
@@ -81,10 +117,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             properties: Raw::NULL,
         };
         self.put(0, &Performative::Open(open), &[]);
-        self.flush().await?;
-        self.header(Protocol::Amqp).await?;
-        self.next().await?;
-        Ok(())
     }
 
     /// Appends a frame; [`Client::flush`] sends it.
@@ -100,8 +132,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         self.out.extend_from_slice(bytes);
     }
 
-    /// Sends what was appended.
+    /// Sends what was appended; a pipelining client does so when it is read from.
     pub async fn flush(&mut self) -> io::Result<()> {
+        match self.pipeline {
+            Some(_) => Ok(()),
+            None => self.send_all().await,
+        }
+    }
+
+    /// Sends what was appended, now.
+    pub async fn send_all(&mut self) -> io::Result<()> {
         self.stream.write_all(&self.out).await?;
         self.out.clear();
         self.stream.flush().await
@@ -109,6 +149,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
 
     /// The next frame that is more than a sign of life.
     pub async fn next(&mut self) -> io::Result<Frame> {
+        self.greeted().await?;
+        loop {
+            let frame = self.next_any().await?;
+            if !self.is_awaited(&frame) {
+                return Ok(frame);
+            }
+        }
+    }
+
+    async fn next_any(&mut self) -> io::Result<Frame> {
         loop {
             while let Some(frame) = self.take()? {
                 if !frame.body.is_empty() {
@@ -117,6 +167,43 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             }
             self.fill().await?;
         }
+    }
+
+    /// Sends what a pipelining client has kept, and reads the answers to its greeting.
+    async fn greeted(&mut self) -> io::Result<()> {
+        let Some(pipeline) = &mut self.pipeline else {
+            return Ok(());
+        };
+        let is_first = !std::mem::replace(&mut pipeline.is_greeted, true);
+        let with_sasl = pipeline.greets_with_sasl;
+        if !self.out.is_empty() {
+            self.send_all().await?;
+        }
+        if is_first && with_sasl {
+            self.header(Protocol::Sasl).await?;
+            self.next_any().await?;
+            let outcome = self.next_any().await?;
+            if sasl::read_outcome(&outcome.body) != Ok(sasl::OK) {
+                return Err(io::ErrorKind::PermissionDenied.into());
+            }
+            self.header(Protocol::Amqp).await?;
+            self.next_any().await?;
+        }
+        Ok(())
+    }
+
+    /// Whether a frame is the answer to a begin that was not waited for.
+    fn is_awaited(&mut self, frame: &Frame) -> bool {
+        let Some(pipeline) = &mut self.pipeline else {
+            return false;
+        };
+        let is_begin = matches!(
+            performative::read(&frame.body),
+            Ok((Performative::Begin(_), _))
+        );
+        let is_awaited = is_begin && pipeline.begun > 0;
+        pipeline.begun -= usize::from(is_awaited);
+        is_awaited
     }
 
     /// A frame that has arrived already.
@@ -153,6 +240,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             handle_max: None,
         };
         self.put(channel, &Performative::Begin(begin), &[]);
+        if let Some(pipeline) = &mut self.pipeline {
+            pipeline.begun += 1;
+            return Ok(());
+        }
         self.flush().await?;
         self.next().await?;
         Ok(())

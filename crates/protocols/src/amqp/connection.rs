@@ -7,7 +7,6 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::task::Waker;
 
-use bytes::Bytes;
 use steadfast_core::limits;
 use steadfast_wire::amqp::condition;
 use steadfast_wire::amqp::connection::Close;
@@ -101,8 +100,7 @@ impl Connection {
             Performative::Attach(attach) => self.on_attach(channel, &attach),
             Performative::Flow(flow) => self.on_flow(channel, &flow),
             Performative::Transfer(transfer) => {
-                let payload: Bytes = frame.body.slice(length..);
-                self.on_transfer(channel, &transfer, &payload)
+                self.on_transfer(channel, &transfer, &frame.body, length)
             }
             // Whatever we deliver is settled already.
             Performative::Disposition(_) => Ok(()),
@@ -184,49 +182,62 @@ impl Connection {
             && let Some(link) = self.links.get_mut(&id)
         {
             let outlet = match &mut link.kind {
-                Kind::Feed(feed) => &mut feed.outlet,
-                Kind::Replies(_, _, replies) => &mut replies.outlet,
-                _ => return self.echo(channel, flow),
+                Kind::Feed(feed) => Some(&mut feed.outlet),
+                Kind::Replies(_, _, replies) => Some(&mut replies.outlet),
+                Kind::Opening(opening) => {
+                    opening.wants_echo |= flow.echo;
+                    let outlet = &mut opening.outlet;
+                    outlet.on_flow(flow.delivery_count, flow.credit, flow.drain);
+                    // The link has no state to tell before its attach is answered.
+                    return Ok(());
+                }
+                Kind::Intake(_) | Kind::Requests(..) => None,
             };
-            outlet.on_flow(flow.delivery_count, flow.credit, flow.drain);
-            self.ready.push_back(id);
-        }
-        self.echo(channel, flow)
-    }
-
-    /// A client that asks for our state gets it.
-    fn echo(&mut self, channel: u16, flow: &Flow) -> Result<(), Fault> {
-        if flow.echo
-            && let Some(session) = self.sessions.get_mut(&channel)
-        {
-            let mut answer = session.flow();
-            let link = flow
-                .handle
-                .and_then(|handle| match session.handles.get(&handle) {
-                    Some(Handle::Link(link)) => self.links.get(link),
-                    _ => None,
-                });
-            if let Some(link) = link {
-                let (count, credit) = match &link.kind {
-                    Kind::Feed(feed) => (feed.outlet.count, feed.outlet.credit),
-                    Kind::Replies(_, _, replies) => (replies.outlet.count, replies.outlet.credit),
-                    Kind::Intake(intake) => (intake.inlet.count, intake.inlet.credit),
-                    Kind::Requests(_, inlet) => (inlet.count, inlet.credit),
-                    Kind::Opening(..) => (0, 0),
-                };
-                answer.handle = flow.handle;
-                (answer.delivery_count, answer.credit) = (Some(count), Some(credit));
+            if let Some(outlet) = outlet {
+                outlet.on_flow(flow.delivery_count, flow.credit, flow.drain);
+                self.ready.push_back(id);
             }
-            self.out.frame(channel, |out| answer.write(out));
+        }
+        if flow.echo {
+            self.tell_state(channel, flow.handle);
         }
         Ok(())
+    }
+
+    /// Tells the state of a session, and of one of its links.
+    pub(super) fn tell_state(&mut self, channel: u16, handle: Option<u32>) {
+        let Some(session) = self.sessions.get_mut(&channel) else {
+            return;
+        };
+        let mut answer = session.flow();
+        let link = handle.and_then(|handle| match session.handles.get(&handle) {
+            Some(Handle::Link(link)) => self.links.get(link),
+            _ => None,
+        });
+        let state = link.and_then(|link| match &link.kind {
+            Kind::Feed(feed) => Some((feed.outlet.count, feed.outlet.credit)),
+            Kind::Replies(_, _, replies) => Some((replies.outlet.count, replies.outlet.credit)),
+            Kind::Intake(intake) => Some((intake.inlet.count, intake.inlet.credit)),
+            Kind::Requests(_, inlet) => Some((inlet.count, inlet.credit)),
+            Kind::Opening(_) => None,
+        });
+        if let Some((count, credit)) = state {
+            answer.handle = handle;
+            (answer.delivery_count, answer.credit) = (Some(count), Some(credit));
+        }
+        self.out.frame(channel, |out| answer.write(out));
     }
 
     fn on_detach(&mut self, channel: u16, detach: &Detach<'_>) -> Result<(), Fault> {
         let session = self.sessions.get_mut(&channel).ok_or_else(no_session)?;
         match session.handles.remove(&detach.handle) {
             Some(Handle::Link(link)) => {
-                self.forget(link);
+                let link = self.forget(link);
+                // Attach and detach came together: both are answered.
+                if let Some(Kind::Opening(opening)) = link.map(|link| link.kind) {
+                    self.out
+                        .frame(channel, |out| opening.offer.write_refusal(out));
+                }
                 let answer = Detach {
                     handle: detach.handle,
                     closed: detach.closed,
@@ -263,6 +274,10 @@ impl Connection {
                 Some(&intake.inlet)
             }
             Kind::Requests(_, inlet) => Some(inlet),
+            Kind::Opening(opening) => {
+                self.partial_bytes -= opening.bytes();
+                None
+            }
             _ => None,
         };
         if let Some(partial) = inlet.and_then(|inlet| inlet.partial.as_ref()) {
@@ -274,6 +289,9 @@ impl Connection {
     /// Detaches a link for a reason; its handle stays taken until the client answers.
     pub(super) fn cut(&mut self, id: u64, fault: &Fault) {
         let Some(link) = self.forget(id) else { return };
+        if let Kind::Opening(opening) = &link.kind {
+            return self.refuse(link.channel, &opening.offer, fault);
+        }
         if let Some(session) = self.sessions.get_mut(&link.channel) {
             session.handles.insert(link.handle, Handle::Closing);
         }

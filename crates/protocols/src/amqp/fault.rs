@@ -37,7 +37,10 @@ impl Fault {
     /// The status of a reply that says the same.
     pub(super) fn status(&self) -> i32 {
         match self.condition {
-            condition::ARGUMENT | condition::DECODE_ERROR | condition::NOT_IMPLEMENTED => 400,
+            condition::ARGUMENT
+            | condition::OUT_OF_RANGE
+            | condition::DECODE_ERROR
+            | condition::NOT_IMPLEMENTED => 400,
             condition::UNAUTHORIZED => 401,
             condition::RESOURCE_LIMIT => 403,
             condition::NOT_FOUND => 404,
@@ -51,9 +54,8 @@ impl Fault {
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {
         let condition = match error.kind() {
-            Kind::HubNotFound | Kind::GroupNotFound | Kind::PartitionNotFound => {
-                condition::NOT_FOUND
-            }
+            Kind::HubNotFound | Kind::GroupNotFound => condition::NOT_FOUND,
+            Kind::PartitionNotFound => condition::OUT_OF_RANGE,
             Kind::TooLarge => condition::TOO_LARGE,
             Kind::PositionBeyondEnd | Kind::BadPublication => condition::ARGUMENT,
             Kind::Displaced | Kind::LowerEpoch | Kind::EpochRequired => condition::STOLEN,

@@ -25,7 +25,8 @@ impl Connection {
         &mut self,
         channel: u16,
         transfer: &Transfer<'_>,
-        payload: &Bytes,
+        body: &Bytes,
+        length: usize,
     ) -> Result<(), Fault> {
         let session = self.sessions.get_mut(&channel).ok_or_else(no_session)?;
         if session.on_transfer() {
@@ -38,6 +39,27 @@ impl Connection {
             Some(Handle::Closing) => return Ok(()),
             None => return Err(no_handle(transfer.handle)),
         };
+        match self
+            .links
+            .get_mut(&id)
+            .map(|link| (link.role, &mut link.kind))
+        {
+            Some((Role::Sender, Kind::Opening(opening))) => {
+                opening.transfers.push(body.clone());
+                self.partial_bytes += body.len();
+                self.check_partial()
+            }
+            _ => self.on_link_transfer(id, transfer, &body.slice(length..)),
+        }
+    }
+
+    /// A transfer of a link whose attach is answered.
+    pub(super) fn on_link_transfer(
+        &mut self,
+        id: u64,
+        transfer: &Transfer<'_>,
+        payload: &Bytes,
+    ) -> Result<(), Fault> {
         let Some(link) = self.links.get_mut(&id) else {
             return Ok(());
         };
@@ -73,6 +95,11 @@ impl Connection {
         }
         self.partial_bytes += partial.bytes.len();
         inlet.partial = Some(partial);
+        self.check_partial()
+    }
+
+    /// Refuses a client that leaves too much unfinished.
+    fn check_partial(&self) -> Result<(), Fault> {
         if self.partial_bytes > limits::AMQP_PARTIAL_BYTES {
             let words = "too many unfinished messages on one connection";
             return Err(Fault::new(condition::RESOURCE_LIMIT, words));
@@ -100,7 +127,7 @@ impl Connection {
             // Rejected, not detached: a client that is detached in the middle of a
             // message waits for its time-out instead of telling what happened.
             _ if partial.is_too_large => {
-                self.reject(id, partial.delivery, partial.settled, &too_large());
+                self.reject(id, partial.delivery, partial.settled, &too_large(partial));
             }
             Kind::Intake(intake) => {
                 let cut_up = publication(bytes, partial.format, intake.publisher.as_deref());
@@ -278,13 +305,15 @@ fn begin(transfer: &Transfer<'_>) -> Result<Partial, Fault> {
         format: transfer.format.unwrap_or(0),
         settled: transfer.settled.unwrap_or(false),
         bytes: Vec::new(),
+        size: 0,
         is_too_large: false,
     })
 }
 
 impl Partial {
     fn gather(&mut self, payload: &[u8], limit: usize) {
-        self.is_too_large |= self.bytes.len() + payload.len() > limit;
+        self.size += payload.len();
+        self.is_too_large |= self.size > limit;
         match self.is_too_large {
             true => self.bytes = Vec::new(),
             false => self.bytes.extend_from_slice(payload),
@@ -292,9 +321,13 @@ impl Partial {
     }
 }
 
-fn too_large() -> Fault {
+/// In the words that clients test for.
+fn too_large(partial: &Partial) -> Fault {
     let words = format!(
-        "The message is larger than the {} bytes that the link allows ({}).",
+        "The received message (delivery-id:{}, size:{} bytes) exceeds the limit ({} bytes) \
+         currently allowed on the link. ({})",
+        partial.delivery,
+        partial.size,
         limits::PUBLICATION_BYTES,
         condition::TOO_LARGE
     );

@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 
+use bytes::Bytes;
 use futures_util::future::AbortHandle;
 use steadfast_core::limits;
 use steadfast_events::{Batch, Publication, Reader, Sender, Stamp};
 use steadfast_wire::amqp::event::Tail;
-use steadfast_wire::amqp::link::{Attach, Role};
+use steadfast_wire::amqp::link::{self, Attach, Role};
 use steadfast_wire::amqp::scan::Raw;
 
 use crate::access::Right;
@@ -38,10 +39,7 @@ pub(super) struct Need {
 
 pub(super) enum Kind {
     /// The service is asked; the attach is answered afterwards.
-    Opening(
-        Box<Offer>,
-        #[expect(dead_code, reason = "ends the work with the link")] Aborted,
-    ),
+    Opening(Box<Opening>),
     /// The client sends events.
     Intake(Box<Intake>),
     /// The client reads events.
@@ -50,6 +48,36 @@ pub(super) enum Kind {
     Requests(Desk, Inlet),
     /// The client takes replies; the address is its own.
     Replies(Desk, Option<String>, Box<Replies>),
+}
+
+/// A link whose attach is not answered yet, and what the client has sent behind it:
+/// a client need not wait for the answer.
+pub(super) struct Opening {
+    pub(super) offer: Offer,
+    /// Credit that was granted already.
+    pub(super) outlet: Outlet,
+    /// The client asked for the state of the link.
+    pub(super) wants_echo: bool,
+    /// Transfers, whole frames.
+    pub(super) transfers: Vec<Bytes>,
+    pub(super) _work: Aborted,
+}
+
+impl Opening {
+    pub(super) fn new(offer: Offer, work: Aborted) -> Self {
+        Self {
+            offer,
+            outlet: Outlet::default(),
+            wants_echo: false,
+            transfers: Vec::new(),
+            _work: work,
+        }
+    }
+
+    /// Bytes of the transfers that wait.
+    pub(super) fn bytes(&self) -> usize {
+        self.transfers.iter().map(Bytes::len).sum()
+    }
 }
 
 /// Work that ends with its link.
@@ -79,15 +107,15 @@ pub(super) struct Offer {
 
 impl Offer {
     pub(super) fn of(attach: &Attach<'_>) -> Self {
-        let mut source = attach.source.bytes().to_vec();
-        if attach.source.is_null() {
-            source.clear();
-            steadfast_wire::amqp::link::write_source(&mut source, None, Raw::NULL);
+        let mut source = Vec::new();
+        match attach.source.is_null() {
+            true => link::write_source(&mut source, None, Raw::NULL),
+            false => link::write_known_filters(&mut source, attach.source),
         }
         let mut target = attach.target.bytes().to_vec();
         if attach.target.is_null() {
             target.clear();
-            steadfast_wire::amqp::link::write_target(&mut target, None);
+            link::write_target(&mut target, None);
         }
         Self {
             name: attach.name.to_owned(),
@@ -106,8 +134,22 @@ impl Offer {
     /// Our answer. Deliveries of ours are settled, and nobody settles second: one of
     /// the clients waits for ever for what it asks for itself.
     pub(super) fn write_answer(&self, out: &mut Vec<u8>) {
+        self.write(out, true);
+    }
+
+    /// The answer to a client that is refused: without the end that is ours, which
+    /// says that the link was not made. A detach with the reason follows.
+    pub(super) fn write_refusal(&self, out: &mut Vec<u8>) {
+        self.write(out, false);
+    }
+
+    fn write(&self, out: &mut Vec<u8>, is_granted: bool) {
         let raw = |bytes| Raw::new(bytes).unwrap_or(Raw::NULL);
         let client_reads = self.role == Role::Receiver;
+        let end = |bytes, is_ours: bool| match is_granted || !is_ours {
+            true => raw(bytes),
+            false => Raw::NULL,
+        };
         let answer = Attach {
             name: &self.name,
             handle: self.handle,
@@ -117,10 +159,13 @@ impl Offer {
                 false => Some(self.snd_settle.unwrap_or(2)),
             },
             rcv_settle: Some(0),
-            source: raw(&self.source),
-            target: raw(&self.target),
+            source: end(&self.source, client_reads),
+            target: end(&self.target, !client_reads),
             initial_count: client_reads.then_some(0),
-            max_message: Some(limits::PUBLICATION_BYTES as u64),
+            max_message: Some(match client_reads {
+                true => limits::AMQP_DELIVERY_BYTES as u64,
+                false => limits::PUBLICATION_BYTES as u64,
+            }),
             offered: raw(&self.offered),
             desired: raw(&self.desired),
             properties: raw(&self.properties),
@@ -145,6 +190,8 @@ pub(super) struct Partial {
     pub(super) format: u32,
     pub(super) settled: bool,
     pub(super) bytes: Vec<u8>,
+    /// How many bytes have come.
+    pub(super) size: usize,
     /// It has become too large: the rest is not kept, and it will be rejected.
     pub(super) is_too_large: bool,
 }

@@ -3,11 +3,12 @@
 use steadfast_core::limits;
 use steadfast_events::{ProducerState, Reader, Sender};
 use steadfast_wire::amqp::event::{PRODUCER_EPOCH, PRODUCER_ID, PRODUCER_SEQUENCE};
+use steadfast_wire::amqp::performative::{self, Performative};
 use steadfast_wire::amqp::write;
 
 use super::connection::Connection;
 use super::fault::Fault;
-use super::link::{Feed, Held, Inlet, Intake, Kind, Offer, Outlet};
+use super::link::{Feed, Held, Inlet, Intake, Kind, Offer, Opening, Outlet};
 use super::work::{self, Done};
 
 impl Connection {
@@ -35,8 +36,9 @@ impl Connection {
             waiting: std::collections::VecDeque::new(),
             is_submitting: false,
         };
-        self.answer(id, channel, &offer, Kind::Intake(Box::new(intake)));
+        let early = self.answer(id, channel, &offer, Kind::Intake(Box::new(intake)));
         self.grant(id);
+        self.catch_up(id, channel, early);
     }
 
     pub(super) fn on_reader(
@@ -61,29 +63,63 @@ impl Connection {
         });
         self.work.push(work);
         let feed = Feed {
-            outlet: Outlet::default(),
+            outlet: self.early_credit(id),
             reader: Held::Here(reader),
             current: None,
             wants_tail,
             tail: None,
             _cut: aborted,
         };
-        self.answer(id, channel, &offer, Kind::Feed(Box::new(feed)));
+        let early = self.answer(id, channel, &offer, Kind::Feed(Box::new(feed)));
+        self.catch_up(id, channel, early);
+        self.ready.push_back(id);
     }
 
     /// The offer of a link that waits for its answer.
     fn offer(&mut self, id: u64) -> Option<(u16, Offer)> {
         let link = self.links.get_mut(&id)?;
         match &link.kind {
-            Kind::Opening(offer, _) => Some((link.channel, Offer::clone(offer))),
+            Kind::Opening(opening) => Some((link.channel, opening.offer.clone())),
             _ => None,
         }
     }
 
-    fn answer(&mut self, id: u64, channel: u16, offer: &Offer, kind: Kind) {
+    /// The credit that a reader was granted while it was opened.
+    fn early_credit(&mut self, id: u64) -> Outlet {
+        match self.links.get_mut(&id).map(|link| &mut link.kind) {
+            Some(Kind::Opening(opening)) => std::mem::take(&mut opening.outlet),
+            _ => Outlet::default(),
+        }
+    }
+
+    /// Answers an attach; the link then is what it was opened as, and what came for
+    /// it while it was opened is given back.
+    fn answer(&mut self, id: u64, channel: u16, offer: &Offer, kind: Kind) -> Option<Box<Opening>> {
         self.out.frame(channel, |out| offer.write_answer(out));
-        if let Some(link) = self.links.get_mut(&id) {
-            link.kind = kind;
+        let link = self.links.get_mut(&id)?;
+        match std::mem::replace(&mut link.kind, kind) {
+            Kind::Opening(opening) => {
+                self.partial_bytes -= opening.bytes();
+                Some(opening)
+            }
+            _ => None,
+        }
+    }
+
+    /// Handles what came for a link while it was opened.
+    fn catch_up(&mut self, id: u64, channel: u16, early: Option<Box<Opening>>) {
+        let Some(early) = early else { return };
+        if early.wants_echo {
+            self.tell_state(channel, Some(early.offer.handle));
+        }
+        for body in early.transfers {
+            let Ok((Performative::Transfer(transfer), length)) = performative::read(&body) else {
+                continue;
+            };
+            let payload = body.slice(length..);
+            if let Err(fault) = self.on_link_transfer(id, &transfer, &payload) {
+                return self.close(Some(&fault));
+            }
         }
     }
 

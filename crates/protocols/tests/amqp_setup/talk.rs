@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use bytes::Bytes;
 use steadfast_protocols::amqp::client::{self, Client, Reading};
@@ -22,13 +23,26 @@ pub(crate) const ANONYMOUS: sasl::Init<'static> = sasl::Init {
     response: b"",
 };
 
+/// Whether the client of these tests pipelines every frame that it may: the same tests
+/// are compiled for both ways.
+pub(crate) const PIPELINES: bool = {
+    let (name, other) = (env!("CARGO_CRATE_NAME").as_bytes(), b"amqp_pipelined");
+    let mut at = 0;
+    while at < name.len() && at < other.len() && name[at] == other[at] {
+        at += 1;
+    }
+    at == other.len() && at == name.len()
+};
+
 /// A frame, as far as tests look at it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
     Attach {
         handle: u32,
-        has_ends: bool,
+        has_source: bool,
+        has_target: bool,
         rcv_settle: Option<u8>,
+        max_message: Option<u64>,
     },
     Detach {
         handle: u32,
@@ -43,7 +57,8 @@ pub(crate) enum Heard {
     },
     Transfer(Bytes),
     Accepted(u32, u32),
-    Rejected(u32, String),
+    /// With its condition and description.
+    Rejected(u32, String, String),
     Close(String),
     Other,
 }
@@ -83,17 +98,26 @@ pub(crate) async fn connect(address: SocketAddr, hub: &str) -> Peer {
 /// A connection without a token.
 pub(crate) async fn connect_bare(address: SocketAddr) -> Peer {
     let stream = TcpStream::connect(address).await.unwrap();
-    Client::connect(stream, &ANONYMOUS).await.unwrap()
+    match PIPELINES {
+        true => Client::pipelined(stream, &ANONYMOUS),
+        false => Client::connect(stream, &ANONYMOUS).await.unwrap(),
+    }
 }
 
+/// Long enough for every answer: a test fails rather than waits.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 pub(crate) async fn hear(peer: &mut Peer) -> Heard {
-    let frame = peer.next().await.unwrap();
+    let frame = tokio::time::timeout(PATIENCE, peer.next()).await;
+    let frame = frame.expect("an answer in time").unwrap();
     let (performative, length) = performative::read(&frame.body).unwrap();
     match performative {
         Performative::Attach(attach) => Heard::Attach {
             handle: attach.handle,
-            has_ends: !attach.source.is_null() && !attach.target.is_null(),
+            has_source: !attach.source.is_null(),
+            has_target: !attach.target.is_null(),
             rcv_settle: attach.rcv_settle,
+            max_message: attach.max_message,
         },
         Performative::Detach(link::Detach {
             handle, problem, ..
@@ -112,7 +136,9 @@ pub(crate) async fn hear(peer: &mut Peer) -> Heard {
         Performative::Disposition(told) => match told.outcome {
             Some(Outcome::Accepted) => Heard::Accepted(told.first, told.last.unwrap()),
             Some(Outcome::Rejected(problem)) => {
-                Heard::Rejected(told.first, problem.unwrap().condition.to_owned())
+                let problem = problem.unwrap();
+                let (condition, words) = (problem.condition, problem.description);
+                Heard::Rejected(told.first, condition.to_owned(), words.to_owned())
             }
             _ => Heard::Other,
         },
@@ -147,6 +173,26 @@ pub(crate) async fn ask_to_read(
     heard
 }
 
+/// Attaches a reader and reads so many events. A pipelining client grants its credit
+/// together with the attach.
+pub(crate) async fn read_from(
+    peer: &mut Peer,
+    handle: u32,
+    address: &str,
+    reading: &Reading<'_>,
+    count: u32,
+) -> Vec<(i64, Vec<u8>)> {
+    if !PIPELINES {
+        ask_to_read(peer, handle, address, reading).await;
+        return read(peer, handle, 0, count).await;
+    }
+    peer.attach_reader(1, handle, &format!("reader-{handle}"), address, reading);
+    peer.grant(1, handle, 0, count, 0);
+    peer.flush().await.unwrap();
+    assert!(hear(peer).await.is_attach());
+    events(peer, count).await
+}
+
 /// Where a partition of an event hub is read.
 pub(crate) fn place(hub: &str, partition: u32) -> String {
     format!("{hub}/ConsumerGroups/$Default/Partitions/{partition}")
@@ -179,6 +225,11 @@ pub(crate) async fn read(
 ) -> Vec<(i64, Vec<u8>)> {
     peer.grant(1, handle, seen, count, seen);
     peer.flush().await.unwrap();
+    events(peer, count).await
+}
+
+/// Waits for so many events.
+async fn events(peer: &mut Peer, count: u32) -> Vec<(i64, Vec<u8>)> {
     let mut events = Vec::new();
     while events.len() < count as usize {
         match hear(peer).await {

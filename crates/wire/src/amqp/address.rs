@@ -65,3 +65,13 @@ pub fn path(address: &str) -> &str {
     };
     path.strip_suffix('/').unwrap_or(path)
 }
+
+/// The number of a partition; what is none stands for a partition that no event hub
+/// has, so that it is refused like one.
+pub fn number(partition: &str) -> u32 {
+    let is_decimal = partition.bytes().all(|byte| byte.is_ascii_digit());
+    match partition.parse() {
+        Ok(number) if is_decimal => number,
+        _ => u32::MAX,
+    }
+}

@@ -25,6 +25,7 @@ pub const TRANSFER_LIMIT: &str = "amqp:link:transfer-limit-exceeded";
 pub const TOO_LARGE: &str = "amqp:link:message-size-exceeded";
 pub const SERVER_BUSY: &str = "com.microsoft:server-busy";
 pub const ARGUMENT: &str = "com.microsoft:argument-error";
+pub const OUT_OF_RANGE: &str = "com.microsoft:argument-out-of-range";
 pub const TIMEOUT: &str = "com.microsoft:timeout";
 pub const ENTITY_DISABLED: &str = "com.microsoft:entity-disabled";
 pub const OUT_OF_ORDER: &str = "com.microsoft:out-of-order-sequence";

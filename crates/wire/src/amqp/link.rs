@@ -4,6 +4,7 @@ use super::code::descriptor;
 use super::condition::{Problem, put_raw};
 use super::error::{Malformed, Result};
 use super::scan::Raw;
+use super::selector;
 use super::value::{Array, Items, Value};
 use super::write;
 
@@ -147,7 +148,7 @@ pub fn filter<'a>(source: Raw<'a>) -> Result<Items<'a>> {
     let Some(mut fields) = terminus_fields(source)? else {
         return Ok(Items::EMPTY);
     };
-    for _ in 0..7 {
+    for _ in 0..FILTER_FIELD {
         fields.next_raw()?;
     }
     match fields.next()? {
@@ -182,6 +183,54 @@ pub fn write_source(out: &mut Vec<u8>, address: Option<&str>, filter: Raw<'_>) {
         }
     });
 }
+
+/// Writes a source as it came, but for filters that nobody applies: what is echoed
+/// is in force.
+pub fn write_known_filters(out: &mut Vec<u8>, source: Raw<'_>) {
+    match known_filters(source) {
+        Ok(Some(rewritten)) => out.extend_from_slice(&rewritten),
+        _ => put_raw(out, source),
+    }
+}
+
+/// The source without unknown filters; `None` if it has none.
+fn known_filters(source: Raw<'_>) -> Result<Option<Vec<u8>>> {
+    let (mut known, mut pairs, mut total) = (Vec::new(), 0, 0);
+    let mut filters = filter(source)?;
+    loop {
+        let before = filters.bytes();
+        let Some((name, raw)) = filters.next_pair()? else {
+            break;
+        };
+        total += 1;
+        if selector::is_selector(&name, raw)? {
+            known.extend_from_slice(&before[..before.len() - filters.bytes().len()]);
+            pairs += 1;
+        }
+    }
+    let Some(mut fields) = terminus_fields(source)?.filter(|_| pairs < total) else {
+        return Ok(None);
+    };
+    let count = fields.count();
+    let mut out = Vec::new();
+    write::descriptor(&mut out, descriptor::SOURCE);
+    let mut items = Vec::new();
+    for index in 0..count {
+        let raw = fields.next_raw()?;
+        match (index, pairs) {
+            (FILTER_FIELD, 0) => write::null(&mut items),
+            (FILTER_FIELD, pairs) => write::map(&mut items, pairs, |out| {
+                out.extend_from_slice(&known);
+            }),
+            _ => put_raw(&mut items, raw),
+        }
+    }
+    write::list(&mut out, count, |out| out.extend_from_slice(&items));
+    Ok(Some(out))
+}
+
+/// The place of the filter among the fields of a source.
+const FILTER_FIELD: u32 = 7;
 
 /// Writes a target with all its fields.
 pub fn write_target(out: &mut Vec<u8>, address: Option<&str>) {

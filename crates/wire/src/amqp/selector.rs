@@ -2,6 +2,7 @@
 
 use super::code::descriptor;
 use super::error::{Malformed, Result};
+use super::scan::Raw;
 use super::value::{Items, Value};
 
 /// The name under which the filter is found.
@@ -31,19 +32,25 @@ pub enum Start {
 /// beginning.
 pub fn start(mut filter: Items<'_>) -> Result<Start> {
     while let Some((name, raw)) = filter.next_pair()? {
-        let value = raw.value()?;
-        let (known, value) = match value {
-            Value::Described(kind, raw) => {
-                (kind.number() == Some(descriptor::SELECTOR), raw.value()?)
-            }
-            other => (false, other),
-        };
-        if known || name.as_text() == Some(NAME) {
+        if is_selector(&name, raw)? {
+            let value = match raw.value()? {
+                Value::Described(_, raw) => raw.value()?,
+                other => other,
+            };
             let text = value.as_text().ok_or(Malformed::new("a selector"))?;
             return parse(text);
         }
     }
     Ok(Start::Beginning)
+}
+
+/// Whether an entry of a filter is the selector, by its name or by its descriptor.
+pub(crate) fn is_selector(name: &Value<'_>, filter: Raw<'_>) -> Result<bool> {
+    let kind = match filter.value()? {
+        Value::Described(kind, _) => kind.number(),
+        _ => None,
+    };
+    Ok(kind == Some(descriptor::SELECTOR) || name.as_text() == Some(NAME))
 }
 
 /// Parses `amqp.annotation.x-opt-offset > '42'` and its siblings. White space around

@@ -1,0 +1,19 @@
+//! The tests of AMQP again, by a client that pipelines.
+//!
+//! It writes its greeting, open, begin, attach and flow in one write wherever the
+//! protocol lets it, as clients in .NET and Python do.
+
+#[path = "amqp_links.rs"]
+mod links;
+
+#[path = "amqp_bounds.rs"]
+mod bounds;
+
+#[path = "amqp_memory.rs"]
+mod memory;
+
+#[path = "amqp_opening.rs"]
+mod opening;
+
+#[path = "amqp_producers.rs"]
+mod producers;
