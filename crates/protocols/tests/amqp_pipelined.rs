@@ -17,3 +17,6 @@ mod opening;
 
 #[path = "amqp_producers.rs"]
 mod producers;
+
+#[path = "amqp_requests.rs"]
+mod requests;

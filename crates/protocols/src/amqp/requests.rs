@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use steadfast_core::clock::Timestamp;
 use steadfast_core::limits;
+use steadfast_wire::amqp::address;
 use steadfast_wire::amqp::condition;
 use steadfast_wire::amqp::management::{self, Hub, Partition};
 use steadfast_wire::amqp::request::{self, Request, Status};
@@ -94,21 +95,26 @@ impl Connection {
                 "only READ of an event hub or of a partition is known",
             )),
         };
-        let allowed = match self.context.access.is_some() {
+        // A client that sends a token with its request has put none, or an older one.
+        let token = request.security_token.map(str::to_owned);
+        let allowed = match self.context.access.is_some() && token.is_none() {
             true => self.tokens.allow_asking(&hub, now),
             false => Ok(()),
-        };
-        let wanted = match (allowed, wanted) {
-            (Err(denied), _) => Err(Fault::from(denied)),
-            (Ok(()), wanted) => wanted,
         };
         let context = Arc::clone(&self.context);
         self.work.push(Box::pin(async move {
             tokio::time::sleep(limits::AMQP_REPLY_PAUSE).await;
-            let told = match wanted {
-                Ok(None) => tell_hub(&context, &asked, &hub).await,
-                Ok(Some(partition)) => tell_partition(&context, &asked, &hub, &partition).await,
-                Err(fault) => Err(fault),
+            let allowed = match token {
+                Some(token) => permit::verify_asking(&context, &token, &hub).await,
+                None => allowed,
+            };
+            let told = match (allowed, wanted) {
+                (Err(denied), _) => Err(denied.into()),
+                (Ok(()), Ok(None)) => tell_hub(&context, &asked, &hub).await,
+                (Ok(()), Ok(Some(partition))) => {
+                    tell_partition(&context, &asked, &hub, &partition).await
+                }
+                (Ok(()), Err(fault)) => Err(fault),
             };
             let message = told.unwrap_or_else(|fault| refusal(&asked, &fault));
             Done::Answer {
@@ -142,14 +148,16 @@ async fn tell_partition(
     partition: &str,
 ) -> Result<Vec<u8>, Fault> {
     let hub = context.hubs.get(name).await?;
-    let missing = || Fault::not_found(&format!("{name}/Partitions/{partition}"));
-    let number = partition.parse().map_err(|_| missing())?;
+    let number = address::number(partition);
     let found = context.hubs.partition(name, number).await?;
     let Timestamp(last_enqueued_ms) = found.last_time;
     let told = Partition {
         hub: &hub.name,
         partition,
-        first_sequence: found.first_sequence,
+        first_sequence: match found.is_empty {
+            true => -1,
+            false => found.first_sequence,
+        },
         last_sequence: found.last_sequence,
         last_offset: &found.last_offset.to_string(),
         last_enqueued_ms,

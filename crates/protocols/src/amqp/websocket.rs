@@ -19,7 +19,8 @@ use tokio_util::sync::CancellationToken;
 use super::context::Context;
 use super::serve::serve;
 
-const PATH: &str = "/$servicebus/websocket";
+/// Some clients write a slash at the end.
+const PATHS: [&str; 2] = ["/$servicebus/websocket", "/$servicebus/websocket/"];
 const PROTOCOL: &str = "AMQPWSB10";
 
 #[derive(Clone)]
@@ -31,7 +32,10 @@ struct Door {
 /// The route by which AMQP is reached over HTTP.
 pub fn routes(context: Arc<Context>, stop: CancellationToken) -> Router {
     let door = Door { context, stop };
-    Router::new().route(PATH, get(upgrade)).with_state(door)
+    let routes = PATHS.into_iter().fold(Router::new(), |routes, path| {
+        routes.route(path, get(upgrade))
+    });
+    routes.with_state(door)
 }
 
 async fn upgrade(State(door): State<Door>, upgrade: WebSocketUpgrade) -> Response {
