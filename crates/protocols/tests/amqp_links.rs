@@ -12,8 +12,8 @@ use steadfast_protocols::amqp::client::{self, Client, Reading};
 use steadfast_wire::amqp::delivery::{FORMAT_BATCH, Transfer};
 use steadfast_wire::amqp::link::Detach;
 use steadfast_wire::amqp::performative::Performative;
+use steadfast_wire::amqp::sasl;
 use steadfast_wire::amqp::session::{Begin, Flow};
-use steadfast_wire::amqp::{sasl, write};
 use steadfast_wire::sas;
 use tokio::net::TcpStream;
 
@@ -596,109 +596,6 @@ async fn a_second_link_of_a_name_takes_it_over() {
     peer.flush().await.unwrap();
     assert_eq!(hear(&mut peer).await.condition(), "amqp:link:stolen");
     assert!(hear(&mut peer).await.is_attach());
-    node.stop().await;
-}
-
-#[tokio::test]
-async fn events_10_unknown_event_hubs_are_told_by_management() {
-    let (node, _folder, address) = hub().await;
-    let mut peer = connect(address, "").await;
-    peer.attach_sender(1, 0, "ask", "$management");
-    peer.attach_reader(1, 1, "told", "$management", &Reading::default());
-    peer.grant(1, 1, 0, 10, 0);
-    let cases: [(&[(&str, &str)], i64); 5] = [
-        (
-            &[("type", "com.microsoft:eventhub"), ("name", "HOUSES")],
-            200,
-        ),
-        (
-            &[
-                ("type", "com.microsoft:partition"),
-                ("name", "houses"),
-                ("partition", "3"),
-            ],
-            200,
-        ),
-        (&[("type", "com.microsoft:eventhub"), ("name", "none")], 404),
-        (
-            &[
-                ("type", "com.microsoft:partition"),
-                ("name", "houses"),
-                ("partition", "4"),
-            ],
-            400,
-        ),
-        (&[("type", "com.microsoft:colour"), ("name", "houses")], 400),
-    ];
-    for (delivery, (wishes, expected)) in (0..).zip(cases) {
-        let mut message = Vec::new();
-        let all = [&[("operation", "READ")], wishes].concat();
-        client::write_request(&mut message, &all);
-        write::descriptor(&mut message, 0x77);
-        write::string(&mut message, "");
-        peer.send(1, 0, delivery, 0, &message);
-        peer.flush().await.unwrap();
-        let reply = loop {
-            if let Heard::Transfer(reply) = hear(&mut peer).await {
-                break reply;
-            }
-        };
-        assert_eq!(client::status(&reply), Some(expected), "{wishes:?}");
-    }
-    node.stop().await;
-}
-
-/// A client of Rust notes what it has sent only afterwards, and waits for ever if the
-/// answer, or what became of the request, comes before that.
-#[tokio::test]
-async fn requests_are_accepted_at_once_and_answered_after_a_pause() {
-    let (node, _folder, address) = hub().await;
-    let mut peer = connect(address, "").await;
-    type Wishes<'a> = &'a [(&'a str, &'a str)];
-    let asked: [(&str, Wishes<'_>, &str); 2] = [
-        (
-            "$management",
-            &[
-                ("operation", "READ"),
-                ("type", "com.microsoft:eventhub"),
-                ("name", "houses"),
-            ],
-            "",
-        ),
-        (
-            "$cbs",
-            &[
-                ("operation", "put-token"),
-                ("type", "servicebus.windows.net:sastoken"),
-                ("name", &talk::token("houses").0),
-            ],
-            &talk::token("houses").1,
-        ),
-    ];
-    for (handle, (desk, wishes, body)) in (0..).step_by(2).zip(asked) {
-        peer.attach_sender(1, handle, &format!("ask {desk}"), desk);
-        let told = format!("told {desk}");
-        peer.attach_reader(1, handle + 1, &told, desk, &Reading::default());
-        peer.grant(1, handle + 1, 0, 10, 0);
-        let mut message = Vec::new();
-        client::write_request(&mut message, wishes);
-        write::descriptor(&mut message, 0x77);
-        write::string(&mut message, body);
-        peer.send(1, handle, handle / 2, 0, &message);
-        let asked = node.clock.monotonic();
-        peer.flush().await.unwrap();
-        let mut is_accepted = false;
-        loop {
-            match hear(&mut peer).await {
-                Heard::Accepted(..) => is_accepted = true,
-                Heard::Transfer(_) => break,
-                _ => {}
-            }
-        }
-        assert!(is_accepted, "{desk} answered before it had accepted");
-        let took = node.clock.monotonic() - asked;
-        assert!(took >= limits::AMQP_REPLY_PAUSE, "{desk} after {took:?}");
-    }
     node.stop().await;
 }
 

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use steadfast_core::limits;
 use steadfast_events::Definition;
 use steadfast_protocols::access::{Key, Ring, Secret};
 use steadfast_protocols::amqp;
@@ -29,7 +30,7 @@ use amqp_setup::{KEY, KEY_NAME, Node};
 
 async fn hub() -> (Node, tempfile::TempDir, SocketAddr) {
     let (node, folder) = amqp_setup::start().await;
-    let definition = Definition::new("houses", 2);
+    let definition = Definition::new("houses", 4);
     node.hubs.create(definition).await.unwrap();
     let address = node.listen();
     (node, folder, address)
@@ -117,6 +118,109 @@ async fn a_rotated_key_ends_what_its_tokens_may_read() {
     node.stop().await;
 }
 
+#[tokio::test]
+async fn events_10_unknown_event_hubs_are_told_by_management() {
+    let (node, _folder, address) = hub().await;
+    let mut peer = connect(address, "").await;
+    peer.attach_sender(1, 0, "ask", "$management");
+    peer.attach_reader(1, 1, "told", "$management", &Reading::default());
+    peer.grant(1, 1, 0, 10, 0);
+    let cases: [(&[(&str, &str)], i64); 5] = [
+        (
+            &[("type", "com.microsoft:eventhub"), ("name", "HOUSES")],
+            200,
+        ),
+        (
+            &[
+                ("type", "com.microsoft:partition"),
+                ("name", "houses"),
+                ("partition", "3"),
+            ],
+            200,
+        ),
+        (&[("type", "com.microsoft:eventhub"), ("name", "none")], 404),
+        (
+            &[
+                ("type", "com.microsoft:partition"),
+                ("name", "houses"),
+                ("partition", "4"),
+            ],
+            400,
+        ),
+        (&[("type", "com.microsoft:colour"), ("name", "houses")], 400),
+    ];
+    for (delivery, (wishes, expected)) in (0..).zip(cases) {
+        let mut message = Vec::new();
+        let all = [&[("operation", "READ")], wishes].concat();
+        client::write_request(&mut message, &all);
+        write::descriptor(&mut message, 0x77);
+        write::string(&mut message, "");
+        peer.send(1, 0, delivery, 0, &message);
+        peer.flush().await.unwrap();
+        let reply = loop {
+            if let Heard::Transfer(reply) = hear(&mut peer).await {
+                break reply;
+            }
+        };
+        assert_eq!(client::status(&reply), Some(expected), "{wishes:?}");
+    }
+    node.stop().await;
+}
+
+/// A client of Rust notes what it has sent only afterwards, and waits for ever if the
+/// answer, or what became of the request, comes before that.
+#[tokio::test]
+async fn requests_are_accepted_at_once_and_answered_after_a_pause() {
+    let (node, _folder, address) = hub().await;
+    let mut peer = connect(address, "").await;
+    type Wishes<'a> = &'a [(&'a str, &'a str)];
+    let asked: [(&str, Wishes<'_>, &str); 2] = [
+        (
+            "$management",
+            &[
+                ("operation", "READ"),
+                ("type", "com.microsoft:eventhub"),
+                ("name", "houses"),
+            ],
+            "",
+        ),
+        (
+            "$cbs",
+            &[
+                ("operation", "put-token"),
+                ("type", "servicebus.windows.net:sastoken"),
+                ("name", &token("houses").0),
+            ],
+            &token("houses").1,
+        ),
+    ];
+    for (handle, (desk, wishes, body)) in (0..).step_by(2).zip(asked) {
+        peer.attach_sender(1, handle, &format!("ask {desk}"), desk);
+        let told = format!("told {desk}");
+        peer.attach_reader(1, handle + 1, &told, desk, &Reading::default());
+        peer.grant(1, handle + 1, 0, 10, 0);
+        let mut message = Vec::new();
+        client::write_request(&mut message, wishes);
+        write::descriptor(&mut message, 0x77);
+        write::string(&mut message, body);
+        peer.send(1, handle, handle / 2, 0, &message);
+        let asked = node.clock.monotonic();
+        peer.flush().await.unwrap();
+        let mut is_accepted = false;
+        loop {
+            match hear(&mut peer).await {
+                Heard::Accepted(..) => is_accepted = true,
+                Heard::Transfer(_) => break,
+                _ => {}
+            }
+        }
+        assert!(is_accepted, "{desk} answered before it had accepted");
+        let took = node.clock.monotonic() - asked;
+        assert!(took >= limits::AMQP_REPLY_PAUSE, "{desk} after {took:?}");
+    }
+    node.stop().await;
+}
+
 /// The first number and whether it is empty, as a partition's properties tell it.
 fn beginning(reply: &[u8]) -> (i64, bool) {
     let mut sections = Sections::new(reply);
@@ -149,7 +253,7 @@ async fn an_empty_partition_begins_at_minus_one_and_an_unknown_one_is_out_of_ran
     send(&mut peer, 2, 1, &[b"one"]).await;
     let reply = ask(&mut peer, 2, &wishes("0")).await;
     assert_eq!(beginning(&reply), (0, false));
-    for (delivery, unknown) in (3..).zip(["2", "-1", "XYZ"]) {
+    for (delivery, unknown) in (3..).zip(["4", "-1", "XYZ"]) {
         let reply = ask(&mut peer, delivery, &wishes(unknown)).await;
         assert_eq!(client::status(&reply), Some(400), "{unknown}");
         let mut sections = Sections::new(&reply);
