@@ -1,176 +1,18 @@
 //! Blobs by HTTP, request by request.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use amqp_setup::{ACCOUNT, ACCOUNT_KEY, Node};
-use steadfast_core::clock::SystemClock;
+use amqp_setup::{ACCOUNT, ACCOUNT_KEY};
+use blob_face::{Answer, By, Face};
 use steadfast_core::limits;
 use steadfast_events::{Attach, Definition, Kind, Position};
-use steadfast_wire::blob::place::parameters;
-use steadfast_wire::blob::shared_key::{self, Request};
 
 mod amqp_setup;
+mod blob_face;
+
+type Headers<'a> = &'a [(&'a str, &'a str)];
 
 /// The name of an ownership as clients write it.
 const CLAIM: &str = "localhost/houses/$default/ownership/0";
-
-struct Face {
-    node: Node,
-    port: u16,
-    client: reqwest::Client,
-    _folder: tempfile::TempDir,
-}
-
-/// What came back.
-struct Answer {
-    status: u16,
-    headers: reqwest::header::HeaderMap,
-    body: bytes::Bytes,
-}
-
-impl Answer {
-    fn header(&self, name: &str) -> &str {
-        let value = self.headers.get(name);
-        value.map_or("", |value| value.to_str().unwrap())
-    }
-
-    /// Status and the code of the error, which header and body say alike.
-    fn error(&self) -> (u16, &str) {
-        let code = self.header("x-ms-error-code");
-        assert!(
-            self.text().contains(&format!("<Code>{code}</Code>")),
-            "{}",
-            self.text()
-        );
-        assert!(self.text().contains("<Message>STF-"), "{}", self.text());
-        (self.status, code)
-    }
-
-    fn text(&self) -> &str {
-        std::str::from_utf8(&self.body).unwrap()
-    }
-}
-
-/// How a request is signed.
-struct By<'a> {
-    account: &'a str,
-    key: &'a str,
-    /// How long ago it was.
-    ago: i64,
-}
-
-const OWNER: By<'_> = By {
-    account: ACCOUNT,
-    key: ACCOUNT_KEY,
-    ago: 0,
-};
-
-impl Face {
-    async fn start() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let node = amqp_setup::open(folder.path(), Arc::new(SystemClock::new())).await;
-        let port = amqp_setup::blobs::serve(&node);
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        Self {
-            node,
-            port,
-            client: reqwest::Client::new(),
-            _folder: folder,
-        }
-    }
-
-    async fn with_box() -> Self {
-        let face = Self::start().await;
-        let made = face
-            .ask("PUT", "/devstoreaccount1/box?restype=container", &[], "")
-            .await;
-        assert_eq!(made.status, 201);
-        face
-    }
-
-    /// Asks as the owner of the account.
-    async fn ask(
-        &self,
-        verb: &str,
-        path: &str,
-        headers: &[(&str, &str)],
-        body: impl Into<bytes::Bytes>,
-    ) -> Answer {
-        self.ask_by(&OWNER, verb, path, headers, body.into()).await
-    }
-
-    async fn ask_by(
-        &self,
-        by: &By<'_>,
-        verb: &str,
-        path: &str,
-        headers: &[(&str, &str)],
-        body: bytes::Bytes,
-    ) -> Answer {
-        let when = self.node.clock.now().0 / 1000 - by.ago;
-        let when = std::time::UNIX_EPOCH + Duration::from_secs(when as u64);
-        let mut own = vec![("x-ms-date".to_owned(), httpdate::fmt_http_date(when))];
-        own.extend(
-            headers
-                .iter()
-                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
-        );
-        let mut signed = own.clone();
-        if !body.is_empty() {
-            signed.push(("content-length".to_owned(), body.len().to_string()));
-        }
-        let (bare, query) = path.split_once('?').unwrap_or((path, ""));
-        let header = shared_key::header(
-            by.account,
-            by.key,
-            &Request {
-                verb,
-                path: bare,
-                parameters: &parameters(query).unwrap(),
-                headers: &signed,
-            },
-        );
-        own.push(("authorization".to_owned(), header.unwrap()));
-        self.send(verb, path, &own, body).await
-    }
-
-    /// Sends a request as it is.
-    async fn send(
-        &self,
-        verb: &str,
-        path: &str,
-        headers: &[(String, String)],
-        body: bytes::Bytes,
-    ) -> Answer {
-        let url = format!("http://127.0.0.1:{}{path}", self.port);
-        let mut request = self.client.request(verb.parse().unwrap(), url);
-        for (name, value) in headers {
-            request = request.header(name, value);
-        }
-        if verb == "PUT" {
-            request = request.header("content-length", body.len());
-        }
-        let answer = request.body(body).send().await.unwrap();
-        Answer {
-            status: answer.status().as_u16(),
-            headers: answer.headers().clone(),
-            body: answer.bytes().await.unwrap(),
-        }
-    }
-
-    async fn put(&self, name: &str, headers: &[(&str, &str)], body: &str) -> Answer {
-        let headers = [&[("x-ms-blob-type", "BlockBlob")], headers].concat();
-        let path = format!("/devstoreaccount1/box/{name}");
-        self.ask("PUT", &path, &headers, body.to_owned()).await
-    }
-
-    async fn describe(&self, name: &str, headers: &[(&str, &str)]) -> Answer {
-        let path = format!("/devstoreaccount1/box/{name}?comp=metadata");
-        self.ask("PUT", &path, headers, "").await
-    }
-}
 
 #[tokio::test]
 async fn containers_are_made_once_and_found() {
@@ -300,6 +142,73 @@ async fn events_36_an_empty_owner_is_an_empty_element() {
         .ask("GET", &path.replace("&include=metadata", ""), &[], "")
         .await;
     assert!(!without.text().contains("ownerid"));
+}
+
+/// What .NET's processor asks for; without metadata it sees no owner, and steals.
+#[tokio::test]
+async fn enumerated_values_are_compared_without_case() {
+    let face = Face::with_box().await;
+    let headers = [("x-ms-blob-type", "blockblob"), ("x-ms-meta-ownerid", "me")];
+    let path = format!("/devstoreaccount1/box/{CLAIM}");
+    assert_eq!(face.ask("PUT", &path, &headers, "text").await.status, 201);
+    let path = format!("/devstoreaccount1/box/{CLAIM}?comp=Metadata");
+    let owner = [("x-ms-meta-ownerid", "you")];
+    assert_eq!(face.ask("PUT", &path, &owner, "").await.status, 200);
+    for query in [
+        "restype=container&comp=list&prefix=localhost%2F&include=Metadata",
+        "restype=Container&comp=List&include=Deleted,METADATA",
+    ] {
+        let path = format!("/devstoreaccount1/box?{query}");
+        let list = face.ask("GET", &path, &[], "").await;
+        assert_eq!(list.status, 200, "{}", list.text());
+        let owner = "<Metadata><ownerid>you</ownerid></Metadata>";
+        assert!(list.text().contains(owner), "{}", list.text());
+    }
+    let path = format!("/devstoreaccount1/box/{CLAIM}");
+    let part = [
+        ("x-ms-range", "Bytes=0-1"),
+        ("x-ms-range-get-content-md5", "True"),
+    ];
+    let found = face.ask("GET", &path, &part, "").await;
+    assert_eq!((found.status, found.text()), (206, "te"));
+    assert!(!found.header("content-md5").is_empty());
+}
+
+/// .NET parses the body of every error that is said to be XML, also where a HEAD
+/// has none, and then fails with the parser's error.
+#[tokio::test]
+async fn an_error_of_head_has_a_code_and_no_content_type() {
+    let face = Face::with_box().await;
+    face.put("a", &[], "x").await;
+    let stale = [("if-match", "\"0x1\"")];
+    let cases: [(&str, Headers<'_>, (u16, &str)); 4] = [
+        (
+            "/devstoreaccount1/none?restype=container",
+            &[],
+            (404, "ContainerNotFound"),
+        ),
+        ("/devstoreaccount1/box/none", &[], (404, "BlobNotFound")),
+        ("/devstoreaccount1/box/a", &stale, (412, "ConditionNotMet")),
+        (
+            "/devstoreaccount1/box/a?snapshot=1",
+            &[],
+            (501, "NotImplemented"),
+        ),
+    ];
+    let is_bare = |answer: &Answer| {
+        let length = answer.header("content-length");
+        answer.header("content-type").is_empty() && (length.is_empty() || length == "0")
+    };
+    for (path, headers, wanted) in cases {
+        let answer = face.ask("HEAD", path, headers, "").await;
+        let code = answer.header("x-ms-error-code");
+        assert_eq!((answer.status, code), wanted, "{path}");
+        assert!(is_bare(&answer), "{path}: {:?}", answer.headers);
+    }
+    let path = "/devstoreaccount1/box/a";
+    let denied = face.send("HEAD", path, &[], bytes::Bytes::new()).await;
+    assert_eq!(denied.status, 403);
+    assert!(is_bare(&denied), "{:?}", denied.headers);
 }
 
 #[tokio::test]

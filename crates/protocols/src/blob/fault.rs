@@ -112,15 +112,22 @@ impl From<Error> for Fault {
     }
 }
 
+impl Fault {
+    /// The answer to a request whose answer has no body: status and code.
+    pub(super) fn into_head(self) -> Response {
+        (self.status, [("x-ms-error-code", self.code)]).into_response()
+    }
+}
+
 impl IntoResponse for Fault {
     fn into_response(self) -> Response {
+        if self.status == StatusCode::NOT_MODIFIED {
+            return self.into_head();
+        }
         let headers = [
             ("x-ms-error-code", self.code),
             ("content-type", "application/xml"),
         ];
-        if self.status == StatusCode::NOT_MODIFIED {
-            return (self.status, [headers[0]]).into_response();
-        }
         let body = xml::error(self.code, &self.message);
         (self.status, headers, body).into_response()
     }

@@ -30,7 +30,8 @@ pub(super) async fn list(context: &Context, ask: &Ask) -> Result<Response, Fault
         },
     };
     let (prefix, marker) = (text("prefix"), text("marker"));
-    let has_metadata = text("include").split(',').any(|part| part == "metadata");
+    let mut included = text("include").split(',');
+    let has_metadata = included.any(|part| part.trim().eq_ignore_ascii_case("metadata"));
     let container = ask.container();
     let page = context.blobs.list(&container, prefix, marker, most);
     let page = page.await?;

@@ -49,11 +49,13 @@ impl Operation {
                 return Err(Fault::not_offered(&what));
             }
         }
-        let is_container = ask.parameter("restype") == Some("container");
-        let comp = ask.parameter("comp");
+        let word = |name: &str| ask.parameter(name).map(str::to_ascii_lowercase);
+        let (restype, comp) = (word("restype"), word("comp"));
+        let comp = comp.as_deref();
+        let is_container = restype.as_deref() == Some("container");
         let operation = match (&ask.place.container, &ask.place.blob) {
             (Some(_), None) if is_container => of_container(&ask.method, comp),
-            (Some(_), Some(_)) if ask.parameter("restype").is_none() => of_blob(&ask.method, comp),
+            (Some(_), Some(_)) if restype.is_none() => of_blob(&ask.method, comp),
             _ => None,
         };
         let operation = operation.ok_or_else(|| {

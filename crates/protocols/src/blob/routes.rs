@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::HeaderValue;
 use axum::http::request::Parts;
+use axum::http::{HeaderValue, Method};
 use axum::response::{IntoResponse, Response};
 use uuid::Uuid;
 
@@ -31,7 +31,11 @@ pub fn routes(context: Arc<Context>) -> Router {
 async fn answer(State(context): State<Arc<Context>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let answered = operate(&context, &parts, body).await;
-    let mut answer = answered.unwrap_or_else(IntoResponse::into_response);
+    let mut answer = answered.unwrap_or_else(|fault| match parts.method {
+        // A client that reads of XML parses it, and there is none.
+        Method::HEAD => fault.into_head(),
+        _ => fault.into_response(),
+    });
     let headers = answer.headers_mut();
     let id = HeaderValue::try_from(Uuid::new_v4().to_string());
     headers.insert("x-ms-request-id", id.expect("digits and hyphens"));

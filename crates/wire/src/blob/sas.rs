@@ -80,12 +80,12 @@ impl Sas {
         let text = |name: &str| find(name).unwrap_or("");
         let (scope, signed) = match find("srt") {
             Some(types) => {
-                if !text("ss").contains('b') {
+                if !text("ss").contains(['b', 'B']) {
                     return bad("it is not for blobs ('ss')");
                 }
                 let scope = Scope::Account {
-                    has_containers: types.contains('c'),
-                    has_objects: types.contains('o'),
+                    has_containers: types.contains(['c', 'C']),
+                    has_objects: types.contains(['o', 'O']),
                 };
                 (scope, of_account(&text, version, &place.account))
             }
@@ -100,7 +100,7 @@ impl Sas {
             start: find("st").map(str::to_owned),
             expiry: expiry.to_owned(),
             addresses: find("sip").map(str::to_owned),
-            needs_encryption: find("spr") == Some("https"),
+            needs_encryption: text("spr").eq_ignore_ascii_case("https"),
             signed,
             signature,
         }))
@@ -128,7 +128,7 @@ fn resource(kind: &str, place: &Place) -> Result<(Scope, String), NotSas> {
     else {
         return Err(NotSas("it is for a container or blob"));
     };
-    match (kind, blob) {
+    match (kind.to_ascii_lowercase().as_str(), blob) {
         ("c", _) => Ok((Scope::Container, format!("/blob/{account}/{container}"))),
         ("b", Some(blob)) => Ok((Scope::Blob, format!("/blob/{account}/{container}/{blob}"))),
         ("b", None) => Err(NotSas("it is for a blob, and the request for a container")),
@@ -235,5 +235,19 @@ mod tests {
         let blob = "sig=YQ%3D%3D&sv=2020-12-06&se=2030-01-01&sr=b";
         assert!(sas(blob, "/a/c").is_err());
         assert!(sas(blob, "/a/c/b").unwrap().is_some());
+    }
+
+    #[test]
+    fn enumerated_parameters_are_read_without_case() {
+        let rest = "sig=YQ%3D%3D&sv=2020-12-06&se=2030-01-01";
+        let found = sas(&format!("{rest}&sr=B&spr=HTTPS"), "/a/c/b");
+        let found = found.unwrap().unwrap();
+        assert_eq!((found.scope, found.needs_encryption), (Scope::Blob, true));
+        let account = sas(&format!("{rest}&ss=B&srt=CO"), "/a").unwrap().unwrap();
+        let all = Scope::Account {
+            has_containers: true,
+            has_objects: true,
+        };
+        assert_eq!(account.scope, all);
     }
 }

@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::signature;
 
-const SCHEME: &str = "SharedKey ";
+const SCHEME: &str = "SharedKey";
 
 /// Headers that are signed by their value alone, in this order.
 const SIGNED: [&str; 11] = [
@@ -55,7 +55,10 @@ pub struct NotSharedKey;
 impl SharedKey {
     /// Reads the value of `Authorization`.
     pub fn parse(header: &str) -> Result<Self, NotSharedKey> {
-        let claim = header.trim().strip_prefix(SCHEME).ok_or(NotSharedKey)?;
+        let (scheme, claim) = header.trim().split_once(' ').ok_or(NotSharedKey)?;
+        if !scheme.eq_ignore_ascii_case(SCHEME) {
+            return Err(NotSharedKey);
+        }
         let (account, signature) = claim.trim().split_once(':').ok_or(NotSharedKey)?;
         let signature = STANDARD.decode(signature).map_err(|_| NotSharedKey)?;
         match account.is_empty() {
@@ -86,7 +89,7 @@ pub fn header(account: &str, key: &str, request: &Request<'_>) -> Option<String>
     let key = STANDARD.decode(key).ok()?;
     let signature = signature::sign(&key, &text(account, request, by_culture));
     let signature = STANDARD.encode(signature);
-    Some(format!("{SCHEME}{account}:{signature}"))
+    Some(format!("{SCHEME} {account}:{signature}"))
 }
 
 fn text(account: &str, request: &Request<'_>, order: fn(&str, &str) -> Ordering) -> String {
@@ -183,6 +186,10 @@ mod tests {
         let header = header("dev", KEY, &request).unwrap();
         let claim = SharedKey::parse(&header).unwrap();
         assert!(claim.is_signed_by(KEY, &request));
+        assert_eq!(
+            SharedKey::parse(&header.replace("SharedKey", "sharedkey")),
+            Ok(claim.clone())
+        );
         assert!(!claim.is_signed_by("Zm9v", &request));
         let other = Request {
             verb: "GET",

@@ -1,0 +1,168 @@
+//! The port of blobs, and requests to it as clients sign them.
+#![allow(dead_code, reason = "each test uses a part of it")]
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use steadfast_core::clock::SystemClock;
+use steadfast_wire::blob::place::parameters;
+use steadfast_wire::blob::shared_key::{self, Request};
+
+use crate::amqp_setup::{self, ACCOUNT, ACCOUNT_KEY, Node};
+
+pub(crate) struct Face {
+    pub(crate) node: Node,
+    pub(crate) port: u16,
+    pub(crate) client: reqwest::Client,
+    _folder: tempfile::TempDir,
+}
+
+/// What came back.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: reqwest::header::HeaderMap,
+    pub(crate) body: bytes::Bytes,
+}
+
+impl Answer {
+    pub(crate) fn header(&self, name: &str) -> &str {
+        let value = self.headers.get(name);
+        value.map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// Status and the code of the error, which header and body say alike.
+    pub(crate) fn error(&self) -> (u16, &str) {
+        let code = self.header("x-ms-error-code");
+        assert!(
+            self.text().contains(&format!("<Code>{code}</Code>")),
+            "{}",
+            self.text()
+        );
+        assert!(self.text().contains("<Message>STF-"), "{}", self.text());
+        (self.status, code)
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+}
+
+/// How a request is signed.
+pub(crate) struct By<'a> {
+    pub(crate) account: &'a str,
+    pub(crate) key: &'a str,
+    /// How long ago it was.
+    pub(crate) ago: i64,
+}
+
+pub(crate) const OWNER: By<'_> = By {
+    account: ACCOUNT,
+    key: ACCOUNT_KEY,
+    ago: 0,
+};
+
+impl Face {
+    pub(crate) async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let node = amqp_setup::open(folder.path(), Arc::new(SystemClock::new())).await;
+        let port = amqp_setup::blobs::serve(&node);
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        Self {
+            node,
+            port,
+            client: reqwest::Client::new(),
+            _folder: folder,
+        }
+    }
+
+    pub(crate) async fn with_box() -> Self {
+        let face = Self::start().await;
+        let made = face
+            .ask("PUT", "/devstoreaccount1/box?restype=container", &[], "")
+            .await;
+        assert_eq!(made.status, 201);
+        face
+    }
+
+    /// Asks as the owner of the account.
+    pub(crate) async fn ask(
+        &self,
+        verb: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<bytes::Bytes>,
+    ) -> Answer {
+        self.ask_by(&OWNER, verb, path, headers, body.into()).await
+    }
+
+    pub(crate) async fn ask_by(
+        &self,
+        by: &By<'_>,
+        verb: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: bytes::Bytes,
+    ) -> Answer {
+        let when = self.node.clock.now().0 / 1000 - by.ago;
+        let when = std::time::UNIX_EPOCH + Duration::from_secs(when as u64);
+        let mut own = vec![("x-ms-date".to_owned(), httpdate::fmt_http_date(when))];
+        own.extend(
+            headers
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
+        );
+        let mut signed = own.clone();
+        if !body.is_empty() {
+            signed.push(("content-length".to_owned(), body.len().to_string()));
+        }
+        let (bare, query) = path.split_once('?').unwrap_or((path, ""));
+        let header = shared_key::header(
+            by.account,
+            by.key,
+            &Request {
+                verb,
+                path: bare,
+                parameters: &parameters(query).unwrap(),
+                headers: &signed,
+            },
+        );
+        own.push(("authorization".to_owned(), header.unwrap()));
+        self.send(verb, path, &own, body).await
+    }
+
+    /// Sends a request as it is.
+    pub(crate) async fn send(
+        &self,
+        verb: &str,
+        path: &str,
+        headers: &[(String, String)],
+        body: bytes::Bytes,
+    ) -> Answer {
+        let url = format!("http://127.0.0.1:{}{path}", self.port);
+        let mut request = self.client.request(verb.parse().unwrap(), url);
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        if verb == "PUT" {
+            request = request.header("content-length", body.len());
+        }
+        let answer = request.body(body).send().await.unwrap();
+        Answer {
+            status: answer.status().as_u16(),
+            headers: answer.headers().clone(),
+            body: answer.bytes().await.unwrap(),
+        }
+    }
+
+    pub(crate) async fn put(&self, name: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        let headers = [&[("x-ms-blob-type", "BlockBlob")], headers].concat();
+        let path = format!("/devstoreaccount1/box/{name}");
+        self.ask("PUT", &path, &headers, body.to_owned()).await
+    }
+
+    pub(crate) async fn describe(&self, name: &str, headers: &[(&str, &str)]) -> Answer {
+        let path = format!("/devstoreaccount1/box/{name}?comp=metadata");
+        self.ask("PUT", &path, headers, "").await
+    }
+}
