@@ -1,6 +1,7 @@
 // The chat of the documentation, as an app server of a running `steadfast dev`.
+// SIGTERM ends it, by the mode that its first argument names.
 //
-//   dotnet run -- MigrateClients        or WaitForClientsClose
+//   dotnet bin/Release/net8.0/ChatSample.dll MigrateClients        or WaitForClientsClose
 
 using Microsoft.AspNetCore.SignalR;
 using Microsoft.Azure.SignalR;
@@ -45,9 +46,8 @@ public class Chat : Hub
         await base.OnDisconnectedAsync(exception);
     }
 
-    // The SDK puts it into the features of the connection; the documentation looks
-    // for it in those of the request.
+    // The SDK puts it into the features of the connection. The documentation looks for
+    // it in those of the request, where no version of the SDK sets it.
     private IConnectionMigrationFeature? Migration() =>
-        Context.Features.Get<IConnectionMigrationFeature>()
-        ?? Context.GetHttpContext()?.Features.Get<IConnectionMigrationFeature>();
+        Context.Features.Get<IConnectionMigrationFeature>();
 }

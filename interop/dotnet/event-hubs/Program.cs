@@ -1,4 +1,5 @@
-// Sends events, and lets two processors share them by blobs.
+// Sends events, reads partitions over and over, and lets two processors share them by
+// blobs. Processors that balance lose some partitions at the start, and none later.
 
 using System.Collections.Concurrent;
 using Azure.Messaging.EventHubs;
@@ -9,6 +10,8 @@ using Azure.Storage.Blobs;
 
 const string Hub = "houses";
 const int Count = 100;
+const int Reads = 50;
+const int Settled = 8;
 
 string Setting(string name) =>
     Environment.GetEnvironmentVariable(name) ?? throw new InvalidOperationException($"{name} is not set");
@@ -31,6 +34,14 @@ await using (var producer = new EventHubProducerClient(Setting("EVENTS"), Hub))
     }
 }
 
+var missed = await ReadRepeatedlyAsync();
+if (missed > 0)
+{
+    Console.Error.WriteLine($"{missed} of {Reads} reads of a partition with events brought none");
+    return 1;
+}
+
+var losses = 0;
 var seen = new ConcurrentDictionary<string, string>();
 var troubles = new ConcurrentBag<string>();
 var processors = Enumerable.Range(0, 2).Select(_ => Processor()).ToList();
@@ -43,6 +54,10 @@ while (seen.Count < Count && DateTime.UtcNow < limit)
 {
     await Task.Delay(100);
 }
+
+// Ownerships are renewed several times by then.
+await Task.Delay(TimeSpan.FromSeconds(10));
+var lost = Volatile.Read(ref losses);
 foreach (var processor in processors)
 {
     await processor.StopProcessingAsync();
@@ -53,8 +68,35 @@ if (seen.Count < Count)
     Console.Error.WriteLine($"{seen.Count} of {Count} events came; {string.Join("; ", troubles)}");
     return 1;
 }
-Console.WriteLine($"ok: {Count} events by {owners} processors");
+if (lost > Settled)
+{
+    Console.Error.WriteLine($"{lost} partitions were lost: the processors steal from one another");
+    return 1;
+}
+Console.WriteLine($"ok: {Count} events by {owners} processors, {lost} ownerships lost, {Reads} reads");
 return 0;
+
+// Each read opens a link of its own, and takes the first event of a partition.
+async Task<int> ReadRepeatedlyAsync()
+{
+    await using var consumer = new EventHubConsumerClient(
+        EventHubConsumerClient.DefaultConsumerGroupName, Setting("EVENTS"), Hub);
+    var partitions = await consumer.GetPartitionIdsAsync();
+    var options = new ReadEventOptions { MaximumWaitTime = TimeSpan.FromSeconds(10) };
+    var without = 0;
+    for (var number = 0; number < Reads; number += 1)
+    {
+        var partition = partitions[number % partitions.Length];
+        var hasCome = false;
+        await foreach (var read in consumer.ReadEventsFromPartitionAsync(partition, EventPosition.Earliest, options))
+        {
+            hasCome = read.Data is not null;
+            break;
+        }
+        without += hasCome ? 0 : 1;
+    }
+    return without;
+}
 
 EventProcessorClient Processor()
 {
@@ -78,6 +120,14 @@ EventProcessorClient Processor()
             seen.TryAdd(text, processor.Identifier);
         }
         await arguments.UpdateCheckpointAsync();
+    };
+    processor.PartitionClosingAsync += arguments =>
+    {
+        if (arguments.Reason == ProcessingStoppedReason.OwnershipLost)
+        {
+            Interlocked.Increment(ref losses);
+        }
+        return Task.CompletedTask;
     };
     processor.ProcessErrorAsync += arguments =>
     {
