@@ -1,4 +1,4 @@
-// What @azure/storage-blob does with small blobs, and what it must see.
+// What @azure/storage-blob does with blobs, and what it must see.
 
 import assert from "node:assert/strict";
 import { ContainerClient } from "@azure/storage-blob";
@@ -43,4 +43,28 @@ async function blobsWithBodies(server) {
   await fails(wrong.create(), 403, "AuthenticationFailed");
 }
 
-export const blobScenarios = [blobsWithBodies];
+async function blobsInBlocks(server) {
+  const container = new ContainerClient(server.blobs(), "box");
+  await container.create();
+  const blob = container.getBlockBlobClient("large/1");
+  const body = Buffer.alloc(5_000_000, "abcdefg");
+  const size = 1 << 20;
+  await blob.uploadData(body, { maxSingleShotSize: size, blockSize: size, concurrency: 4 });
+  assert.deepEqual(await blob.downloadToBuffer(), body);
+  const lists = await blob.getBlockList("all");
+  assert.equal(lists.committedBlocks.length, 5);
+  const folders = [];
+  for await (const each of container.listBlobsByHierarchy("/")) {
+    folders.push([each.kind, each.name]);
+  }
+  assert.deepEqual(folders, [["prefix", "large/"]]);
+  const lease = blob.getBlobLeaseClient();
+  await lease.acquireLease(15);
+  assert.equal((await blob.getProperties()).leaseState, "leased");
+  await fails(blob.setMetadata({}), 412, "LeaseIdMissing");
+  await blob.setMetadata({}, { conditions: { leaseId: lease.leaseId } });
+  await lease.releaseLease();
+  await blob.delete();
+}
+
+export const blobScenarios = [blobsWithBodies, blobsInBlocks];

@@ -1,4 +1,4 @@
-"""What azure-storage-blob does with small blobs, and what it must see."""
+"""What azure-storage-blob does with blobs, and what it must see."""
 
 from datetime import datetime, timedelta, timezone
 
@@ -11,7 +11,9 @@ from azure.core.exceptions import (
     ResourceNotFoundError,
 )
 from azure.storage.blob import (
+    BlobBlock,
     BlobClient,
+    BlobLeaseClient,
     BlobServiceClient,
     ContainerClient,
     ContentSettings,
@@ -62,12 +64,64 @@ def blobs_with_bodies(server):
     most = bytes(16 * 1024 * 1024)
     container.upload_blob("most", most, validate_content=True)
     assert container.download_blob("most").readall() == most
-    try:
-        container.upload_blob("more", bytes(len(most) + 1))
-    except HttpResponseError as error:
-        assert error.status_code == 413, error
-    else:
-        raise AssertionError("a body over the limit was taken")
+
+
+def blobs_in_blocks(server):
+    box(server)
+    # Bodies over 1 MiB go in blocks, four at a time.
+    settings = {"max_single_put_size": 1 << 20, "max_block_size": 1 << 20}
+    container = ContainerClient.from_connection_string(server.blobs(), "box", **settings)
+    body = bytes(range(256)) * 80_000 + b"the end"
+    blob = container.upload_blob("large", body, max_concurrency=4, metadata={"House": "42"})
+    assert blob.download_blob(max_concurrency=4).readall() == body
+    committed, waiting = blob.get_block_list("all")
+    assert len(committed) == 20 and not waiting, (committed, waiting)
+    part = blob.download_blob(offset=(1 << 20) - 3, length=6).readall()
+    assert part == body[(1 << 20) - 3 : (1 << 20) + 3]
+    refused(lambda: container.upload_blob("large", body), ResourceExistsError, "BlobAlreadyExists")
+    # The blocks of the upload that was refused still wait.
+    blob.stage_block("more", b" and more")
+    _, waiting = blob.get_block_list("all")
+    assert len(waiting) == 21 and waiting[-1].size == 9, waiting
+    blob.commit_block_list([*committed, BlobBlock("more")])
+    assert blob.download_blob().readall() == body + b" and more"
+    _, waiting = blob.get_block_list("all")
+    assert not waiting, waiting
+    assert blob.get_blob_properties().metadata == {}
+    unknown = [BlobBlock("none")]
+    refused(lambda: blob.commit_block_list(unknown), HttpResponseError, "InvalidBlockList")
+    # One request, larger than what the server holds of a body.
+    whole = ContainerClient.from_connection_string(server.blobs(), "box", max_single_put_size=1 << 28)
+    large = bytes(40 * 1024 * 1024)
+    assert whole.upload_blob("whole", large).download_blob().readall() == large
+
+
+def leases_and_folders(server):
+    container = box(server)
+    for name in ["a/1", "a/2", "b", "c/d/1"]:
+        container.upload_blob(name, b"")
+    walked = [each.name for each in container.walk_blobs()]
+    assert sorted(walked) == ["a/", "b", "c/"], walked
+    assert [each.name for each in container.walk_blobs("a/")] == ["a/1", "a/2"]
+    blob = container.get_blob_client("b")
+    lease = blob.acquire_lease(15)
+    found = blob.get_blob_properties().lease
+    assert (found.state, found.status, found.duration) == ("leased", "locked", "fixed"), found
+    refused(lambda: blob.acquire_lease(15), ResourceExistsError, "LeaseAlreadyPresent")
+    refused(lambda: blob.set_blob_metadata({}), HttpResponseError, "LeaseIdMissing")
+    blob.upload_blob(b"mine", overwrite=True, lease=lease)
+    former = BlobLeaseClient(blob, lease.id)
+    lease.change("c0ffee00-0000-4000-8000-000000000001")
+    lease.renew()
+    refused(former.renew, ResourceExistsError, "LeaseIdMismatchWithLeaseOperation")
+    late = lambda: blob.set_blob_metadata({}, lease=former)
+    refused(late, HttpResponseError, "LeaseIdMismatchWithBlobOperation")
+    assert lease.break_lease(0) == 0
+    assert blob.get_blob_properties().lease.state == "broken"
+    again = blob.acquire_lease(-1)
+    assert blob.get_blob_properties().lease.duration == "infinite"
+    again.release()
+    blob.delete_blob()
 
 
 def lists_and_conditions(server):
@@ -143,4 +197,11 @@ def a_bad_account_key(server):
     refused(container.create_container, ClientAuthenticationError, "AuthenticationFailed")
 
 
-ALL = [blobs_with_bodies, lists_and_conditions, signatures, a_bad_account_key]
+ALL = [
+    blobs_with_bodies,
+    blobs_in_blocks,
+    leases_and_folders,
+    lists_and_conditions,
+    signatures,
+    a_bad_account_key,
+]

@@ -324,8 +324,27 @@ pub const PARKED_EVENTS: usize = 1000;
 pub const RETENTION_STEPS: u64 = 32;
 
 /// Largest body of a blob, and what one of its rows holds.
-pub const BLOB_BYTES: usize = 16 * 1024 * 1024;
+pub const BLOB_BYTES: usize = 256 * 1024 * 1024;
 pub const BLOB_PIECE_BYTES: usize = 256 * 1024;
+
+/// Largest body that is written by one command.
+pub const BLOB_PUT_BYTES: usize = 16 * 1024 * 1024;
+
+/// What one command of an upload carries; an upload holds about twice as much.
+pub const BLOB_STAGE_BYTES: usize = 1024 * 1024;
+
+/// Bytes per second that all uploads of a node write: half of what a flush does, so
+/// that they throttle no other writer.
+pub const BLOB_UPLOAD_RATE_BYTES: u64 = FLUSH_RATE_BYTES / 2;
+
+/// How long an upload may take that is not committed.
+pub const BLOB_STAGE_TIME: Duration = Duration::from_secs(3600);
+
+/// Blocks of one blob, the length of a block's id, and how long blocks wait to be
+/// committed.
+pub const BLOB_BLOCKS: usize = 4096;
+pub const BLOB_BLOCK_ID_BYTES: usize = 64;
+pub const BLOB_BLOCK_TIME: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Longest name of a blob, and all its metadata together.
 pub const BLOB_NAME_BYTES: usize = 1024;

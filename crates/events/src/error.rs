@@ -68,6 +68,18 @@ pub enum Kind {
     ConditionFailed,
     /// A name, body or metadata of a blob is not permitted.
     BadBlob,
+    /// The blob is leased, and the request names no lease.
+    LeaseHeld,
+    /// The blob has another lease than the request names.
+    LeaseMismatch,
+    /// The request names a lease, and the blob has none.
+    LeaseNotPresent,
+    /// The lease was broken, or has expired.
+    LeaseBroken,
+    /// A block list names blocks that are not there.
+    BadBlockList,
+    /// The event hub has no such policy.
+    PolicyNotFound,
     /// A handler failed, and the error handler has been told.
     HandlerFailed,
     /// Something cannot be done now; try again. The source says why.
@@ -102,6 +114,12 @@ const CODES: &[(Kind, &str)] = &[
     (Kind::HandlerFailed, "STF-5023"),
     (Kind::Unavailable, "STF-5024"),
     (Kind::Damaged, "STF-5025"),
+    (Kind::LeaseHeld, "STF-5030"),
+    (Kind::LeaseMismatch, "STF-5031"),
+    (Kind::LeaseNotPresent, "STF-5032"),
+    (Kind::LeaseBroken, "STF-5033"),
+    (Kind::BadBlockList, "STF-5034"),
+    (Kind::PolicyNotFound, "STF-5035"),
 ];
 
 impl Kind {

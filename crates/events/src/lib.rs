@@ -38,7 +38,10 @@ mod traffic;
 
 pub use attach::Attach;
 pub use batch::{Batch, Event, Publication};
-pub use blob::{Blob, Blobs, Conditions, Container, Kept, Match, Page, Pairs, Put};
+pub use blob::{
+    Blob, Blobs, Block, BlockChoice, BlockLists, Conditions, Container, Kept, Layout, Lease,
+    LeaseAction, LeaseState, Match, Page, Pairs, Put, Staged, event_hub_of,
+};
 pub use catalog::Change;
 pub use checkpoint::{Checkpoint, Condition};
 pub use claim::Ownership;

@@ -49,6 +49,12 @@ pub(crate) const CONTAINERS: Table = service_table(BLOB, 0);
 pub(crate) const BLOBS: Table = service_table(BLOB, 1);
 /// Body and number to a piece of it.
 pub(crate) const PIECES: Table = service_table(BLOB, 2);
+/// Body to an upload that is not committed.
+pub(crate) const UPLOADS: Table = service_table(BLOB, 3);
+/// Container and name to the blocks that are not committed.
+pub(crate) const BLOCKS: Table = service_table(BLOB, 4);
+/// Container and body to the blocks of a blob.
+pub(crate) const BLOCK_LISTS: Table = service_table(BLOB, 5);
 
 /// Where the definitions are.
 pub(crate) fn catalog() -> Address {

@@ -13,6 +13,7 @@ const ALWAYS: Conditions = Conditions {
     not: None,
     after: None,
     until: None,
+    lease: None,
 };
 const ABSENT: Conditions = Conditions {
     not: Some(Match::Any),

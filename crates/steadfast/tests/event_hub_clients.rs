@@ -119,8 +119,10 @@ scenarios! {
     events_27_offsets_are_strings: (Python, "batch_of_500"), (Node, "batchOf500"), (Rust, "batch_of_500");
     events_28_readers_are_stolen_by_owner_level: (Python, "stolen_by_owner_level"), (Node, "stolenByOwnerLevel"), (Rust, "stolen_by_owner_level");
     blobs_of_python: (Python, "blobs_with_bodies"), (Python, "lists_and_conditions"), (Python, "a_bad_account_key");
+    blobs_in_blocks_of_python: (Python, "blobs_in_blocks");
+    leases_and_folders_of_python: (Python, "leases_and_folders");
     signatures_of_blobs_of_python: (Python, "signatures");
-    blobs_of_node: (Node, "blobsWithBodies");
+    blobs_of_node: (Node, "blobsWithBodies"), (Node, "blobsInBlocks");
     asyncio_sends_and_reads: (Python, "send_and_read");
     node_learns_of_the_end: (Node, "lastEnqueuedProperties");
     idempotent_buffered_sends_of_node: (Node, "bufferedAndIdempotent");

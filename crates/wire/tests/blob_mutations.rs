@@ -7,6 +7,7 @@
 mod mutated;
 
 use mutated::{corpus, survive};
+use steadfast_wire::blob::block_list;
 use steadfast_wire::blob::place::{Place, parameters};
 use steadfast_wire::blob::sas::Sas;
 use steadfast_wire::blob::shared_key::{Request, SharedKey};
@@ -61,5 +62,20 @@ fn what_clients_sent_is_signed_and_nothing_else_with_that_signature() {
 fn mutated_requests_are_read_or_refused() {
     survive(&corpus("blob"), (64 * 1024, 32), |bytes| {
         is_signed(bytes);
+    });
+}
+
+#[test]
+fn mutated_block_lists_are_read_or_refused() {
+    let seeds = [
+        "\u{feff}<BlockList><Latest>AAA=</Latest><Latest>AQA=</Latest></BlockList>",
+        "<?xml version='1.0' encoding='utf-8'?>\n<BlockList><Committed>YQ==</Committed>\
+         <Uncommitted>Yg==</Uncommitted><!-- end --></BlockList>",
+        "<BlockList />",
+    ];
+    let seeds = seeds.map(|seed| seed.as_bytes().to_vec());
+    survive(&seeds, (64 * 1024, 32), |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        let _ = block_list::parse(&text);
     });
 }

@@ -1,5 +1,10 @@
 //! Names of blobs that processors of the SDKs write.
 
+/// The event hub whose ownership or checkpoint a blob of this name is.
+pub fn event_hub_of(name: &str) -> Option<&str> {
+    Mark::of(name).map(|mark| mark.hub)
+}
+
 /// A blob's name that means an ownership or a checkpoint.
 pub(super) struct Mark<'a> {
     pub(super) namespace: &'a str,

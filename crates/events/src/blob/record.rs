@@ -4,9 +4,10 @@ use bytes::Bytes;
 use steadfast_collections::schema::Record;
 use steadfast_core::clock::Timestamp;
 use steadfast_core::limits;
+use uuid::Uuid;
 
+use crate::blob::lease::{self, Lease, LeaseState};
 use crate::error::{Error, Kind, Result};
-use crate::place::message;
 
 /// Names and values, in the order in which they came.
 pub type Pairs = Vec<(String, String)>;
@@ -51,6 +52,18 @@ pub struct Blob {
     /// The version whose write brought the body.
     #[n(8)]
     pub(crate) body: u64,
+    /// How many blocks it has; `None` if it was written as a whole.
+    #[n(9)]
+    pub(crate) blocks: Option<u32>,
+    #[n(10)]
+    pub lease: Option<Lease>,
+}
+
+impl Blob {
+    /// How its lease stands.
+    pub fn lease_state(&self, now: Timestamp) -> LeaseState {
+        lease::state(self.lease.as_ref(), now)
+    }
 }
 
 /// A blob as somebody writes it.
@@ -67,6 +80,53 @@ pub struct Put {
     pub metadata: Vec<(String, String)>,
     #[n(4)]
     pub properties: Vec<(String, String)>,
+}
+
+/// A block of a blob.
+#[derive(Record, Clone, Debug, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub struct Block {
+    /// In base64, as its writer names it.
+    #[n(0)]
+    pub id: String,
+    #[n(1)]
+    pub length: u64,
+    #[n(2)]
+    pub(crate) body: u64,
+    /// When it goes if it is not committed.
+    #[n(3)]
+    pub(crate) due: Option<Timestamp>,
+}
+
+/// The row of a list.
+#[derive(Record, Clone, Debug, Default)]
+#[record(crate = "steadfast_collections", closed)]
+pub(super) struct BlockList {
+    #[n(0)]
+    pub(super) blocks: Vec<Block>,
+}
+
+/// Which block a list means.
+#[derive(Record, Clone, Debug, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub enum BlockChoice {
+    /// The one that is not committed, or else the one that is.
+    #[n(0)]
+    Latest(String),
+    #[n(1)]
+    Committed(String),
+    #[n(2)]
+    Uncommitted(String),
+}
+
+/// Bytes that were uploaded and that no blob holds yet.
+#[derive(Record, Clone, Copy, Debug, PartialEq, Eq)]
+#[record(crate = "steadfast_collections", closed)]
+pub struct Staged {
+    #[n(0)]
+    pub(crate) body: u64,
+    #[n(1)]
+    pub(crate) length: u64,
 }
 
 /// Which versions are meant.
@@ -106,10 +166,21 @@ pub struct Conditions {
     /// Only if it was not written after this time, in whole seconds.
     #[n(3)]
     pub until: Option<Timestamp>,
+    /// Only if it has this lease.
+    #[n(4)]
+    pub lease: Option<Uuid>,
 }
 
 impl Conditions {
-    /// Refuses what the conditions do not permit.
+    /// Refuses a read that names a lease which the blob does not have.
+    pub fn check_lease(&self, blob: &Blob, now: Timestamp) -> Result<()> {
+        match self.lease {
+            Some(given) => lease::check_read(blob.lease, given, now),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses what the conditions on versions and times do not permit.
     pub fn check(&self, found: Option<&Blob>) -> Result<()> {
         if self.only.is_some_and(|only| !only.fits(found)) {
             let words = "the blob has another version than the one that was asked for";
@@ -135,83 +206,13 @@ impl Conditions {
     }
 }
 
-#[derive(Record, Clone, Debug)]
-#[record(crate = "steadfast_collections", closed)]
-pub(crate) enum BlobCommand {
-    #[n(0)]
-    Create {
-        #[n(0)]
-        metadata: Vec<(String, String)>,
-    },
-    #[n(1)]
-    Find,
-    #[n(2)]
-    Remove,
-    #[n(3)]
-    Put {
-        #[n(0)]
-        put: Put,
-        #[n(1)]
-        conditions: Conditions,
-    },
-    /// Replaces the metadata of a blob that is there.
-    #[n(4)]
-    Describe {
-        #[n(0)]
-        name: String,
-        #[n(1)]
-        metadata: Vec<(String, String)>,
-        #[n(2)]
-        conditions: Conditions,
-    },
-    #[n(5)]
-    Delete {
-        #[n(0)]
-        name: String,
-        #[n(1)]
-        conditions: Conditions,
-    },
-    #[n(6)]
-    Get {
-        #[n(0)]
-        name: String,
-    },
-    /// Removes blobs of a container that is gone.
-    #[n(7)]
-    Sweep {
-        #[n(0)]
-        container: u64,
-        #[n(1)]
-        names: Vec<String>,
-    },
-}
-
-#[derive(Record, Clone, Debug)]
-#[record(crate = "steadfast_collections", closed)]
-pub(crate) enum BlobReply {
-    #[n(0)]
-    Done,
-    #[n(1)]
-    Container(Container),
-    /// The blob as it is now, and its metadata before.
-    #[n(2)]
-    Blob {
-        #[n(0)]
-        blob: Blob,
-        #[n(1)]
-        before: Vec<(String, String)>,
-    },
-}
-
-message!(BlobCommand, BlobReply);
-
 impl Put {
     /// Refuses what is over a limit.
     pub(crate) fn check(&self) -> Result<()> {
         check_name(&self.name)?;
         check_pairs(&self.metadata)?;
         check_pairs(&self.properties)?;
-        within("a body", self.body.len(), limits::BLOB_BYTES)?;
+        within("a body", self.body.len(), limits::BLOB_PUT_BYTES)?;
         within(
             "a content type",
             self.content_type.len(),
@@ -226,6 +227,18 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
         return Err(Error::new(Kind::BadBlob, words));
     }
     within("a name", name.len(), limits::BLOB_NAME_BYTES)
+}
+
+pub(crate) fn check_block_id(id: &str) -> Result<()> {
+    // Base64 has four characters for three bytes.
+    let most = limits::BLOB_BLOCK_ID_BYTES.div_ceil(3) * 4;
+    match id.is_empty() {
+        true => Err(Error::new(
+            Kind::BadBlob,
+            "a block needs an id; give it one",
+        )),
+        false => within("a block's id", id.len(), most),
+    }
 }
 
 pub(crate) fn check_pairs(pairs: &[(String, String)]) -> Result<()> {

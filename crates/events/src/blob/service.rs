@@ -4,14 +4,17 @@
 //! a row; a write of a body and of its description are one commit. Every write in a
 //! container gets the next version, so none comes twice.
 
-use steadfast_core::limits::BLOB_PIECE_BYTES;
 use steadfast_partition::{Address, Answer, Halt, Kind as ServiceKind, Service, Turn};
 
+use crate::blob::block::{self, forget_blocks, forget_body};
+use crate::blob::command::{BlobCommand, BlobReply};
+use crate::blob::key::blob_key;
+use crate::blob::lease::{self, LeaseAction};
 use crate::blob::record::{
-    Blob, BlobCommand, BlobReply, Conditions, Container, Put, check_name, check_pairs,
+    Blob, BlockChoice, Conditions, Container, Put, Staged, check_block_id, check_name, check_pairs,
 };
 use crate::error::{Error, Kind};
-use crate::place::{self, BLOB, BLOBS, CONTAINERS, PIECES};
+use crate::place::{self, BLOB, BLOBS, BLOCKS, CONTAINERS};
 
 /// Keeps containers and blobs.
 pub(crate) struct Containers;
@@ -33,7 +36,7 @@ impl Service for Containers {
         to: &Address,
         command: &BlobCommand,
     ) -> Result<Answer<BlobReply>, Halt> {
-        let reply = match command {
+        Ok(Answer::Now(match command {
             BlobCommand::Create { metadata } => create(turn, to, metadata)?,
             BlobCommand::Find => BlobReply::Container(container(turn, to)?),
             BlobCommand::Remove => {
@@ -41,7 +44,17 @@ impl Service for Containers {
                 turn.delete(CONTAINERS, &to.name);
                 BlobReply::Container(removed)
             }
-            BlobCommand::Put { put, conditions } => write(turn, to, put, conditions)?,
+            BlobCommand::Put { put, conditions } => write(turn, to, put, Body::Here, conditions)?,
+            BlobCommand::PutStaged {
+                put,
+                staged,
+                conditions,
+            } => write(turn, to, put, Body::Staged(*staged), conditions)?,
+            BlobCommand::PutBlocks {
+                put,
+                choices,
+                conditions,
+            } => write(turn, to, put, Body::Blocks(choices), conditions)?,
             BlobCommand::Describe {
                 name,
                 metadata,
@@ -50,21 +63,67 @@ impl Service for Containers {
             BlobCommand::Delete { name, conditions } => delete(turn, to, name, conditions)?,
             BlobCommand::Get { name } => {
                 let (_, blob) = existing(turn, to, name)?;
-                let before = blob.metadata.clone();
-                BlobReply::Blob { blob, before }
+                unchanged(blob)
             }
-            BlobCommand::Sweep { container, names } => {
-                for name in names {
-                    if let Some(blob) = find(turn, *container, name)? {
-                        forget_body(turn, *container, &blob);
-                    }
+            BlobCommand::Lease {
+                name,
+                action,
+                conditions,
+            } => act(turn, to, name, *action, conditions)?,
+            BlobCommand::Blocks { name } => blocks(turn, to, name)?,
+            other => uploads(turn, to, other)?,
+        }))
+    }
+}
+
+/// Commands about bytes that are in no blob yet, or no longer.
+fn uploads(turn: &mut Turn<'_>, to: &Address, command: &BlobCommand) -> Result<BlobReply, Halt> {
+    match command {
+        BlobCommand::Stage(bytes) => {
+            let container = container(turn, to)?.id;
+            let body = next_version(turn)?;
+            let staged = block::stage(turn, container, body, bytes)?;
+            return Ok(BlobReply::Staged(staged));
+        }
+        BlobCommand::Append { staged, bytes } => {
+            let staged = block::append(turn, *staged, bytes)?;
+            return Ok(BlobReply::Staged(staged));
+        }
+        BlobCommand::PutBlock {
+            name,
+            id,
+            staged,
+            conditions,
+        } => put_block(turn, to, (name, id), *staged, conditions)?,
+        BlobCommand::Discard { body } => block::discard(turn, *body)?,
+        BlobCommand::ExpireBlock {
+            container,
+            name,
+            body,
+        } => block::expire(turn, *container, name, *body)?,
+        BlobCommand::Sweep { container, names } => {
+            for name in names {
+                forget_blocks(turn, *container, name)?;
+                turn.delete(BLOCKS, &blob_key(*container, name));
+                if let Some(blob) = find(turn, *container, name)? {
+                    forget_body(turn, *container, &blob)?;
                     turn.delete(BLOBS, &blob_key(*container, name));
                 }
-                BlobReply::Done
             }
-        };
-        Ok(Answer::Now(reply))
+        }
+        // All others are handled above.
+        _ => {}
     }
+    Ok(BlobReply::Done)
+}
+
+/// Where the body of a blob comes from.
+#[derive(Clone, Copy)]
+enum Body<'a> {
+    /// It is part of the command.
+    Here,
+    Staged(Staged),
+    Blocks(&'a [BlockChoice]),
 }
 
 fn create(
@@ -92,17 +151,17 @@ fn write(
     turn: &mut Turn<'_>,
     to: &Address,
     put: &Put,
+    body: Body<'_>,
     conditions: &Conditions,
 ) -> Result<BlobReply, Halt> {
     put.check()?;
     let container = container(turn, to)?.id;
     let found = find(turn, container, &put.name)?;
     conditions.check(found.as_ref())?;
-    if let Some(found) = &found {
-        forget_body(turn, container, found);
-    }
+    let held = found.as_ref().and_then(|found| found.lease);
+    let lease = lease::check_write(held, conditions.lease, turn.time())?;
     let version = next_version(turn)?;
-    let blob = Blob {
+    let mut blob = Blob {
         name: put.name.clone(),
         version,
         created: found.as_ref().map_or(turn.time(), |found| found.created),
@@ -112,20 +171,82 @@ fn write(
         metadata: put.metadata.clone(),
         properties: put.properties.clone(),
         body: version,
+        blocks: None,
+        lease,
     };
-    for piece in 0..pieces(blob.length) {
-        let start = piece as usize * BLOB_PIECE_BYTES;
-        let end = (start + BLOB_PIECE_BYTES).min(put.body.len());
-        let key = piece_key(container, blob.body, piece);
-        turn.put(PIECES, &key, put.body.slice(start..end));
+    if let Body::Blocks(choices) = body {
+        let place = (put.name.as_str(), version);
+        blob.length = block::commit(turn, container, found.as_ref(), place, choices)?;
+        blob.blocks = Some(choices.len() as u32);
+    } else {
+        if let Some(found) = &found {
+            forget_body(turn, container, found)?;
+        }
+        forget_blocks(turn, container, &put.name)?;
     }
-    turn.put(
-        BLOBS,
-        &blob_key(container, &blob.name),
-        place::encode(&blob),
-    );
+    match body {
+        Body::Here => {
+            let at = Staged {
+                body: version,
+                length: 0,
+            };
+            block::put_pieces(turn, container, at, &put.body);
+        }
+        Body::Staged(staged) => {
+            block::take(turn, container, staged)?;
+            (blob.body, blob.length) = (staged.body, staged.length);
+        }
+        Body::Blocks(_) => {}
+    }
+    store(turn, container, &blob);
     let before = found.map(|found| found.metadata).unwrap_or_default();
     Ok(BlobReply::Blob { blob, before })
+}
+
+fn put_block(
+    turn: &mut Turn<'_>,
+    to: &Address,
+    (name, id): (&str, &str),
+    staged: Staged,
+    conditions: &Conditions,
+) -> Result<(), Halt> {
+    check_name(name)?;
+    check_block_id(id)?;
+    let container = container(turn, to)?.id;
+    let held = find(turn, container, name)?.and_then(|found| found.lease);
+    lease::check_write(held, conditions.lease, turn.time())?;
+    block::put_block(turn, container, name, id, staged)
+}
+
+fn blocks(turn: &mut Turn<'_>, to: &Address, name: &str) -> Result<BlobReply, Halt> {
+    check_name(name)?;
+    let container = container(turn, to)?.id;
+    let blob = find(turn, container, name)?;
+    let uncommitted = block::uncommitted(turn, container, name)?.blocks;
+    let committed = match &blob {
+        Some(blob) => block::committed(turn, container, blob)?,
+        None if uncommitted.is_empty() => return Err(missing().into()),
+        None => Vec::new(),
+    };
+    Ok(BlobReply::Blocks {
+        blob,
+        committed,
+        uncommitted,
+    })
+}
+
+fn act(
+    turn: &mut Turn<'_>,
+    to: &Address,
+    name: &str,
+    action: LeaseAction,
+    conditions: &Conditions,
+) -> Result<BlobReply, Halt> {
+    let (container, mut blob) = existing(turn, to, name)?;
+    conditions.check(Some(&blob))?;
+    blob.lease = lease::act(blob.lease, action, turn.time())?;
+    store(turn, container, &blob);
+    Ok(unchanged(blob))
 }
 
 fn describe(
@@ -139,10 +260,11 @@ fn describe(
     // Whatever the conditions are: clients fall back to a write on just this error.
     let (container, mut blob) = existing(turn, to, name)?;
     conditions.check(Some(&blob))?;
+    blob.lease = lease::check_write(blob.lease, conditions.lease, turn.time())?;
     let before = std::mem::replace(&mut blob.metadata, metadata.to_vec());
     blob.version = next_version(turn)?;
     blob.modified = turn.time();
-    turn.put(BLOBS, &blob_key(container, name), place::encode(&blob));
+    store(turn, container, &blob);
     Ok(BlobReply::Blob { blob, before })
 }
 
@@ -154,10 +276,21 @@ fn delete(
 ) -> Result<BlobReply, Halt> {
     let (container, blob) = existing(turn, to, name)?;
     conditions.check(Some(&blob))?;
-    forget_body(turn, container, &blob);
+    lease::check_write(blob.lease, conditions.lease, turn.time())?;
+    forget_body(turn, container, &blob)?;
+    forget_blocks(turn, container, name)?;
     turn.delete(BLOBS, &blob_key(container, name));
+    Ok(unchanged(blob))
+}
+
+fn unchanged(blob: Blob) -> BlobReply {
     let before = blob.metadata.clone();
-    Ok(BlobReply::Blob { blob, before })
+    BlobReply::Blob { blob, before }
+}
+
+fn store(turn: &mut Turn<'_>, container: u64, blob: &Blob) {
+    let key = blob_key(container, &blob.name);
+    turn.put(BLOBS, &key, place::encode(blob));
 }
 
 fn existing(turn: &mut Turn<'_>, to: &Address, name: &str) -> Result<(u64, Blob), Halt> {
@@ -165,11 +298,13 @@ fn existing(turn: &mut Turn<'_>, to: &Address, name: &str) -> Result<(u64, Blob)
     let container = container(turn, to)?.id;
     match find(turn, container, name)? {
         Some(blob) => Ok((container, blob)),
-        None => {
-            let words = "the blob is not there; write it first";
-            Err(Error::new(Kind::BlobNotFound, words).into())
-        }
+        None => Err(missing().into()),
     }
+}
+
+fn missing() -> Error {
+    let words = "the blob is not there; write it first";
+    Error::new(Kind::BlobNotFound, words)
 }
 
 fn container(turn: &mut Turn<'_>, to: &Address) -> Result<Container, Halt> {
@@ -190,12 +325,6 @@ fn find(turn: &mut Turn<'_>, container: u64, name: &str) -> Result<Option<Blob>,
     }
 }
 
-fn forget_body(turn: &mut Turn<'_>, container: u64, blob: &Blob) {
-    for piece in 0..pieces(blob.length) {
-        turn.delete(PIECES, &piece_key(container, blob.body, piece));
-    }
-}
-
 /// Versions of all containers of a partition, and the ids of the containers, come
 /// from one counter.
 fn next_version(turn: &mut Turn<'_>) -> Result<u64, Halt> {
@@ -204,18 +333,4 @@ fn next_version(turn: &mut Turn<'_>) -> Result<u64, Halt> {
     let next = last.map_or(1, |last| u64::from_be_bytes(last) + 1);
     turn.put(CONTAINERS, COUNTER, next.to_be_bytes().to_vec());
     Ok(next)
-}
-
-/// How many pieces a body has.
-pub(crate) fn pieces(length: u64) -> u32 {
-    length.div_ceil(BLOB_PIECE_BYTES as u64) as u32
-}
-
-pub(crate) fn blob_key(container: u64, name: &str) -> Vec<u8> {
-    [&container.to_be_bytes(), name.as_bytes()].concat()
-}
-
-pub(crate) fn piece_key(container: u64, body: u64, piece: u32) -> Vec<u8> {
-    let (container, body) = (container.to_be_bytes(), body.to_be_bytes());
-    [&container[..], &body[..], &piece.to_be_bytes()[..]].concat()
 }

@@ -11,12 +11,15 @@ use bytes::{Bytes, BytesMut};
 use steadfast_core::limits::{BLOB_PIECE_BYTES, SCAN_ROWS};
 use steadfast_partition::{Address, Handle, Router, Runtime, Space, Window};
 
+use crate::blob::command::{BlobCommand, BlobReply};
+use crate::blob::key::{list_key, piece_key};
+use crate::blob::lease::LeaseAction;
 use crate::blob::mark::Mark;
-use crate::blob::record::{Blob, BlobCommand, BlobReply, Conditions, Container, Pairs, Put};
-use crate::blob::service::{Containers, blob_key, piece_key};
+use crate::blob::record::{Blob, BlockList, Conditions, Container, Pairs, Put};
+use crate::blob::service::Containers;
 use crate::error::{Error, Kind, Result};
 use crate::hubs::EventHubs;
-use crate::place::{self, BLOB, BLOBS, CONTAINERS, PIECES};
+use crate::place::{self, BLOB, BLOCK_LISTS, CONTAINERS, PIECES};
 
 /// All blobs of a space. Cheap to clone.
 #[derive(Clone)]
@@ -31,12 +34,13 @@ struct Inner {
     hubs: EventHubs,
 }
 
-/// Some blobs of a container, by name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Page {
-    pub blobs: Vec<Blob>,
-    /// Where the next page begins; `None` if this is the last.
-    pub next: Option<String>,
+/// Where the bytes of a blob in one version are. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    container: String,
+    id: u64,
+    /// Bodies and their lengths, in order.
+    runs: Arc<[(u64, u64)]>,
 }
 
 impl Blobs {
@@ -63,34 +67,6 @@ impl Blobs {
     /// A container.
     pub async fn container(&self, container: &str) -> Result<Container> {
         self.container_of(container, BlobCommand::Find).await
-    }
-
-    /// Removes a container with all its blobs. Once it is gone its blobs go, too, also if
-    /// nobody waits for that any more.
-    pub async fn delete_container(&self, container: &str) -> Result<()> {
-        let (own, container) = (self.clone(), container.to_owned());
-        let deleting = tokio::spawn(async move { own.delete_whole(&container).await });
-        deleting.await.unwrap_or_else(|_| Err(Error::broken_off()))
-    }
-
-    async fn delete_whole(&self, container: &str) -> Result<()> {
-        let removed = self.container_of(container, BlobCommand::Remove).await?;
-        let mut from = String::new();
-        loop {
-            let page = self
-                .page(container, removed.id, "", &from, SCAN_ROWS / 10)
-                .await?;
-            let names = page.blobs.into_iter().map(|blob| blob.name).collect();
-            let sweep = BlobCommand::Sweep {
-                container: removed.id,
-                names,
-            };
-            self.call(container, sweep).await?;
-            match page.next {
-                Some(next) => from = next,
-                None => return Ok(()),
-            }
-        }
     }
 
     /// Writes a blob: description and body at once.
@@ -124,6 +100,22 @@ impl Blobs {
         self.call(container, command).await.map(drop)
     }
 
+    /// Acquires, renews, changes, releases or breaks the lease of a blob.
+    pub async fn lease(
+        &self,
+        container: &str,
+        name: &str,
+        action: LeaseAction,
+        conditions: Conditions,
+    ) -> Result<Blob> {
+        let command = BlobCommand::Lease {
+            name: name.to_owned(),
+            action,
+            conditions,
+        };
+        self.write(container, name, command).await
+    }
+
     /// A blob without its body.
     pub async fn get(&self, container: &str, name: &str) -> Result<Blob> {
         let name = name.to_owned();
@@ -143,11 +135,9 @@ impl Blobs {
         // A write between the two reads replaces the body: then look again.
         const ATTEMPTS: u32 = 8;
         for _ in 0..ATTEMPTS {
-            let id = self.container(container).await?.id;
             let blob = self.get(container, name).await?;
             let range = range.clone().unwrap_or(0..blob.length);
-            let range = range.start.min(blob.length)..range.end.min(blob.length);
-            if let Some(body) = self.body(container, id, &blob, range).await? {
+            if let Some(body) = self.part(container, &blob, range).await? {
                 return Ok((blob, body));
             }
         }
@@ -156,42 +146,67 @@ impl Blobs {
     }
 
     /// A part of the body of a blob in this version; `None` if it was written
-    /// meanwhile.
+    /// since.
     pub async fn part(
         &self,
         container: &str,
         blob: &Blob,
         range: Range<u64>,
     ) -> Result<Option<Bytes>> {
-        let id = self.container(container).await?.id;
         let end = range.end.min(blob.length);
-        self.body(container, id, blob, range.start.min(end)..end)
-            .await
+        match self.layout(container, blob).await? {
+            Some(layout) => self.bytes(&layout, range.start.min(end)..end).await,
+            None => Ok(None),
+        }
     }
 
-    /// Blobs whose name begins with `prefix`, from `from` on, `limit` at most.
-    pub async fn list(
-        &self,
-        container: &str,
-        prefix: &str,
-        from: &str,
-        limit: usize,
-    ) -> Result<Page> {
+    /// Where the body of a blob in this version is; `None` if it was written since.
+    pub async fn layout(&self, container: &str, blob: &Blob) -> Result<Option<Layout>> {
         let id = self.container(container).await?.id;
-        self.page(container, id, prefix, from, limit).await
+        let runs = match blob.blocks {
+            None => vec![(blob.body, blob.length)],
+            Some(_) => {
+                let window = self.window(container);
+                let row = window.row(BLOCK_LISTS, &list_key(id, blob.body)).await?;
+                let Some(row) = row else {
+                    return Ok(None);
+                };
+                let list = place::decode::<BlockList>(&row);
+                let list = list.map_err(|_| Error::damaged("a list of blocks"))?;
+                let runs = list.blocks.iter().map(|block| (block.body, block.length));
+                runs.collect()
+            }
+        };
+        Ok(Some(Layout {
+            container: container.to_owned(),
+            id,
+            runs: runs.into(),
+        }))
     }
 
     /// Removes the ownerships and checkpoints of an event hub from all containers
     /// that this node serves, when the event hub is gone: they would keep processors
     /// from an event hub of the same name. Answers how many there were.
     pub async fn forget_event_hub(&self, hub: &str) -> Result<u64> {
+        self.forget_marks(hub, None).await
+    }
+
+    /// As [`Blobs::forget_event_hub`], for one group that is gone.
+    pub async fn forget_group(&self, hub: &str, group: &str) -> Result<u64> {
+        self.forget_marks(hub, Some(group)).await
+    }
+
+    async fn forget_marks(&self, hub: &str, group: Option<&str>) -> Result<u64> {
         let mut count = 0;
         for container in self.containers().await? {
             let mut from = Some(String::new());
             while let Some(start) = from {
                 let page = self.list(&container, "", &start, SCAN_ROWS / 10).await?;
                 let is_meant = |blob: &&Blob| {
-                    Mark::of(&blob.name).is_some_and(|mark| mark.hub.eq_ignore_ascii_case(hub))
+                    Mark::of(&blob.name).is_some_and(|mark| {
+                        let is_group = |group| mark.group.eq_ignore_ascii_case(group);
+                        mark.hub.eq_ignore_ascii_case(hub) && group.is_none_or(is_group)
+                    })
                 };
                 for blob in page.blobs.iter().filter(is_meant) {
                     let deleted = self.delete(&container, &blob.name, Conditions::default());
@@ -220,69 +235,34 @@ impl Blobs {
         Ok(found)
     }
 
-    async fn page(
-        &self,
-        container: &str,
-        id: u64,
-        prefix: &str,
-        from: &str,
-        limit: usize,
-    ) -> Result<Page> {
-        let window = self.window(container);
-        let limit = limit.clamp(1, SCAN_ROWS - 1);
-        let start = Bytes::from(blob_key(id, prefix.max(from)));
-        let end = Bytes::from((id + 1).to_be_bytes().to_vec());
-        let rows = window.rows(
-            BLOBS,
-            Bound::Included(start),
-            Bound::Excluded(end),
-            limit + 1,
-        );
-        let mut page = Page::default();
-        for row in rows.await? {
-            let blob: Blob = place::decode(&row.value).map_err(|_| Error::damaged("a blob"))?;
-            if !blob.name.starts_with(prefix) {
-                break;
+    /// Some bytes of a body; `None` if its blob was written since.
+    pub async fn bytes(&self, layout: &Layout, range: Range<u64>) -> Result<Option<Bytes>> {
+        let window = self.window(&layout.container);
+        let mut found = BytesMut::with_capacity((range.end - range.start.min(range.end)) as usize);
+        let mut start = 0;
+        for (body, length) in layout.runs.iter().copied() {
+            let end = start + length;
+            let mut at = range.start.max(start);
+            while at < range.end.min(end) {
+                let within = at - start..range.end.min(end) - start;
+                let key = (layout.id, body);
+                let Some(part) = piece(&window, key, within).await? else {
+                    return Ok(None);
+                };
+                at += part.len() as u64;
+                found.extend_from_slice(&part);
             }
-            if page.blobs.len() == limit {
-                page.next = Some(blob.name);
-                break;
-            }
-            page.blobs.push(blob);
+            start = end;
         }
-        Ok(page)
+        Ok(Some(found.freeze()))
     }
 
-    /// A part of a body; `None` if the blob was written meanwhile.
-    async fn body(
+    pub(super) async fn write(
         &self,
         container: &str,
-        id: u64,
-        blob: &Blob,
-        range: Range<u64>,
-    ) -> Result<Option<Bytes>> {
-        let size = BLOB_PIECE_BYTES as u64;
-        let window = self.window(container);
-        let mut body = BytesMut::with_capacity((range.end - range.start.min(range.end)) as usize);
-        let mut at = range.start;
-        while at < range.end {
-            let piece = (at / size) as u32;
-            let key = piece_key(id, blob.body, piece);
-            let Some(found) = window.row(PIECES, &key).await? else {
-                return Ok(None);
-            };
-            let start = (at % size) as usize;
-            let end = ((range.end - u64::from(piece) * size) as usize).min(found.len());
-            let Some(part) = found.get(start..end).filter(|part| !part.is_empty()) else {
-                return Err(Error::damaged("a piece of a blob"));
-            };
-            body.extend_from_slice(part);
-            at += part.len() as u64;
-        }
-        Ok(Some(body.freeze()))
-    }
-
-    async fn write(&self, container: &str, name: &str, command: BlobCommand) -> Result<Blob> {
+        name: &str,
+        command: BlobCommand,
+    ) -> Result<Blob> {
         let BlobReply::Blob { blob, before } = self.call(container, command).await? else {
             return Err(Error::damaged("a reply"));
         };
@@ -312,22 +292,46 @@ impl Blobs {
         }
     }
 
-    async fn container_of(&self, container: &str, command: BlobCommand) -> Result<Container> {
+    pub(super) async fn container_of(
+        &self,
+        container: &str,
+        command: BlobCommand,
+    ) -> Result<Container> {
         match self.call(container, command).await? {
             BlobReply::Container(container) => Ok(container),
             _ => Err(Error::damaged("a reply")),
         }
     }
 
-    async fn call(&self, container: &str, command: BlobCommand) -> Result<BlobReply> {
+    pub(super) async fn call(&self, container: &str, command: BlobCommand) -> Result<BlobReply> {
         crate::blob::record::check_name(container)?;
         let reply = self.inner.containers.call(address(container), command);
         Ok(reply.await?)
     }
 
-    fn window(&self, container: &str) -> Window {
+    pub(super) fn window(&self, container: &str) -> Window {
         let place = self.inner.space.partition(&address(container));
         self.inner.router.window(place)
+    }
+}
+
+/// The rest of the piece in which a range of a run begins.
+async fn piece(
+    window: &Window,
+    (id, body): (u64, u64),
+    range: Range<u64>,
+) -> Result<Option<Bytes>> {
+    let size = BLOB_PIECE_BYTES as u64;
+    let number = range.start / size;
+    let key = piece_key(id, body, number as u32);
+    let Some(found) = window.row(PIECES, &key).await? else {
+        return Ok(None);
+    };
+    let start = (range.start % size) as usize;
+    let end = ((range.end - number * size) as usize).min(found.len());
+    match start < end {
+        true => Ok(Some(found.slice(start..end))),
+        false => Err(Error::damaged("a piece of a blob")),
     }
 }
 

@@ -1,96 +1,262 @@
 //! Bodies, on their way in and out.
+//!
+//! A body of any length passes through one buffer: what does not fit into one
+//! command is uploaded part by part, and the blob takes the upload at the end.
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, BodyDataStream};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
-use futures_util::stream;
-use http_body_util::LengthLimitError;
+use bytes::{Bytes, BytesMut};
+use futures_util::{StreamExt as _, stream};
 use md5::{Digest, Md5};
-use steadfast_core::limits::{BLOB_BYTES, BLOB_PIECE_BYTES, BODY_TIME};
-use steadfast_events::{Blob, Blobs, Error, Kind};
+use steadfast_core::limits::{
+    BLOB_BYTES, BLOB_PIECE_BYTES, BLOB_STAGE_BYTES, BLOB_UPLOAD_RATE_BYTES, BODY_TIME,
+};
+use steadfast_events::{Blob, Blobs, Error, Kind, Staged};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::ask::Ask;
 use super::context::Context;
 use super::fault::Fault;
-use super::property;
+
+/// How long an upload waits before it tries a throttled store again.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// A body and its digest.
 pub(super) struct Taken {
-    pub(super) body: Bytes,
+    pub(super) content: Content,
     /// In base64.
     pub(super) digest: String,
 }
 
-/// Reads a body. Whoever sends much waits until there is room.
-pub(super) async fn take(context: &Context, ask: &Ask, body: Body) -> Result<Taken, Fault> {
-    let demanded = property::digests(ask)?;
-    let length = match ask.header("content-length") {
-        Some(text) => text.parse().map_err(|_| Fault::header("content-length"))?,
-        None => BLOB_BYTES,
-    };
-    if length > BLOB_BYTES {
-        return Err(Fault::too_large(BLOB_BYTES));
-    }
-    let reading = async {
-        let pieces = length.div_ceil(BLOB_PIECE_BYTES) as u32;
-        let room = Arc::clone(&context.room).acquire_many_owned(pieces).await;
-        let room = room.expect("it is never closed");
-        let body = to_bytes(body, BLOB_BYTES).await;
-        body.map(|body| (body, room))
-    };
-    let Ok(read) = tokio::time::timeout(BODY_TIME, reading).await else {
-        return Err(Fault::too_slow());
-    };
-    let (body, _room) =
-        read.map_err(|error| match error.into_inner().is::<LengthLimitError>() {
-            true => Fault::too_large(BLOB_BYTES),
-            false => Fault::bad("InvalidInput", "the body has broken off"),
-        })?;
-    let digest = digest(body.clone()).await;
-    if demanded.iter().any(|demanded| demanded[..] != digest) {
-        let words = "the body is not the one whose MD5 was given";
-        return Err(Fault::bad("Md5Mismatch", words));
-    }
-    let digest = STANDARD.encode(digest);
-    Ok(Taken { body, digest })
+/// Where the bytes of a body are.
+pub(super) enum Content {
+    Whole(Bytes),
+    Uploaded(Staged),
 }
 
-/// The MD5 of a body; a large one is digested where it keeps nobody waiting.
-async fn digest(body: Bytes) -> [u8; 16] {
-    if body.len() <= BLOB_PIECE_BYTES {
-        return Md5::digest(&body).into();
+/// Reads a body, which must have all these digests. A large one waits until there
+/// is room.
+pub(super) async fn take(
+    context: &Context,
+    ask: &Ask,
+    body: Body,
+    demanded: &[Vec<u8>],
+) -> Result<Taken, Fault> {
+    let length = length(ask)?;
+    if length.is_some_and(|length| length > BLOB_BYTES) {
+        return Err(Fault::too_large(BLOB_BYTES));
     }
-    let digested = tokio::task::spawn_blocking(move || Md5::digest(&body).into());
-    digested.await.expect("digesting does not panic")
+    let _room = room(context, length.unwrap_or(BLOB_BYTES)).await?;
+    let mut upload = Upload {
+        context,
+        container: ask.container(),
+        source: body.into_data_stream(),
+        rest: BytesMut::new(),
+        digest: Md5::new(),
+        bytes: 0,
+        staged: None,
+    };
+    let received = match upload.receive().await {
+        Ok(content) => upload
+            .verified(demanded)
+            .map(|digest| Taken { content, digest }),
+        Err(fault) => Err(fault),
+    };
+    if let (Err(_), Some(staged)) = (&received, upload.staged) {
+        discard(context, ask, staged).await;
+    }
+    received
+}
+
+/// Removes an upload that no blob takes. If it cannot be reached, its timer does.
+pub(super) async fn discard(context: &Context, ask: &Ask, staged: Staged) {
+    let _ = context.blobs.discard(&ask.container(), staged).await;
+}
+
+/// A short body as a whole: a description, not the bytes of a blob.
+pub(super) async fn take_short(
+    context: &Context,
+    body: Body,
+    limit: usize,
+) -> Result<Bytes, Fault> {
+    let _room = room(context, limit).await?;
+    let reading = axum::body::to_bytes(body, limit);
+    match tokio::time::timeout(BODY_TIME, reading).await {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(_)) => Err(Fault::too_large(limit)),
+        Err(_) => Err(Fault::too_slow()),
+    }
+}
+
+fn length(ask: &Ask) -> Result<Option<usize>, Fault> {
+    let text = ask.header("content-length");
+    let length = text.map(|text| text.parse().map_err(|_| Fault::header("content-length")));
+    length.transpose()
+}
+
+/// Room for what is held of a body: what is read, and what is being written.
+async fn room(context: &Context, length: usize) -> Result<OwnedSemaphorePermit, Fault> {
+    let held = length.min(2 * BLOB_STAGE_BYTES);
+    let pieces = held.div_ceil(BLOB_PIECE_BYTES) as u32;
+    let waiting = Arc::clone(&context.room).acquire_many_owned(pieces);
+    match tokio::time::timeout(BODY_TIME, waiting).await {
+        Ok(room) => Ok(room.expect("it is never closed")),
+        Err(_) => Err(Fault::too_slow()),
+    }
+}
+
+struct Upload<'a> {
+    context: &'a Context,
+    container: String,
+    source: BodyDataStream,
+    /// Read, and not passed on yet.
+    rest: BytesMut,
+    digest: Md5,
+    bytes: usize,
+    staged: Option<Staged>,
+}
+
+impl Upload<'_> {
+    async fn receive(&mut self) -> Result<Content, Fault> {
+        let mut part = self.part().await?;
+        if part.len() < BLOB_STAGE_BYTES {
+            return Ok(Content::Whole(part));
+        }
+        loop {
+            let is_last = part.len() < BLOB_STAGE_BYTES;
+            let staged = write(self.context, &self.container, self.staged, part).await?;
+            self.staged = Some(staged);
+            if is_last {
+                return Ok(Content::Uploaded(staged));
+            }
+            part = self.part().await?;
+        }
+    }
+
+    /// The next part; shorter than a whole one at the end only.
+    async fn part(&mut self) -> Result<Bytes, Fault> {
+        let reading = async {
+            while self.rest.len() < BLOB_STAGE_BYTES {
+                let Some(read) = self.source.next().await else {
+                    break;
+                };
+                let read =
+                    read.map_err(|_| Fault::bad("InvalidInput", "the body has ended early"))?;
+                self.rest.extend_from_slice(&read);
+            }
+            Ok::<(), Fault>(())
+        };
+        match tokio::time::timeout(BODY_TIME, reading).await {
+            Ok(read) => read?,
+            Err(_) => return Err(Fault::too_slow()),
+        }
+        let part = self.rest.split_to(self.rest.len().min(BLOB_STAGE_BYTES));
+        let part = part.freeze();
+        self.bytes += part.len();
+        if self.bytes > BLOB_BYTES {
+            return Err(Fault::too_large(BLOB_BYTES));
+        }
+        let digest = std::mem::take(&mut self.digest);
+        self.digest = digested(digest, part.clone()).await;
+        Ok(part)
+    }
+
+    /// The digest, in base64, if it is the one that was demanded.
+    fn verified(&mut self, demanded: &[Vec<u8>]) -> Result<String, Fault> {
+        let digest = std::mem::take(&mut self.digest).finalize();
+        if demanded.iter().any(|demanded| demanded[..] != digest[..]) {
+            let words = "the body is not the one whose MD5 was given";
+            return Err(Fault::bad("Md5Mismatch", words));
+        }
+        Ok(STANDARD.encode(digest))
+    }
+}
+
+/// Adds a part to an upload, or begins one, at the pace of all uploads together. While
+/// the store is throttled, the client waits: it sends no more than is read.
+pub(super) async fn write(
+    context: &Context,
+    container: &str,
+    staged: Option<Staged>,
+    part: Bytes,
+) -> Result<Staged, Fault> {
+    let time = Duration::from_secs(1) * part.len() as u32 / BLOB_UPLOAD_RATE_BYTES as u32;
+    let writing = async {
+        let _turn = context.pace.lock().await;
+        loop {
+            let written = match staged {
+                Some(staged) if part.is_empty() => Ok(staged),
+                Some(staged) => context.blobs.append(container, staged, part.clone()).await,
+                None => context.blobs.stage(container, part.clone()).await,
+            };
+            match written {
+                Err(error) if error.is_passing() => tokio::time::sleep(PAUSE).await,
+                written => {
+                    tokio::time::sleep(time).await;
+                    return written;
+                }
+            }
+        }
+    };
+    match tokio::time::timeout(BODY_TIME, writing).await {
+        Ok(written) => Ok(written?),
+        Err(_) => Err(Fault::busy()),
+    }
+}
+
+/// Adds a part to a digest; a large one is digested beside the runtime's threads.
+async fn digested(mut digest: Md5, part: Bytes) -> Md5 {
+    if part.len() <= BLOB_PIECE_BYTES {
+        digest.update(&part);
+        return digest;
+    }
+    let digesting = tokio::task::spawn_blocking(move || {
+        digest.update(&part);
+        digest
+    });
+    digesting.await.expect("digesting does not panic")
 }
 
 /// The MD5 of a part of a blob, in base64.
 pub(super) async fn part_digest(part: Bytes) -> String {
-    STANDARD.encode(digest(part).await)
+    STANDARD.encode(digested(Md5::new(), part).await.finalize())
 }
 
-/// A part of a blob, piece by piece as the client takes it. If somebody writes the
-/// blob meanwhile, the answer breaks off, and the client asks again.
-pub(super) fn give(blobs: Blobs, container: String, blob: Blob, range: Range<u64>) -> Body {
+/// A part of a blob, piece by piece as the client takes it. If the blob is written
+/// before the end, the answer breaks off, and the client asks again.
+pub(super) async fn give(
+    blobs: Blobs,
+    container: &str,
+    blob: &Blob,
+    range: Range<u64>,
+) -> Result<Body, Fault> {
+    let layout = blobs
+        .layout(container, blob)
+        .await?
+        .ok_or_else(overwritten)?;
     let pieces = stream::try_unfold(range, move |left| {
-        let (blobs, container, blob) = (blobs.clone(), container.clone(), blob.clone());
+        let (blobs, layout) = (blobs.clone(), layout.clone());
         async move {
             if left.is_empty() {
                 return Ok(None);
             }
             let end = left.end.min(left.start + BLOB_PIECE_BYTES as u64);
-            match blobs.part(&container, &blob, left.start..end).await? {
+            match blobs.bytes(&layout, left.start..end).await? {
                 Some(piece) => Ok(Some((piece, end..left.end))),
-                None => {
-                    let words = "the blob was written while it was read; read it again";
-                    Err(Error::new(Kind::Unavailable, words))
-                }
+                None => Err(overwritten()),
             }
         }
     });
-    Body::from_stream(pieces)
+    Ok(Body::from_stream(pieces))
+}
+
+/// The blob was written between two reads.
+pub(super) fn overwritten() -> Error {
+    let words = "the blob was written while it was read; read it again";
+    Error::new(Kind::Unavailable, words)
 }

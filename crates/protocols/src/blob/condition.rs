@@ -2,6 +2,7 @@
 
 use steadfast_core::clock::Timestamp;
 use steadfast_events::{Blob, Conditions};
+use uuid::Uuid;
 
 use super::ask::Ask;
 use super::fault::Fault;
@@ -23,12 +24,25 @@ pub(super) fn conditions(ask: &Ask) -> Result<Conditions, Fault> {
         not: version("if-none-match")?,
         after: time("if-modified-since")?,
         until: time("if-unmodified-since")?,
+        lease: lease_id(ask, "x-ms-lease-id")?,
     })
+}
+
+/// The lease that a header names.
+pub(super) fn lease_id(ask: &Ask, name: &str) -> Result<Option<Uuid>, Fault> {
+    let id = ask.header(name);
+    let id = id.map(|id| Uuid::try_parse(id.trim()).map_err(|_| Fault::header(name)));
+    id.transpose()
 }
 
 /// Whether a blob may be shown. Conditions that ask for news are answered in a way
 /// of their own.
-pub(super) fn check_read(conditions: &Conditions, blob: &Blob) -> Result<(), Fault> {
+pub(super) fn check_read(
+    conditions: &Conditions,
+    blob: &Blob,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    conditions.check_lease(blob, now)?;
     let demands = Conditions {
         only: conditions.only,
         until: conditions.until,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use steadfast_core::clock::Clock;
 use steadfast_core::limits::{BLOB_BODIES_BYTES, BLOB_PIECE_BYTES};
 use steadfast_events::Blobs;
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 
 use crate::access::Access;
 
@@ -18,6 +18,8 @@ pub struct Context {
     pub(super) is_encrypted: bool,
     /// Bodies that are being read, in pieces.
     pub(super) room: Arc<Semaphore>,
+    /// Held while a part of an upload is written, and for the time that it may take.
+    pub(super) pace: Mutex<()>,
 }
 
 impl Context {
@@ -35,6 +37,7 @@ impl Context {
             clock,
             is_encrypted,
             room: Arc::new(Semaphore::new(pieces)),
+            pace: Mutex::new(()),
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use steadfast_events::{Error, Kind};
+use steadfast_events::{Error, Kind, LeaseAction};
 use steadfast_wire::blob::xml;
 
 use crate::access::{Denied, Reason};
@@ -55,6 +55,12 @@ impl Fault {
         Self::new(status, "OperationTimedOut", MALFORMED, words)
     }
 
+    /// The store has taken nothing for too long.
+    pub(super) fn busy() -> Self {
+        let words = "the server could not store the body in time; send it again";
+        Error::new(Kind::Unavailable, words).into()
+    }
+
     /// The range begins behind the end.
     pub(super) fn range() -> Self {
         let words = "the range begins behind the end of the blob";
@@ -69,12 +75,28 @@ impl Fault {
         Self::new(StatusCode::NOT_MODIFIED, "ConditionNotMet", own.0, words)
     }
 
-    /// Nothing here has a lease.
+    /// Containers have no leases.
     pub(super) fn no_lease() -> Self {
-        let words = "there is no lease on it, and none can be had here";
+        let words = "containers have no leases here; lease a blob";
         let status = StatusCode::PRECONDITION_FAILED;
-        let code = "LeaseNotPresentWithBlobOperation";
+        let code = "LeaseNotPresentWithContainerOperation";
         Self::new(status, code, NOT_OFFERED, words)
+    }
+
+    /// What went wrong with a lease operation.
+    pub(super) fn of_lease(error: Error, action: LeaseAction) -> Self {
+        let code = match (error.kind(), action) {
+            (Kind::LeaseHeld, _) => "LeaseAlreadyPresent",
+            (Kind::LeaseMismatch, _) => "LeaseIdMismatchWithLeaseOperation",
+            (Kind::LeaseNotPresent, _) => "LeaseNotPresentWithLeaseOperation",
+            (Kind::LeaseBroken, LeaseAction::Acquire { .. }) => {
+                "LeaseIsBreakingAndCannotBeAcquired"
+            }
+            (Kind::LeaseBroken, LeaseAction::Change { .. }) => "LeaseIsBreakingAndCannotBeChanged",
+            (Kind::LeaseBroken, _) => "LeaseIsBrokenAndCannotBeRenewed",
+            _ => return error.into(),
+        };
+        Self::new(StatusCode::CONFLICT, code, error.code().0, error.message())
     }
 
     /// Not among the operations that are offered.
@@ -105,6 +127,17 @@ impl From<Error> for Fault {
             Kind::BlobExists => (StatusCode::CONFLICT, "BlobAlreadyExists"),
             Kind::ConditionFailed => (StatusCode::PRECONDITION_FAILED, "ConditionNotMet"),
             Kind::BadBlob => (StatusCode::BAD_REQUEST, "InvalidInput"),
+            Kind::BadBlockList => (StatusCode::BAD_REQUEST, "InvalidBlockList"),
+            Kind::LeaseHeld => (StatusCode::PRECONDITION_FAILED, "LeaseIdMissing"),
+            Kind::LeaseBroken => (StatusCode::PRECONDITION_FAILED, "LeaseLost"),
+            Kind::LeaseMismatch => (
+                StatusCode::PRECONDITION_FAILED,
+                "LeaseIdMismatchWithBlobOperation",
+            ),
+            Kind::LeaseNotPresent => (
+                StatusCode::PRECONDITION_FAILED,
+                "LeaseNotPresentWithBlobOperation",
+            ),
             Kind::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "ServerBusy"),
             _ => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
         };

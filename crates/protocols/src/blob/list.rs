@@ -2,13 +2,14 @@
 
 use axum::http::header::HOST;
 use axum::response::{IntoResponse, Response};
+use steadfast_core::clock::Timestamp;
 use steadfast_events::Blob;
 use steadfast_wire::blob::xml::{Asked, Item, Listing};
 
 use super::ask::Ask;
 use super::context::Context;
 use super::fault::Fault;
-use super::property::{DIGEST, PROPERTIES, property};
+use super::property::{self, DIGEST, PROPERTIES, property};
 use super::stamp;
 
 /// Blobs of one answer, at most.
@@ -33,7 +34,9 @@ pub(super) async fn list(context: &Context, ask: &Ask) -> Result<Response, Fault
     let mut included = text("include").split(',');
     let has_metadata = included.any(|part| part.trim().eq_ignore_ascii_case("metadata"));
     let container = ask.container();
-    let page = context.blobs.list(&container, prefix, marker, most);
+    let delimiter = text("delimiter");
+    let names = (prefix, delimiter);
+    let page = context.blobs.list_by(&container, names, marker, most);
     let page = page.await?;
     let scheme = match context.is_encrypted || ask.is_proxied_encrypted {
         true => "https",
@@ -45,17 +48,30 @@ pub(super) async fn list(context: &Context, ask: &Ask) -> Result<Response, Fault
         container: ask.place.container.as_deref().unwrap_or(""),
         prefix,
         marker,
+        delimiter,
         most,
     });
+    let now = context.clock.now();
     let mut next = page.next.unwrap_or_default();
-    for blob in &page.blobs {
+    let blobs = page
+        .blobs
+        .iter()
+        .map(|blob| (blob.name.as_str(), Some(blob)));
+    let prefixes = page.prefixes.iter().map(|name| (name.as_str(), None));
+    let mut entries: Vec<_> = blobs.chain(prefixes).collect();
+    entries.sort_by_key(|(name, _)| *name);
+    for (name, blob) in entries {
         if listing.bytes() > ANSWER_BYTES {
-            next.clone_from(&blob.name);
+            name.clone_into(&mut next);
             break;
         }
+        let Some(blob) = blob else {
+            listing.push_prefix(name);
+            continue;
+        };
         listing.push(&Item {
-            name: &blob.name,
-            properties: &properties(blob),
+            name,
+            properties: &properties(blob, now),
             metadata: has_metadata.then_some(&blob.metadata),
         });
     }
@@ -63,7 +79,8 @@ pub(super) async fn list(context: &Context, ask: &Ask) -> Result<Response, Fault
     Ok((headers, listing.end(&next)).into_response())
 }
 
-fn properties(blob: &Blob) -> Vec<(&'static str, String)> {
+fn properties(blob: &Blob, now: Timestamp) -> Vec<(&'static str, String)> {
+    let (status, state, duration) = property::lease(blob, now);
     let mut properties = vec![
         ("Creation-Time", stamp::date(blob.created)),
         ("Last-Modified", stamp::date(blob.modified)),
@@ -76,9 +93,10 @@ fn properties(blob: &Blob) -> Vec<(&'static str, String)> {
     properties.extend([
         ("Content-MD5", property(blob, DIGEST).to_owned()),
         ("BlobType", "BlockBlob".to_owned()),
-        ("LeaseStatus", "unlocked".to_owned()),
-        ("LeaseState", "available".to_owned()),
+        ("LeaseStatus", status.to_owned()),
+        ("LeaseState", state.to_owned()),
         ("ServerEncrypted", "false".to_owned()),
     ]);
+    properties.extend(duration.map(|kind| ("LeaseDuration", kind.to_owned())));
     properties
 }

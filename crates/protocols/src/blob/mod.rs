@@ -1,15 +1,17 @@
 //! Blobs by HTTP, as checkpoint stores write them.
 //!
 //! The part of the Blob service that clients of Event Hubs use to keep ownerships
-//! and checkpoints, and small block blobs with bodies. Whatever else is asked for
-//! is said not to be there. Accounts are keys of this server.
+//! and checkpoints, with leases for older ones, and block blobs. Other operations
+//! are refused as not offered. Accounts are keys of this server.
 
 mod ask;
+mod block;
 mod body;
 mod condition;
 mod container;
 mod context;
 mod fault;
+mod lease;
 mod list;
 mod object;
 mod operation;

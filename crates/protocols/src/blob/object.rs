@@ -9,7 +9,7 @@ use axum::response::Response;
 use steadfast_events::{Blob, Match, Put};
 
 use super::ask::Ask;
-use super::body::{give, part_digest, take};
+use super::body::{Content, discard, give, overwritten, part_digest, take};
 use super::condition::{check_read, conditions};
 use super::context::Context;
 use super::fault::Fault;
@@ -38,17 +38,31 @@ pub(super) async fn put(
     }
     let metadata = property::metadata(ask)?;
     let (content_type, mut properties) = property::properties(ask);
-    let taken = take(context, ask, body).await?;
+    let demanded = property::digests(ask, &[DIGEST, "x-ms-blob-content-md5"])?;
+    let taken = take(context, ask, body, &demanded).await?;
     properties.push((DIGEST.to_owned(), taken.digest.clone()));
-    let put = Put {
+    let mut put = Put {
         name: ask.blob().to_owned(),
-        body: taken.body,
         content_type,
         metadata,
         properties,
+        ..Put::default()
     };
-    let written = context.blobs.put(&ask.container(), put, conditions).await?;
-    let answer = written_as(StatusCode::CREATED, &written).header(DIGEST, taken.digest);
+    let (blobs, container) = (&context.blobs, ask.container());
+    let written = match taken.content {
+        Content::Whole(bytes) => {
+            put.body = bytes;
+            blobs.put(&container, put, conditions).await?
+        }
+        Content::Uploaded(staged) => {
+            let written = blobs.put_staged(&container, put, staged, conditions).await;
+            if written.is_err() {
+                discard(context, ask, staged).await;
+            }
+            written?
+        }
+    };
+    let answer = property::written(StatusCode::CREATED, &written).header(DIGEST, taken.digest);
     Ok(answer.body(Body::empty()).expect("our own headers"))
 }
 
@@ -58,7 +72,7 @@ pub(super) async fn describe(context: &Context, ask: &Ask) -> Result<Response, F
     let written = context
         .blobs
         .describe(&container, ask.blob(), metadata, conditions);
-    let answer = written_as(StatusCode::OK, &written.await?);
+    let answer = property::written(StatusCode::OK, &written.await?);
     Ok(answer.body(Body::empty()).expect("our own headers"))
 }
 
@@ -76,47 +90,43 @@ pub(super) async fn remove(context: &Context, ask: &Ask) -> Result<Response, Fau
 
 pub(super) async fn head(context: &Context, ask: &Ask) -> Result<Response, Fault> {
     let blob = context.blobs.get(&ask.container(), ask.blob()).await?;
-    check_read(&conditions(ask)?, &blob)?;
-    let answer = property::describe(Response::builder(), ask, &blob)
-        .header("content-length", blob.length)
-        .header(DIGEST, property::property(&blob, DIGEST));
+    let now = context.clock.now();
+    check_read(&conditions(ask)?, &blob, now)?;
+    let answer = property::describe(Response::builder(), ask, &blob, now)
+        .header("content-length", blob.length);
+    let answer = property::digest(answer, DIGEST, &blob);
     Ok(answer.body(Body::empty()).expect("they came as headers"))
 }
 
 pub(super) async fn read(context: &Context, ask: &Ask) -> Result<Response, Fault> {
     let container = ask.container();
     let blob = context.blobs.get(&container, ask.blob()).await?;
-    check_read(&conditions(ask)?, &blob)?;
+    let now = context.clock.now();
+    check_read(&conditions(ask)?, &blob, now)?;
     let asked = ask.header("x-ms-range").or_else(|| ask.header("range"));
     let range = match asked {
         Some(text) => wanted(text, blob.length)?,
         None => None,
     };
-    let mut answer = property::describe(Response::builder(), ask, &blob);
-    let whole = property::property(&blob, DIGEST);
+    let mut answer = property::describe(Response::builder(), ask, &blob, now);
+    let blobs = context.blobs.clone();
     let Some(range) = range else {
-        let answer = answer
-            .header("content-length", blob.length)
-            .header(DIGEST, whole);
-        let body = give(
-            context.blobs.clone(),
-            container,
-            blob.clone(),
-            0..blob.length,
-        );
+        answer = answer.header("content-length", blob.length);
+        answer = property::digest(answer, DIGEST, &blob);
+        let body = give(blobs, &container, &blob, 0..blob.length).await?;
         return Ok(answer.body(body).expect("they came as headers"));
     };
     let (start, last, length) = (range.start, range.end - 1, blob.length);
     answer = answer
         .status(StatusCode::PARTIAL_CONTENT)
         .header("content-range", format!("bytes {start}-{last}/{length}"))
-        .header("content-length", range.end - range.start)
-        .header("x-ms-blob-content-md5", whole);
+        .header("content-length", range.end - range.start);
+    answer = property::digest(answer, "x-ms-blob-content-md5", &blob);
     let is_digest_wanted = ask.header("x-ms-range-get-content-md5");
     if is_digest_wanted.is_some_and(|value| value.eq_ignore_ascii_case("true")) {
         return digested(context, &container, &blob, range, answer).await;
     }
-    let body = give(context.blobs.clone(), container, blob, range);
+    let body = give(blobs, &container, &blob, range).await?;
     Ok(answer.body(body).expect("they came as headers"))
 }
 
@@ -132,12 +142,8 @@ async fn digested(
         let words = "the digest of a part is given for 4 MiB at most";
         return Err(Fault::bad("OutOfRangeInput", words));
     }
-    let Some(part) = context.blobs.part(container, blob, range).await? else {
-        // As if it had been read a moment later.
-        let words = "the blob was written while it was read; read it again";
-        let error = steadfast_events::Error::new(steadfast_events::Kind::Unavailable, words);
-        return Err(error.into());
-    };
+    let part = context.blobs.part(container, blob, range).await?;
+    let part = part.ok_or_else(overwritten)?;
     let answer = answer.header(DIGEST, part_digest(part.clone()).await);
     Ok(answer.body(Body::from(part)).expect("they came as headers"))
 }
@@ -169,12 +175,6 @@ fn end(text: &str) -> Result<u64, std::num::ParseIntError> {
         "" => Ok(u64::MAX),
         number => number.parse(),
     }
-}
-
-fn written_as(status: StatusCode, blob: &Blob) -> Builder {
-    let answer = Response::builder().status(status);
-    property::version(answer, blob.version, blob.modified)
-        .header("x-ms-request-server-encrypted", "false")
 }
 
 #[cfg(test)]

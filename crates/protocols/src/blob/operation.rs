@@ -17,6 +17,10 @@ pub(super) enum Operation {
     Read,
     Head,
     Delete,
+    PutBlock,
+    PutBlocks,
+    ReadBlocks,
+    Lease,
 }
 
 /// Headers that would change the meaning of a request, and that nobody here knows.
@@ -40,7 +44,7 @@ impl Operation {
         if let Some(header) = NOT_OFFERED.iter().find(|name| ask.header(name).is_some()) {
             return Err(Fault::not_offered(&format!("the header '{header}'")));
         }
-        for parameter in ["snapshot", "versionid", "delimiter"] {
+        for parameter in ["snapshot", "versionid"] {
             if ask
                 .parameter(parameter)
                 .is_some_and(|value| !value.is_empty())
@@ -62,7 +66,7 @@ impl Operation {
             let (method, comp) = (&ask.method, comp.unwrap_or("nothing"));
             Fault::not_offered(&format!("{method} with comp {comp}"))
         })?;
-        match ask.header("x-ms-lease-id").is_some() {
+        match is_container && ask.header("x-ms-lease-id").is_some() {
             true => Err(Fault::no_lease()),
             false => Ok(operation),
         }
@@ -86,6 +90,10 @@ fn of_blob(method: &Method, comp: Option<&str>) -> Option<Operation> {
         (&Method::GET, None) => Operation::Read,
         (&Method::HEAD, None | Some("metadata")) => Operation::Head,
         (&Method::DELETE, None) => Operation::Delete,
+        (&Method::PUT, Some("block")) => Operation::PutBlock,
+        (&Method::PUT, Some("blocklist")) => Operation::PutBlocks,
+        (&Method::GET, Some("blocklist")) => Operation::ReadBlocks,
+        (&Method::PUT, Some("lease")) => Operation::Lease,
         _ => return None,
     })
 }

@@ -71,9 +71,12 @@ impl Permit {
     pub(super) fn allow(&self, operation: Operation) -> Result<(), Denied> {
         let rights: &[Right] = match operation {
             Operation::CreateContainer | Operation::DeleteContainer => &[Right::Manage],
-            Operation::Put | Operation::Describe | Operation::Delete => {
-                &[Right::Listen, Right::Send]
-            }
+            Operation::Put
+            | Operation::Describe
+            | Operation::Delete
+            | Operation::PutBlock
+            | Operation::PutBlocks
+            | Operation::Lease => &[Right::Listen, Right::Send],
             _ => &[Right::Listen],
         };
         for right in rights {
@@ -97,9 +100,9 @@ impl Permit {
 fn permits(sas: &Sas, operation: Operation) -> bool {
     let letters = match operation {
         Operation::CreateContainer => "cw",
-        Operation::Put => "wc",
-        Operation::Describe => "w",
-        Operation::ReadContainer | Operation::Read | Operation::Head => "r",
+        Operation::Put | Operation::PutBlock | Operation::PutBlocks => "wc",
+        Operation::Describe | Operation::Lease => "w",
+        Operation::ReadContainer | Operation::Read | Operation::Head | Operation::ReadBlocks => "r",
         Operation::DeleteContainer | Operation::Delete => "d",
         Operation::List => "l",
     };

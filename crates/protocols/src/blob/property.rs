@@ -1,10 +1,12 @@
 //! Metadata and properties, from headers and back.
 
-use axum::http::HeaderValue;
 use axum::http::response::Builder;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use steadfast_events::{Blob, Pairs};
+use steadfast_core::clock::Timestamp;
+use steadfast_events::{Blob, LeaseState, Pairs};
 
 use super::ask::Ask;
 use super::fault::Fault;
@@ -69,10 +71,10 @@ pub(super) fn properties(ask: &Ask) -> (String, Pairs) {
     )
 }
 
-/// What `Content-MD5` and its like say of the body.
-pub(super) fn digests(ask: &Ask) -> Result<Vec<Vec<u8>>, Fault> {
+/// The digests that these headers give.
+pub(super) fn digests(ask: &Ask, names: &[&str]) -> Result<Vec<Vec<u8>>, Fault> {
     let mut digests = Vec::new();
-    for name in ["content-md5", "x-ms-blob-content-md5"] {
+    for name in names {
         if let Some(text) = ask.header(name) {
             let digest = STANDARD.decode(text);
             digests.push(digest.map_err(|_| Fault::bad("InvalidMd5", "it is not base64"))?);
@@ -88,14 +90,18 @@ pub(super) fn property<'a>(blob: &'a Blob, name: &str) -> &'a str {
 }
 
 /// Adds what a blob is to an answer.
-pub(super) fn describe(mut answer: Builder, ask: &Ask, blob: &Blob) -> Builder {
+pub(super) fn describe(mut answer: Builder, ask: &Ask, blob: &Blob, now: Timestamp) -> Builder {
+    let (status, state, duration) = lease(blob, now);
     answer = version(answer, blob.version, blob.modified)
         .header("x-ms-creation-time", stamp::date(blob.created))
         .header("x-ms-blob-type", "BlockBlob")
-        .header("x-ms-lease-status", "unlocked")
-        .header("x-ms-lease-state", "available")
+        .header("x-ms-lease-status", status)
+        .header("x-ms-lease-state", state)
         .header("x-ms-server-encrypted", "false")
         .header("accept-ranges", "bytes");
+    if let Some(duration) = duration {
+        answer = answer.header("x-ms-lease-duration", duration);
+    }
     for (name, value) in &blob.metadata {
         answer = text(answer, &format!("{METADATA}{name}"), value);
     }
@@ -110,12 +116,40 @@ pub(super) fn describe(mut answer: Builder, ask: &Ask, blob: &Blob) -> Builder {
     answer
 }
 
+/// Status, state and kind of duration of a blob's lease, in the service's words.
+pub(super) fn lease(
+    blob: &Blob,
+    now: Timestamp,
+) -> (&'static str, &'static str, Option<&'static str>) {
+    let duration = match blob.lease.and_then(|lease| lease.duration) {
+        Some(_) => "fixed",
+        None => "infinite",
+    };
+    match blob.lease_state(now) {
+        LeaseState::Available => ("unlocked", "available", None),
+        LeaseState::Leased => ("locked", "leased", Some(duration)),
+        LeaseState::Breaking => ("locked", "breaking", None),
+        LeaseState::Broken => ("unlocked", "broken", None),
+        LeaseState::Expired => ("unlocked", "expired", None),
+    }
+}
+
+/// Adds the digest of the whole body, if it is known.
+pub(super) fn digest(answer: Builder, header: &str, blob: &Blob) -> Builder {
+    match property(blob, DIGEST) {
+        "" => answer,
+        digest => text(answer, header, digest),
+    }
+}
+
+/// The answer to a write of a blob.
+pub(super) fn written(status: StatusCode, blob: &Blob) -> Builder {
+    let answer = Response::builder().status(status);
+    version(answer, blob.version, blob.modified).header("x-ms-request-server-encrypted", "false")
+}
+
 /// Adds the version of something, and when it was written.
-pub(super) fn version(
-    answer: Builder,
-    version: u64,
-    modified: steadfast_core::clock::Timestamp,
-) -> Builder {
+pub(super) fn version(answer: Builder, version: u64, modified: Timestamp) -> Builder {
     let tag = stamp::tag(version);
     answer
         .header("etag", format!("\"{tag}\""))

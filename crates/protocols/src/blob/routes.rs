@@ -15,7 +15,7 @@ use super::context::Context;
 use super::fault::Fault;
 use super::operation::Operation;
 use super::permit::Permit;
-use super::{container, list, object};
+use super::{block, container, lease, list, object};
 
 /// The version that a client is told which names none.
 const VERSION: &str = "2021-12-02";
@@ -66,5 +66,9 @@ async fn operate(context: &Context, parts: &Parts, body: Body) -> Result<Respons
         Operation::Read => object::read(context, &ask).await,
         Operation::Head => object::head(context, &ask).await,
         Operation::Delete => object::remove(context, &ask).await,
+        Operation::PutBlock => block::put(context, &ask, body).await,
+        Operation::PutBlocks => block::commit(context, &ask, body, permit.is_for_new_only()).await,
+        Operation::ReadBlocks => block::show(context, &ask).await,
+        Operation::Lease => lease::act(context, &ask).await,
     }
 }

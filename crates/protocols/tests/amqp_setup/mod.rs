@@ -46,6 +46,16 @@ pub(crate) async fn open(folder: &Path, clock: Arc<dyn Clock>) -> Node {
 
 /// As [`open`], for clients that may be silent for so long.
 pub(crate) async fn open_with(folder: &Path, clock: Arc<dyn Clock>, idle: Duration) -> Node {
+    open_as(folder, clock, idle, |_| {}).await
+}
+
+/// As [`open_with`], with other bounds of the store.
+pub(crate) async fn open_as(
+    folder: &Path,
+    clock: Arc<dyn Clock>,
+    idle: Duration,
+    change: impl FnOnce(&mut steadfast_storage::Options),
+) -> Node {
     let engine: Arc<dyn Engine> =
         Arc::new(Local::open(folder, &local::Options::default()).expect("the folder opens"));
     let owner = Owner {
@@ -54,6 +64,7 @@ pub(crate) async fn open_with(folder: &Path, clock: Arc<dyn Clock>, idle: Durati
     };
     let mut options = steadfast_storage::Options::new(owner);
     options.clock = Arc::clone(&clock);
+    change(&mut options);
     let store = Arc::new(Store::start(Arc::clone(&engine), options));
     let wanted = Space {
         number: 0,

@@ -5,9 +5,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use steadfast_core::clock::SystemClock;
+use steadfast_core::clock::{Clock, SystemClock};
+use steadfast_core::limits;
 use steadfast_wire::blob::place::parameters;
 use steadfast_wire::blob::shared_key::{self, Request};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use crate::amqp_setup::{self, ACCOUNT, ACCOUNT_KEY, Node};
 
@@ -64,8 +67,30 @@ pub(crate) const OWNER: By<'_> = By {
 
 impl Face {
     pub(crate) async fn start() -> Self {
+        Self::start_at(Arc::new(SystemClock::new())).await
+    }
+
+    /// With a clock of the test's own.
+    pub(crate) async fn start_at(clock: Arc<dyn Clock>) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let node = amqp_setup::open(folder.path(), Arc::new(SystemClock::new())).await;
+        let node = amqp_setup::open(folder.path(), clock).await;
+        Self::serve(node, folder)
+    }
+
+    /// On a store that holds little in memory.
+    pub(crate) async fn start_small() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = Arc::new(SystemClock::new());
+        let idle = limits::AMQP_IDLE;
+        let node = amqp_setup::open_as(folder.path(), clock, idle, |options| {
+            options.log_target = 8 * 1024 * 1024;
+            options.log_limit = 32 * 1024 * 1024;
+            options.row_cache = 8 * 1024 * 1024;
+        });
+        Self::serve(node.await, folder)
+    }
+
+    fn serve(node: Node, folder: tempfile::TempDir) -> Self {
         let port = amqp_setup::blobs::serve(&node);
         let _ = rustls::crypto::ring::default_provider().install_default();
         Self {
@@ -104,31 +129,56 @@ impl Face {
         headers: &[(&str, &str)],
         body: bytes::Bytes,
     ) -> Answer {
+        let own = self.signed(by, (verb, path), headers, body.len());
+        self.send(verb, path, &own, body).await
+    }
+
+    /// The headers of a request, with its signature.
+    pub(crate) fn signed(
+        &self,
+        by: &By<'_>,
+        (verb, path): (&str, &str),
+        headers: &[(&str, &str)],
+        length: usize,
+    ) -> Vec<(String, String)> {
         let when = self.node.clock.now().0 / 1000 - by.ago;
         let when = std::time::UNIX_EPOCH + Duration::from_secs(when as u64);
+        let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let mut own = vec![("x-ms-date".to_owned(), httpdate::fmt_http_date(when))];
-        own.extend(
-            headers
-                .iter()
-                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
-        );
+        own.extend(headers.iter().map(pair));
         let mut signed = own.clone();
-        if !body.is_empty() {
-            signed.push(("content-length".to_owned(), body.len().to_string()));
+        if length > 0 {
+            signed.push(("content-length".to_owned(), length.to_string()));
         }
         let (bare, query) = path.split_once('?').unwrap_or((path, ""));
-        let header = shared_key::header(
-            by.account,
-            by.key,
-            &Request {
-                verb,
-                path: bare,
-                parameters: &parameters(query).unwrap(),
-                headers: &signed,
-            },
-        );
+        let request = Request {
+            verb,
+            path: bare,
+            parameters: &parameters(query).unwrap(),
+            headers: &signed,
+        };
+        let header = shared_key::header(by.account, by.key, &request);
         own.push(("authorization".to_owned(), header.unwrap()));
-        self.send(verb, path, &own, body).await
+        own
+    }
+
+    /// Sends the head of a request as bytes, and answers the connection, so that a
+    /// body of any length can follow.
+    pub(crate) async fn begin(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+        length: usize,
+    ) -> TcpStream {
+        let own = self.signed(&OWNER, ("PUT", path), headers, length);
+        let mut head = format!("PUT {path} HTTP/1.1\r\nhost: localhost\r\n");
+        for (name, value) in own {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head.push_str(&format!("content-length: {length}\r\n\r\n"));
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream
     }
 
     /// Sends a request as it is.
@@ -165,4 +215,12 @@ impl Face {
         let path = format!("/devstoreaccount1/box/{name}?comp=metadata");
         self.ask("PUT", &path, headers, "").await
     }
+}
+
+/// The status of the answer on a connection.
+pub(crate) async fn status(stream: &mut TcpStream) -> u16 {
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).await.unwrap();
+    let head = std::str::from_utf8(&head).unwrap();
+    head.rsplit(' ').next().unwrap().parse().unwrap()
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-const HEAD: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?>";
+pub(super) const HEAD: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?>";
 
 /// One blob in a list.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +21,8 @@ pub struct Asked<'a> {
     pub container: &'a str,
     pub prefix: &'a str,
     pub marker: &'a str,
+    /// Empty if all blobs are listed.
+    pub delimiter: &'a str,
     pub most: usize,
 }
 
@@ -42,7 +44,11 @@ impl Listing {
         element(&mut text, "Prefix", asked.prefix);
         element(&mut text, "Marker", asked.marker);
         // Writing to a string cannot fail.
-        let _ = write!(text, "<MaxResults>{}</MaxResults><Blobs>", asked.most);
+        let _ = write!(text, "<MaxResults>{}</MaxResults>", asked.most);
+        if !asked.delimiter.is_empty() {
+            element(&mut text, "Delimiter", asked.delimiter);
+        }
+        text.push_str("<Blobs>");
         Self { text }
     }
 
@@ -64,6 +70,13 @@ impl Listing {
             text.push_str("</Metadata>");
         }
         text.push_str("</Blob>");
+    }
+
+    /// Adds what the names of some blobs begin with.
+    pub fn push_prefix(&mut self, name: &str) {
+        self.text.push_str("<BlobPrefix>");
+        element(&mut self.text, "Name", name);
+        self.text.push_str("</BlobPrefix>");
     }
 
     /// Bytes so far.
@@ -96,7 +109,7 @@ pub fn carries(text: &str) -> bool {
 
 /// An element; an empty one if there is no value, for clients miss one that is not
 /// there.
-fn element(text: &mut String, name: &str, value: &str) {
+pub(super) fn element(text: &mut String, name: &str, value: &str) {
     text.extend(["<", name]);
     if value.is_empty() {
         text.push_str(" />");
@@ -130,8 +143,10 @@ mod tests {
             container: "c",
             prefix: "",
             marker: "",
+            delimiter: "/",
             most: 2,
         });
+        listing.push_prefix("a/");
         let metadata = [
             ("ownerid".to_owned(), String::new()),
             ("x".to_owned(), "<&>".to_owned()),
@@ -145,7 +160,8 @@ mod tests {
             listing.end(""),
             "<?xml version=\"1.0\" encoding=\"utf-8\"?><EnumerationResults \
              ServiceEndpoint=\"http://h/a\" ContainerName=\"c\"><Prefix /><Marker />\
-             <MaxResults>2</MaxResults><Blobs><Blob><Name>a&quot;b</Name><Properties>\
+             <MaxResults>2</MaxResults><Delimiter>/</Delimiter><Blobs><BlobPrefix>\
+             <Name>a/</Name></BlobPrefix><Blob><Name>a&quot;b</Name><Properties>\
              <Etag>0x1</Etag></Properties><Metadata><ownerid /><x>&lt;&amp;&gt;</x></Metadata>\
              </Blob></Blobs><NextMarker /></EnumerationResults>"
         );

@@ -1,0 +1,328 @@
+//! Blobs in blocks, and uploads of any length.
+//!
+//! An upload is a run of pieces that no blob holds: it becomes a blob's body or one
+//! of its blocks, or a timer removes it. Blocks wait in a row of their blob until a
+//! list names them; the body of such a blob is the list, and reads go through it.
+
+use bytes::Bytes;
+use steadfast_collections::schema::Record;
+use steadfast_core::clock::Timestamp;
+use steadfast_core::limits::{
+    BLOB_BLOCK_TIME, BLOB_BLOCKS, BLOB_BYTES, BLOB_PIECE_BYTES, BLOB_STAGE_TIME,
+};
+use steadfast_partition::{Halt, Turn};
+
+use crate::blob::command::BlobCommand;
+use crate::blob::key::{blob_key, list_key, piece_key, pieces};
+use crate::blob::record::{Blob, Block, BlockChoice, BlockList, Staged};
+use crate::error::{Error, Kind};
+use crate::place::{self, BLOCK_LISTS, BLOCKS, PIECES, UPLOADS};
+
+/// The row of an upload.
+#[derive(Record, Clone, Debug)]
+#[record(crate = "steadfast_collections", closed)]
+struct Upload {
+    #[n(0)]
+    container: u64,
+    #[n(1)]
+    length: u64,
+    #[n(2)]
+    due: Timestamp,
+}
+
+/// Begins an upload.
+pub(super) fn stage(
+    turn: &mut Turn<'_>,
+    container: u64,
+    body: u64,
+    bytes: &Bytes,
+) -> Result<Staged, Halt> {
+    let due = Timestamp(turn.time().0 + BLOB_STAGE_TIME.as_millis() as i64);
+    turn.schedule(due, body, place::encode(&BlobCommand::Discard { body }));
+    let upload = Upload {
+        container,
+        length: 0,
+        due,
+    };
+    let staged = Staged { body, length: 0 };
+    extend(turn, upload, staged, bytes)
+}
+
+/// Adds to an upload. The same bytes again, after a lost answer, change nothing.
+pub(super) fn append(turn: &mut Turn<'_>, staged: Staged, bytes: &Bytes) -> Result<Staged, Halt> {
+    let upload = upload(turn, staged.body)?.ok_or_else(gone)?;
+    let length = staged.length + bytes.len() as u64;
+    match upload.length {
+        found if found == staged.length => extend(turn, upload, staged, bytes),
+        found if found == length => Ok(Staged { length, ..staged }),
+        _ => Err(gone().into()),
+    }
+}
+
+fn extend(
+    turn: &mut Turn<'_>,
+    mut upload: Upload,
+    staged: Staged,
+    bytes: &Bytes,
+) -> Result<Staged, Halt> {
+    let length = staged.length + bytes.len() as u64;
+    if length > BLOB_BYTES as u64 || !staged.length.is_multiple_of(BLOB_PIECE_BYTES as u64) {
+        return Err(too_long().into());
+    }
+    put_pieces(turn, upload.container, staged, bytes);
+    upload.length = length;
+    turn.put(UPLOADS, &staged.body.to_be_bytes(), place::encode(&upload));
+    Ok(Staged { length, ..staged })
+}
+
+/// Writes bytes behind those that are there, which end with a whole piece.
+pub(super) fn put_pieces(turn: &mut Turn<'_>, container: u64, at: Staged, bytes: &Bytes) {
+    let first = pieces(at.length);
+    for piece in 0..pieces(bytes.len() as u64) {
+        let start = piece as usize * BLOB_PIECE_BYTES;
+        let end = (start + BLOB_PIECE_BYTES).min(bytes.len());
+        let key = piece_key(container, at.body, first + piece);
+        turn.put(PIECES, &key, bytes.slice(start..end));
+    }
+}
+
+/// Ends an upload whose pieces a blob or a block holds from now on.
+pub(super) fn take(turn: &mut Turn<'_>, container: u64, staged: Staged) -> Result<(), Halt> {
+    let found = upload(turn, staged.body)?;
+    let found = found.filter(|own| own.container == container && own.length == staged.length);
+    let upload = found.ok_or_else(gone)?;
+    turn.delete(UPLOADS, &staged.body.to_be_bytes());
+    turn.cancel(upload.due, staged.body);
+    Ok(())
+}
+
+/// Removes an upload; nothing happens if it is not there.
+pub(super) fn discard(turn: &mut Turn<'_>, body: u64) -> Result<(), Halt> {
+    if let Some(upload) = upload(turn, body)? {
+        turn.delete(UPLOADS, &body.to_be_bytes());
+        turn.cancel(upload.due, body);
+        forget_pieces(turn, upload.container, body, upload.length);
+    }
+    Ok(())
+}
+
+/// Makes an upload a block, in place of one of the same id.
+pub(super) fn put_block(
+    turn: &mut Turn<'_>,
+    container: u64,
+    name: &str,
+    id: &str,
+    staged: Staged,
+) -> Result<(), Halt> {
+    take(turn, container, staged)?;
+    let mut list = uncommitted(turn, container, name)?;
+    if let Some(at) = list.blocks.iter().position(|block| block.id == id) {
+        let former = list.blocks.remove(at);
+        drop_block(turn, container, &former);
+    }
+    let bytes: u64 = list.blocks.iter().map(|block| block.length).sum();
+    if list.blocks.len() >= BLOB_BLOCKS || bytes + staged.length > BLOB_BYTES as u64 {
+        return Err(too_long().into());
+    }
+    let due = Timestamp(turn.time().0 + BLOB_BLOCK_TIME.as_millis() as i64);
+    let expire = BlobCommand::ExpireBlock {
+        container,
+        name: name.to_owned(),
+        body: staged.body,
+    };
+    turn.schedule(due, staged.body, place::encode(&expire));
+    list.blocks.push(Block {
+        id: id.to_owned(),
+        length: staged.length,
+        body: staged.body,
+        due: Some(due),
+    });
+    turn.put(BLOCKS, &blob_key(container, name), place::encode(&list));
+    Ok(())
+}
+
+/// A block was not committed in time.
+pub(super) fn expire(
+    turn: &mut Turn<'_>,
+    container: u64,
+    name: &str,
+    body: u64,
+) -> Result<(), Halt> {
+    let mut list = uncommitted(turn, container, name)?;
+    let Some(at) = list.blocks.iter().position(|block| block.body == body) else {
+        return Ok(());
+    };
+    let block = list.blocks.remove(at);
+    drop_block(turn, container, &block);
+    let key = blob_key(container, name);
+    match list.blocks.is_empty() {
+        true => turn.delete(BLOCKS, &key),
+        false => turn.put(BLOCKS, &key, place::encode(&list)),
+    }
+    Ok(())
+}
+
+/// Makes the chosen blocks the body of a blob, and removes all others. Answers its
+/// length.
+pub(super) fn commit(
+    turn: &mut Turn<'_>,
+    container: u64,
+    found: Option<&Blob>,
+    (name, body): (&str, u64),
+    choices: &[BlockChoice],
+) -> Result<u64, Halt> {
+    let waiting = uncommitted(turn, container, name)?.blocks;
+    let former = match found {
+        Some(blob) => committed(turn, container, blob)?,
+        None => Vec::new(),
+    };
+    let mut chosen = Vec::with_capacity(choices.len());
+    for choice in choices {
+        let block = pick(choice, &waiting, &former).ok_or_else(|| unknown(choice))?;
+        chosen.push(Block {
+            due: None,
+            ..block.clone()
+        });
+    }
+    let length = chosen.iter().map(|block| block.length).sum();
+    if chosen.len() > BLOB_BLOCKS || length > BLOB_BYTES as u64 {
+        return Err(too_long().into());
+    }
+    let is_kept = |block: &Block| chosen.iter().any(|other| other.body == block.body);
+    let kept: Vec<_> = waiting.iter().filter(|block| is_kept(block)).collect();
+    for block in kept {
+        cancel(turn, block);
+    }
+    for block in waiting.iter().filter(|block| !is_kept(block)) {
+        drop_block(turn, container, block);
+    }
+    for block in former.iter().filter(|block| !is_kept(block)) {
+        forget_pieces(turn, container, block.body, block.length);
+    }
+    turn.delete(BLOCKS, &blob_key(container, name));
+    if let Some(blob) = found {
+        forget_list(turn, container, blob);
+    }
+    let list = BlockList { blocks: chosen };
+    turn.put(
+        BLOCK_LISTS,
+        &list_key(container, body),
+        place::encode(&list),
+    );
+    Ok(length)
+}
+
+/// The list row of a blob, or its body if it has no blocks.
+fn forget_list(turn: &mut Turn<'_>, container: u64, blob: &Blob) {
+    match blob.blocks {
+        Some(_) => turn.delete(BLOCK_LISTS, &list_key(container, blob.body)),
+        None => forget_pieces(turn, container, blob.body, blob.length),
+    }
+}
+
+fn pick<'a>(choice: &BlockChoice, waiting: &'a [Block], former: &'a [Block]) -> Option<&'a Block> {
+    let find = |blocks: &'a [Block], id: &str| blocks.iter().find(|block| block.id == id);
+    match choice {
+        BlockChoice::Latest(id) => find(waiting, id).or_else(|| find(former, id)),
+        BlockChoice::Committed(id) => find(former, id),
+        BlockChoice::Uncommitted(id) => find(waiting, id),
+    }
+}
+
+/// Removes the body of a blob.
+pub(super) fn forget_body(turn: &mut Turn<'_>, container: u64, blob: &Blob) -> Result<(), Halt> {
+    for block in committed(turn, container, blob)? {
+        forget_pieces(turn, container, block.body, block.length);
+    }
+    forget_list(turn, container, blob);
+    Ok(())
+}
+
+/// Removes the blocks of a blob that are not committed.
+pub(super) fn forget_blocks(turn: &mut Turn<'_>, container: u64, name: &str) -> Result<(), Halt> {
+    let list = uncommitted(turn, container, name)?;
+    if list.blocks.is_empty() {
+        return Ok(());
+    }
+    for block in &list.blocks {
+        drop_block(turn, container, block);
+    }
+    turn.delete(BLOCKS, &blob_key(container, name));
+    Ok(())
+}
+
+/// The blocks that wait for a list.
+pub(super) fn uncommitted(
+    turn: &mut Turn<'_>,
+    container: u64,
+    name: &str,
+) -> Result<BlockList, Halt> {
+    let row = turn.get(BLOCKS, &blob_key(container, name))?;
+    read(row.as_ref())
+}
+
+/// The blocks of a blob; none if it was written as a whole.
+pub(super) fn committed(
+    turn: &mut Turn<'_>,
+    container: u64,
+    blob: &Blob,
+) -> Result<Vec<Block>, Halt> {
+    match blob.blocks {
+        Some(_) => {
+            let row = turn.get(BLOCK_LISTS, &list_key(container, blob.body))?;
+            Ok(read::<BlockList>(row.as_ref())?.blocks)
+        }
+        None => Ok(Vec::new()),
+    }
+}
+
+fn read<R: Record + Default>(row: Option<&Bytes>) -> Result<R, Halt> {
+    let Some(row) = row else {
+        return Ok(R::default());
+    };
+    place::decode(row).map_err(|_| Error::damaged("a list of blocks").into())
+}
+
+fn upload(turn: &mut Turn<'_>, body: u64) -> Result<Option<Upload>, Halt> {
+    let Some(row) = turn.get(UPLOADS, &body.to_be_bytes())? else {
+        return Ok(None);
+    };
+    let upload = place::decode(&row).map_err(|_| Error::damaged("an upload"))?;
+    Ok(Some(upload))
+}
+
+fn drop_block(turn: &mut Turn<'_>, container: u64, block: &Block) {
+    cancel(turn, block);
+    forget_pieces(turn, container, block.body, block.length);
+}
+
+fn cancel(turn: &mut Turn<'_>, block: &Block) {
+    if let Some(due) = block.due {
+        turn.cancel(due, block.body);
+    }
+}
+
+fn forget_pieces(turn: &mut Turn<'_>, container: u64, body: u64, length: u64) {
+    for piece in 0..pieces(length) {
+        turn.delete(PIECES, &piece_key(container, body, piece));
+    }
+}
+
+fn gone() -> Error {
+    let words = "the upload was given up or does not fit; send it again";
+    Error::new(Kind::BadBlob, words)
+}
+
+fn too_long() -> Error {
+    let words = format!(
+        "a blob has {BLOB_BYTES} bytes and {BLOB_BLOCKS} blocks at most; send fewer or larger blocks"
+    );
+    Error::new(Kind::BadBlob, words)
+}
+
+fn unknown(choice: &BlockChoice) -> Error {
+    let (BlockChoice::Latest(id) | BlockChoice::Committed(id) | BlockChoice::Uncommitted(id)) =
+        choice;
+    let words = format!("the blob has no block '{id}'; send the block first");
+    Error::new(Kind::BadBlockList, words)
+}

@@ -1,0 +1,164 @@
+//! What the service of blobs is asked, and what it answers.
+
+use bytes::Bytes;
+use steadfast_collections::schema::Record;
+
+use crate::blob::lease::LeaseAction;
+use crate::blob::record::{Blob, Block, BlockChoice, Conditions, Container, Put, Staged};
+use crate::place::message;
+
+#[derive(Record, Clone, Debug)]
+#[record(crate = "steadfast_collections", closed)]
+pub(crate) enum BlobCommand {
+    #[n(0)]
+    Create {
+        #[n(0)]
+        metadata: Vec<(String, String)>,
+    },
+    #[n(1)]
+    Find,
+    #[n(2)]
+    Remove,
+    #[n(3)]
+    Put {
+        #[n(0)]
+        put: Put,
+        #[n(1)]
+        conditions: Conditions,
+    },
+    /// Replaces the metadata of a blob that is there.
+    #[n(4)]
+    Describe {
+        #[n(0)]
+        name: String,
+        #[n(1)]
+        metadata: Vec<(String, String)>,
+        #[n(2)]
+        conditions: Conditions,
+    },
+    #[n(5)]
+    Delete {
+        #[n(0)]
+        name: String,
+        #[n(1)]
+        conditions: Conditions,
+    },
+    #[n(6)]
+    Get {
+        #[n(0)]
+        name: String,
+    },
+    /// Removes blobs, and blocks of blobs, of a container that is gone.
+    #[n(7)]
+    Sweep {
+        #[n(0)]
+        container: u64,
+        #[n(1)]
+        names: Vec<String>,
+    },
+    /// Begins an upload with its first bytes.
+    #[n(8)]
+    Stage(Bytes),
+    /// Adds bytes to an upload.
+    #[n(9)]
+    Append {
+        #[n(0)]
+        staged: Staged,
+        #[n(1)]
+        bytes: Bytes,
+    },
+    /// Gives an upload up. Also a timer sends it.
+    #[n(10)]
+    Discard {
+        #[n(0)]
+        body: u64,
+    },
+    /// Writes a blob whose body is an upload.
+    #[n(11)]
+    PutStaged {
+        #[n(0)]
+        put: Put,
+        #[n(1)]
+        staged: Staged,
+        #[n(2)]
+        conditions: Conditions,
+    },
+    /// Makes an upload a block of a blob.
+    #[n(12)]
+    PutBlock {
+        #[n(0)]
+        name: String,
+        #[n(1)]
+        id: String,
+        #[n(2)]
+        staged: Staged,
+        #[n(3)]
+        conditions: Conditions,
+    },
+    /// Writes a blob whose body is a list of blocks.
+    #[n(13)]
+    PutBlocks {
+        #[n(0)]
+        put: Put,
+        #[n(1)]
+        choices: Vec<BlockChoice>,
+        #[n(2)]
+        conditions: Conditions,
+    },
+    /// The blocks of a blob.
+    #[n(14)]
+    Blocks {
+        #[n(0)]
+        name: String,
+    },
+    /// A timer: a block was not committed in time.
+    #[n(15)]
+    ExpireBlock {
+        #[n(0)]
+        container: u64,
+        #[n(1)]
+        name: String,
+        #[n(2)]
+        body: u64,
+    },
+    #[n(16)]
+    Lease {
+        #[n(0)]
+        name: String,
+        #[n(1)]
+        action: LeaseAction,
+        #[n(2)]
+        conditions: Conditions,
+    },
+}
+
+#[derive(Record, Clone, Debug)]
+#[record(crate = "steadfast_collections", closed)]
+pub(crate) enum BlobReply {
+    #[n(0)]
+    Done,
+    #[n(1)]
+    Container(Container),
+    /// The blob as it is now, and its metadata before.
+    #[n(2)]
+    Blob {
+        #[n(0)]
+        blob: Blob,
+        #[n(1)]
+        before: Vec<(String, String)>,
+    },
+    #[n(3)]
+    Staged(Staged),
+    #[n(4)]
+    Blocks {
+        /// `None` if only blocks are there.
+        #[n(0)]
+        blob: Option<Blob>,
+        #[n(1)]
+        committed: Vec<Block>,
+        #[n(2)]
+        uncommitted: Vec<Block>,
+    },
+}
+
+message!(BlobCommand, BlobReply);

@@ -1,0 +1,116 @@
+//! Uploads and blocks as the rest of the node uses them.
+
+use bytes::Bytes;
+
+use crate::blob::command::{BlobCommand, BlobReply};
+use crate::blob::record::{Blob, Block, BlockChoice, Conditions, Put, Staged};
+use crate::blob::store::Blobs;
+use crate::error::{Error, Result};
+
+/// The blocks of a blob.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockLists {
+    /// `None` if no list was committed yet.
+    pub blob: Option<Blob>,
+    pub committed: Vec<Block>,
+    pub uncommitted: Vec<Block>,
+}
+
+impl Blobs {
+    /// Begins an upload. Every part but the last has a whole number of pieces
+    /// (`limits::BLOB_PIECE_BYTES`). What is neither written nor discarded goes
+    /// after an hour.
+    pub async fn stage(&self, container: &str, bytes: Bytes) -> Result<Staged> {
+        self.staged(container, BlobCommand::Stage(bytes)).await
+    }
+
+    /// Adds to an upload.
+    pub async fn append(&self, container: &str, staged: Staged, bytes: Bytes) -> Result<Staged> {
+        let command = BlobCommand::Append { staged, bytes };
+        self.staged(container, command).await
+    }
+
+    /// Gives an upload up.
+    pub async fn discard(&self, container: &str, staged: Staged) -> Result<()> {
+        let body = staged.body;
+        let command = BlobCommand::Discard { body };
+        self.call(container, command).await.map(drop)
+    }
+
+    /// Writes a blob whose body is an upload; that of `put` is not looked at.
+    pub async fn put_staged(
+        &self,
+        container: &str,
+        put: Put,
+        staged: Staged,
+        conditions: Conditions,
+    ) -> Result<Blob> {
+        let name = put.name.clone();
+        let command = BlobCommand::PutStaged {
+            put,
+            staged,
+            conditions,
+        };
+        self.write(container, &name, command).await
+    }
+
+    /// Makes an upload a block, which is in no blob until a list names it. One that
+    /// no list names goes after a week. Of the conditions only the lease counts.
+    pub async fn put_block(
+        &self,
+        container: &str,
+        name: &str,
+        id: &str,
+        staged: Staged,
+        conditions: Conditions,
+    ) -> Result<()> {
+        let command = BlobCommand::PutBlock {
+            name: name.to_owned(),
+            id: id.to_owned(),
+            staged,
+            conditions,
+        };
+        self.call(container, command).await.map(drop)
+    }
+
+    /// Writes a blob whose body is these blocks; that of `put` is not looked at.
+    pub async fn put_blocks(
+        &self,
+        container: &str,
+        put: Put,
+        choices: Vec<BlockChoice>,
+        conditions: Conditions,
+    ) -> Result<Blob> {
+        let name = put.name.clone();
+        let command = BlobCommand::PutBlocks {
+            put,
+            choices,
+            conditions,
+        };
+        self.write(container, &name, command).await
+    }
+
+    /// The blocks of a blob.
+    pub async fn blocks(&self, container: &str, name: &str) -> Result<BlockLists> {
+        let name = name.to_owned();
+        match self.call(container, BlobCommand::Blocks { name }).await? {
+            BlobReply::Blocks {
+                blob,
+                committed,
+                uncommitted,
+            } => Ok(BlockLists {
+                blob,
+                committed,
+                uncommitted,
+            }),
+            _ => Err(Error::damaged("a reply")),
+        }
+    }
+
+    async fn staged(&self, container: &str, command: BlobCommand) -> Result<Staged> {
+        match self.call(container, command).await? {
+            BlobReply::Staged(staged) => Ok(staged),
+            _ => Err(Error::damaged("a reply")),
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Blocks: uploaded, committed, listed.
+
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::response::Response;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use steadfast_core::limits::{BLOB_BLOCK_ID_BYTES, BLOB_STAGE_BYTES};
+use steadfast_events::{Block, BlockChoice, Match, Put};
+use steadfast_wire::blob::block_list::{self, Source};
+
+use super::ask::Ask;
+use super::body::{Content, discard, part_digest, take, take_short, write};
+use super::condition::{check_read, conditions};
+use super::context::Context;
+use super::fault::Fault;
+use super::property::{self, DIGEST};
+
+pub(super) async fn put(context: &Context, ask: &Ask, body: Body) -> Result<Response, Fault> {
+    let id = block_id(ask)?;
+    let conditions = conditions(ask)?;
+    let demanded = property::digests(ask, &[DIGEST])?;
+    let taken = take(context, ask, body, &demanded).await?;
+    let (container, name) = (ask.container(), ask.blob());
+    let staged = match taken.content {
+        Content::Uploaded(staged) => staged,
+        Content::Whole(bytes) => write(context, &container, None, bytes).await?,
+    };
+    let put = context
+        .blobs
+        .put_block(&container, name, id, staged, conditions);
+    if let Err(error) = put.await {
+        discard(context, ask, staged).await;
+        return Err(error.into());
+    }
+    let answer = Response::builder()
+        .status(StatusCode::CREATED)
+        .header(DIGEST, taken.digest)
+        .header("x-ms-request-server-encrypted", "false");
+    Ok(answer.body(Body::empty()).expect("our own headers"))
+}
+
+pub(super) async fn commit(
+    context: &Context,
+    ask: &Ask,
+    body: Body,
+    is_for_new_only: bool,
+) -> Result<Response, Fault> {
+    let mut conditions = conditions(ask)?;
+    if is_for_new_only {
+        conditions.not = Some(Match::Any);
+    }
+    let metadata = property::metadata(ask)?;
+    let (content_type, mut properties) = property::properties(ask);
+    // The digest of the whole, which the client knows and the server believes.
+    if let Some(digest) = ask.header("x-ms-blob-content-md5") {
+        property::digests(ask, &["x-ms-blob-content-md5"])?;
+        properties.push((DIGEST.to_owned(), digest.to_owned()));
+    }
+    let demanded = property::digests(ask, &[DIGEST])?;
+    let body = take_short(context, body, BLOB_STAGE_BYTES).await?;
+    let digest = part_digest(body.clone()).await;
+    if demanded
+        .iter()
+        .any(|demanded| STANDARD.encode(demanded) != digest)
+    {
+        let words = "the list is not the one whose MD5 was given";
+        return Err(Fault::bad("Md5Mismatch", words));
+    }
+    let put = Put {
+        name: ask.blob().to_owned(),
+        content_type,
+        metadata,
+        properties,
+        ..Put::default()
+    };
+    let choices = choices(&body)?;
+    let container = ask.container();
+    let written = context
+        .blobs
+        .put_blocks(&container, put, choices, conditions);
+    let answer = property::written(StatusCode::CREATED, &written.await?).header(DIGEST, digest);
+    Ok(answer.body(Body::empty()).expect("our own headers"))
+}
+
+pub(super) async fn show(context: &Context, ask: &Ask) -> Result<Response, Fault> {
+    let wanted = ask.parameter("blocklisttype").unwrap_or("committed");
+    let (has_committed, has_others) = match wanted.to_ascii_lowercase().as_str() {
+        "committed" => (true, false),
+        "uncommitted" => (false, true),
+        "all" => (true, true),
+        _ => {
+            let words = "blocklisttype is committed, uncommitted or all";
+            return Err(Fault::bad("InvalidQueryParameterValue", words));
+        }
+    };
+    let found = context.blobs.blocks(&ask.container(), ask.blob()).await?;
+    let mut answer = Response::builder().header("content-type", "application/xml");
+    if let Some(blob) = &found.blob {
+        check_read(&conditions(ask)?, blob, context.clock.now())?;
+        answer = property::version(answer, blob.version, blob.modified)
+            .header("x-ms-blob-content-length", blob.length);
+    }
+    let (committed, others) = (pairs(&found.committed), pairs(&found.uncommitted));
+    let text = block_list::show(
+        has_committed.then_some(&committed[..]),
+        has_others.then_some(&others[..]),
+    );
+    Ok(answer.body(Body::from(text)).expect("our own headers"))
+}
+
+fn block_id(ask: &Ask) -> Result<&str, Fault> {
+    let id = ask.parameter("blockid").unwrap_or("");
+    let bytes = STANDARD.decode(id);
+    match bytes.is_ok_and(|bytes| (1..=BLOB_BLOCK_ID_BYTES).contains(&bytes.len())) {
+        true => Ok(id),
+        false => {
+            let words = "blockid is base64 of 1 to 64 bytes";
+            Err(Fault::bad("InvalidQueryParameterValue", words))
+        }
+    }
+}
+
+fn choices(body: &[u8]) -> Result<Vec<BlockChoice>, Fault> {
+    let text = std::str::from_utf8(body).ok();
+    let listed = text.and_then(|text| block_list::parse(text).ok());
+    let Some(listed) = listed else {
+        let words = "the body is no list of blocks";
+        return Err(Fault::bad("InvalidXmlDocument", words));
+    };
+    let choice = |(source, id)| match source {
+        Source::Latest => BlockChoice::Latest(id),
+        Source::Committed => BlockChoice::Committed(id),
+        Source::Uncommitted => BlockChoice::Uncommitted(id),
+    };
+    Ok(listed.into_iter().map(choice).collect())
+}
+
+fn pairs(blocks: &[Block]) -> Vec<(&str, u64)> {
+    blocks
+        .iter()
+        .map(|block| (block.id.as_str(), block.length))
+        .collect()
+}
