@@ -1,13 +1,20 @@
 //! Who asks, and whether they may.
 //!
 //! An account is a key of the server, by its name. Its holder signs requests with
-//! the secret, or hands out signatures that permit less. Whoever writes a blob may
-//! take partitions away from readers, so it needs the right to listen too.
+//! the secret, or hands out signatures that permit less. The account [`SHARED`]
+//! belongs to no key: every key signs requests to it with its own name and secret,
+//! so that processors with several keys share a group.
+//!
+//! A write may take partitions away from readers, so it needs the rights to listen
+//! and to send. A blob that keeps an ownership or a checkpoint needs them for its
+//! event hub; other blobs need them for all of them, or for some if they are in the
+//! key's own account.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use steadfast_core::clock::Timestamp;
+use steadfast_events::event_hub_of;
 use steadfast_jobs::iso::parse_time;
 use steadfast_wire::blob::sas::{Sas, Scope};
 use steadfast_wire::blob::shared_key::{Request, SharedKey};
@@ -17,6 +24,9 @@ use super::context::Context;
 use super::operation::Operation;
 use super::stamp;
 use crate::access::{Area, Denied, Pass, Reason, Right};
+
+/// The account that all keys use.
+const SHARED: &str = "shared";
 
 /// How far the clock of whoever has signed a request may be off.
 const SKEW: Duration = Duration::from_secs(15 * 60);
@@ -51,7 +61,7 @@ impl Permit {
             let words = "'Authorization' is not 'SharedKey <account>:<signature>'";
             Denied::new(Reason::Malformed, words)
         })?;
-        if claim.account != *account {
+        if claim.account != *account && account != SHARED {
             let words = "the request is signed for another account than it is sent to";
             return Err(Denied::new(Reason::Wrong, words));
         }
@@ -62,16 +72,17 @@ impl Permit {
             headers: &ask.headers,
         };
         let signed = |key: &str| claim.is_signed_by(key, &request);
-        let pass = context.access.prove(account, signed)?;
+        let pass = context.access.prove(&claim.account, signed)?;
         check_date(context.clock.now(), ask)?;
         Ok(Self { pass, sas: None })
     }
 
     /// Whether they may do this.
-    pub(super) fn allow(&self, operation: Operation) -> Result<(), Denied> {
+    pub(super) fn allow(&self, operation: Operation, ask: &Ask) -> Result<(), Denied> {
         let rights: &[Right] = match operation {
-            Operation::CreateContainer | Operation::DeleteContainer => &[Right::Manage],
-            Operation::Put
+            Operation::DeleteContainer => &[Right::Manage],
+            Operation::CreateContainer
+            | Operation::Put
             | Operation::Describe
             | Operation::Delete
             | Operation::PutBlock
@@ -80,7 +91,7 @@ impl Permit {
             _ => &[Right::Listen],
         };
         for right in rights {
-            self.pass.allows(*right, Area::Events, None)?;
+            self.holds(*right, operation, ask)?;
         }
         match self.sas.as_ref().is_none_or(|sas| permits(sas, operation)) {
             true => Ok(()),
@@ -88,6 +99,31 @@ impl Permit {
                 Reason::Forbidden,
                 "the shared access signature does not permit this",
             )),
+        }
+    }
+
+    /// Whether the key has a right where the request needs it.
+    fn holds(&self, right: Right, operation: Operation, ask: &Ask) -> Result<(), Denied> {
+        let own = ask.place.account != SHARED;
+        match operation {
+            Operation::DeleteContainer => self.pass.allows(right, Area::Events, None),
+            Operation::CreateContainer | Operation::ReadContainer => {
+                self.pass.allows_somewhere(right, Area::Events)
+            }
+            // A processor lists the ownerships, or the checkpoints, of one group.
+            Operation::List => {
+                let prefix = ask.parameter("prefix").unwrap_or("");
+                self.holds_for(right, &format!("{prefix}0"), own)
+            }
+            _ => self.holds_for(right, ask.blob(), own),
+        }
+    }
+
+    fn holds_for(&self, right: Right, name: &str, is_own: bool) -> Result<(), Denied> {
+        match event_hub_of(name) {
+            Some(hub) => self.pass.allows(right, Area::Events, Some(hub)),
+            None if is_own => self.pass.allows_somewhere(right, Area::Events),
+            None => self.pass.allows(right, Area::Events, None),
         }
     }
 

@@ -55,7 +55,7 @@ async fn operate(context: &Context, parts: &Parts, body: Body) -> Result<Respons
     let ask = Ask::new(parts)?;
     let permit = Permit::verify(context, &ask)?;
     let operation = Operation::of(&ask)?;
-    permit.allow(operation)?;
+    permit.allow(operation, &ask)?;
     match operation {
         Operation::CreateContainer => container::create(context, &ask).await,
         Operation::ReadContainer => container::show(context, &ask).await,

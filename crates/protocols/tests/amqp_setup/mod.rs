@@ -119,8 +119,17 @@ fn ring() -> Ring {
         ("sender", "send events", "send secret"),
         ("listener", "listen events", "bGlzdGVuIHNlY3JldA=="),
         (ACCOUNT, "manage events", ACCOUNT_KEY),
+        ("worker-a", "listen events, send events", "d29ya2VyIGE="),
+        ("worker-b", "listen events, send events", "d29ya2VyIGI="),
+        (
+            "house-worker",
+            "listen events/houses, send events/houses",
+            "aG91c2U=",
+        ),
     ] {
-        let grants = vec![grant.parse().expect("a grant")];
+        let grants = grant.split(", ");
+        let grants = grants.map(|grant| grant.parse().expect("a grant"));
+        let grants = grants.collect();
         let primary = Secret::new(secret);
         assert!(ring.add(Key {
             name: name.to_owned(),
