@@ -199,7 +199,10 @@ fn change(turn: &mut Turn<'_>, name: &str, change: &Change) -> Result<EventHub, 
     let mut hub = get(turn, name)?;
     let retention = hub.retention;
     match change {
-        Change::Retention(retention) => hub.retention = *retention,
+        Change::Retention(retention) => {
+            retention.check()?;
+            hub.retention = *retention;
+        }
         Change::AddGroup(group) => {
             check_group_name(group)?;
             if hub.groups.len() >= limits::CONSUMER_GROUPS {
@@ -212,7 +215,14 @@ fn change(turn: &mut Turn<'_>, name: &str, change: &Change) -> Result<EventHub, 
         }
         Change::RemoveGroup(group) => remove_group(turn, &mut hub, group)?,
         Change::PutPolicy(policy) => put_policy(&mut hub, policy)?,
-        Change::RemovePolicy(name) => hub.policies.retain(|policy| policy.name != *name),
+        Change::RemovePolicy(name) => {
+            let before = hub.policies.len();
+            hub.policies.retain(|policy| policy.name != *name);
+            if hub.policies.len() == before {
+                let words = format!("event hub '{}' has no policy '{name}'", hub.name);
+                return Err(Error::new(Kind::PolicyNotFound, words).into());
+            }
+        }
     }
     Ok(replace(turn, hub, retention))
 }

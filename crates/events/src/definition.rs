@@ -27,6 +27,16 @@ pub struct Retention {
     pub bytes: Option<u64>,
 }
 
+impl Retention {
+    /// Refuses bounds that keep nothing.
+    pub(crate) fn check(self) -> Result<()> {
+        match self.age.is_some_and(|age| age.is_zero()) || self.bytes == Some(0) {
+            true => Err(bad("a retention of nothing keeps nothing; leave it out")),
+            false => Ok(()),
+        }
+    }
+}
+
 /// What a policy permits.
 #[derive(Record, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[record(crate = "steadfast_collections", closed)]
@@ -112,10 +122,7 @@ impl Definition {
                 self.partitions
             )));
         }
-        let retention = self.retention;
-        if retention.age.is_some_and(|age| age.is_zero()) || retention.bytes == Some(0) {
-            return Err(bad("a retention of nothing keeps nothing; leave it out"));
-        }
+        self.retention.check()?;
         self.groups
             .iter()
             .try_for_each(|name| check_group_name(name))?;

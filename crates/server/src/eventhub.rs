@@ -1,9 +1,9 @@
-//! `steadfast eventhub`: make, show and delete event hubs.
+//! `steadfast eventhub`: make, change and delete event hubs.
 
 use anyhow::{Result, anyhow};
 use clap::Subcommand;
 use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use steadfast::config::{duration, size};
 
 use crate::context::Target;
@@ -38,12 +38,44 @@ pub(crate) enum Command {
         /// Which event hub
         name: String,
     },
+    /// Change how much an event hub keeps; what is not named stays as it is
+    Update {
+        /// Which event hub
+        name: String,
+        /// How long events are kept, such as 7d, or `forever`
+        #[arg(long, value_name = "TIME", value_parser = new_seconds)]
+        retention: Option<Bound>,
+        /// How much of each partition is kept, such as 1GiB, or `all`
+        #[arg(long, value_name = "SIZE", value_parser = new_bytes)]
+        retention_size: Option<Bound>,
+    },
+    /// Make a policy and show its connection string, or change its rights
+    PutPolicy {
+        /// Which event hub
+        hub: String,
+        /// The policy; its keys stay if it is there already
+        policy: String,
+        /// What it permits: send, listen or manage; may be repeated
+        #[arg(long = "right", value_name = "RIGHT", required = true)]
+        rights: Vec<String>,
+    },
+    /// Delete a policy: its keys no longer count
+    DeletePolicy {
+        /// Which event hub
+        hub: String,
+        /// Which policy
+        policy: String,
+    },
     /// Delete an event hub with its events, groups and checkpoints
     Delete {
         /// Which event hub
         name: String,
     },
 }
+
+/// A bound on what is kept; `None` means no bound.
+#[derive(Clone, Copy)]
+pub(crate) struct Bound(Option<u64>);
 
 /// Asks the server.
 pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<()> {
@@ -71,14 +103,77 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
         }
         Command::List => list(&remote, output),
         Command::Show { name } => show(&remote, name, output),
-        Command::Delete { name } => {
+        Command::Update {
+            name,
+            retention,
+            retention_size,
+        } => {
+            let mut body = Map::new();
+            let bounds = [
+                ("retention_s", retention),
+                ("retention_bytes", retention_size),
+            ];
+            for (field, bound) in bounds {
+                if let Some(Bound(bound)) = bound {
+                    body.insert(field.to_owned(), json!(bound));
+                }
+            }
             let path = format!("/v1/eventhubs/{}", segment(name)?);
-            let Value::Null = remote.ask(Method::DELETE, &path, None)? else {
-                anyhow::bail!("the server answered more than it should");
-            };
+            let body = Value::Object(body);
+            let changed: Value = remote.ask(Method::PATCH, &path, Some(&body))?;
+            match output {
+                Output::Json => out(&serde_json::to_string_pretty(&changed)?),
+                Output::Table => print(&facts(&changed), output),
+            }
+        }
+        Command::PutPolicy {
+            hub,
+            policy,
+            rights,
+        } => put_policy(&remote, hub, policy, rights, output),
+        Command::DeletePolicy { hub, policy } => {
+            delete(&remote, &policy_path(hub, policy)?)?;
+            print(&[("deleted", json!(policy))], output)
+        }
+        Command::Delete { name } => {
+            delete(&remote, &format!("/v1/eventhubs/{}", segment(name)?))?;
             print(&[("deleted", json!(name))], output)
         }
     }
+}
+
+/// Deletes what is at a path.
+pub(crate) fn delete(remote: &Remote, path: &str) -> Result<()> {
+    let Value::Null = remote.ask(Method::DELETE, path, None)? else {
+        anyhow::bail!("the server answered more than it should");
+    };
+    Ok(())
+}
+
+fn policy_path(hub: &str, policy: &str) -> Result<String> {
+    let (hub, policy) = (segment(hub)?, segment(policy)?);
+    Ok(format!("/v1/eventhubs/{hub}/policies/{policy}"))
+}
+
+fn put_policy(
+    remote: &Remote,
+    hub: &str,
+    policy: &str,
+    rights: &[String],
+    output: Output,
+) -> Result<()> {
+    let body = json!({"rights": rights});
+    let path = policy_path(hub, policy)?;
+    let made: Value = remote.ask(Method::PUT, &path, Some(&body))?;
+    if output == Output::Json {
+        return out(&serde_json::to_string_pretty(&made)?);
+    }
+    let facts: Facts = vec![
+        ("policy", made["name"].clone()),
+        ("rights", json!(shown(&made["rights"]))),
+        ("connect", made["connection_string"].clone()),
+    ];
+    print(&facts, output)
 }
 
 /// A list of rows in an answer.
@@ -154,6 +249,20 @@ fn seconds(text: &str) -> Result<u64, String> {
     let days = days.and_then(|days| days.checked_mul(24 * 60 * 60));
     let found = days.or_else(|| duration(text).map(|time| time.as_secs()));
     found.ok_or_else(|| "write a time such as 90s, 12h or 7d".to_owned())
+}
+
+fn new_seconds(text: &str) -> Result<Bound, String> {
+    match text {
+        "forever" => Ok(Bound(None)),
+        text => seconds(text).map(|found| Bound(Some(found))),
+    }
+}
+
+fn new_bytes(text: &str) -> Result<Bound, String> {
+    match text {
+        "all" => Ok(Bound(None)),
+        text => bytes(text).map(|found| Bound(Some(found))),
+    }
 }
 
 fn bytes(text: &str) -> Result<u64, String> {

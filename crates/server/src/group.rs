@@ -1,4 +1,4 @@
-//! `steadfast group`: how far consumer groups have come.
+//! `steadfast group`: consumer groups and their checkpoints.
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -6,9 +6,10 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::context::Target;
-use crate::eventhub::rows;
+use crate::eventhub::{delete, rows};
 use crate::origin::Origin;
 use crate::remote::{Remote, segment};
+use crate::result::print;
 use crate::table::{Output, Table};
 
 #[derive(Subcommand)]
@@ -24,6 +25,20 @@ pub(crate) enum Command {
         hub: String,
         /// Which group
         #[arg(default_value = "$Default")]
+        group: String,
+    },
+    /// Make a consumer group; nothing changes if it is there
+    Create {
+        /// Which event hub
+        hub: String,
+        /// The group
+        group: String,
+    },
+    /// Delete a consumer group with its ownerships and checkpoints
+    Delete {
+        /// Which event hub
+        hub: String,
+        /// Which group
         group: String,
     },
     /// Move checkpoints, forwards or back
@@ -63,6 +78,18 @@ pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<
                 "checkpoint_time",
             ];
             show(Table::new("partitions", columns), &answer, output)
+        }
+        Command::Create { hub, group } => {
+            let made: Value = remote.ask(Method::PUT, &place(hub, group)?, None)?;
+            let facts = [
+                ("group", made["name"].clone()),
+                ("created", made["created"].clone()),
+            ];
+            print(&facts, output)
+        }
+        Command::Delete { hub, group } => {
+            delete(&remote, &place(hub, group)?)?;
+            print(&[("deleted", json!(group))], output)
         }
         Command::Reset {
             hub,

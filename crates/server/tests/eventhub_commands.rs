@@ -86,6 +86,129 @@ fn an_event_hub_is_made_listed_shown_and_deleted() {
 }
 
 #[test]
+fn an_event_hub_is_changed_and_keeps_everything_else() {
+    let server = server();
+    let create = ["eventhub", "create", "houses", "--partitions", "2"];
+    let made = object(&server, &[&create[..], &["--retention", "1d"]].concat());
+    let string = made["connection_strings"]["clients"].clone();
+    done(&server, &["event", "send", "houses", "x"]);
+    // Groups.
+    let web = ["group", "create", "houses", "web"];
+    let group = object(&server, &web);
+    assert_eq!(group["group"], "web");
+    assert_eq!(object(&server, &web), group);
+    let shown = object(&server, &["group", "show", "houses", "web"]);
+    assert_eq!(shown["partitions"].as_array().unwrap().len(), 2);
+    // Retention: one bound at a time, and none again.
+    let size = ["eventhub", "update", "houses", "--retention-size", "1GiB"];
+    let changed = object(&server, &size);
+    assert_eq!(changed["retention_bytes"], 1 << 30);
+    assert_eq!(changed["retention_s"], 86_400);
+    let forever = ["eventhub", "update", "houses", "--retention", "forever"];
+    let changed = object(&server, &forever);
+    assert_eq!(changed["retention_s"], Value::Null);
+    assert_eq!(changed["retention_bytes"], 1 << 30);
+    // Policies: other rights, the same keys.
+    let put = [
+        "eventhub",
+        "put-policy",
+        "houses",
+        "reader",
+        "--right",
+        "listen",
+    ];
+    let reader = object(&server, &put);
+    assert_eq!(reader["rights"], json!(["listen"]));
+    let both = object(&server, &[&put[..], &["--right", "send"]].concat());
+    assert_eq!(both["rights"], json!(["send", "listen"]));
+    assert_eq!(both["connection_string"], reader["connection_string"]);
+    let shown = object(&server, &["eventhub", "show", "houses"]);
+    assert_eq!(shown["groups"], json!(["$Default", "web"]));
+    assert_eq!(shown["connection_strings"]["clients"], string);
+    let events = shown["partition_states"].as_array().unwrap().iter();
+    let count = events.map(|state| state["events"].as_i64().unwrap());
+    assert_eq!(count.sum::<i64>(), 1);
+    // All of it goes again.
+    done(&server, &["eventhub", "delete-policy", "houses", "reader"]);
+    done(&server, &["group", "delete", "houses", "web"]);
+    let shown = object(&server, &["eventhub", "show", "houses"]);
+    assert_eq!(shown["groups"], json!(["$Default"]));
+    assert_eq!(shown["policies"].as_array().unwrap().len(), 1);
+    for (arguments, code, word) in [
+        (&["group", "delete", "houses", "web"][..], 3, "STF-5002"),
+        (&["group", "delete", "houses", "$Default"], 1, "STF-5005"),
+        (&["group", "create", "none", "web"], 3, "STF-5001"),
+        (&["group", "create", "houses", "a b"], 1, "STF-5005"),
+        (
+            &["eventhub", "update", "none", "--retention", "1d"],
+            3,
+            "STF-5001",
+        ),
+        (
+            &["eventhub", "update", "houses", "--retention", "0s"],
+            1,
+            "STF-5005",
+        ),
+        (
+            &["eventhub", "delete-policy", "houses", "none"],
+            3,
+            "STF-5035",
+        ),
+        (
+            &["eventhub", "put-policy", "houses", "p", "--right", "steal"],
+            1,
+            "STF-6020",
+        ),
+    ] {
+        let (found, error) = failed(&server, arguments);
+        assert!(
+            found == code && error.contains(word),
+            "{arguments:?}: {found} {error}"
+        );
+    }
+}
+
+#[test]
+fn only_a_key_that_manages_an_event_hub_changes_it() {
+    let server = server();
+    for name in ["houses", "cars"] {
+        done(&server, &["eventhub", "create", name]);
+    }
+    let create = ["key", "create", "m", "--right", "manage events/houses"];
+    let made = object(&server, &create);
+    let key = format!("Bearer {}", made["secret"].as_str().unwrap());
+    let ask = |method: Method, path: &str, body: Option<Value>| {
+        let path = format!("/v1/eventhubs{path}");
+        server.ask(method, &path, &key, body).0
+    };
+    let rights = || Some(json!({"rights": ["send"]}));
+    for (hub, allowed) in [("houses", true), ("cars", false)] {
+        let status = |done: StatusCode| match allowed {
+            true => done,
+            false => StatusCode::FORBIDDEN,
+        };
+        let at = |path: &str| format!("/{hub}{path}");
+        let kept = Some(json!({"retention_s": 60}));
+        let (put, gone) = (Method::PUT, Method::DELETE);
+        let made = StatusCode::CREATED;
+        let removed = StatusCode::NO_CONTENT;
+        assert_eq!(ask(Method::PATCH, &at(""), kept), status(StatusCode::OK));
+        assert_eq!(ask(put.clone(), &at("/groups/web"), None), status(made));
+        assert_eq!(ask(gone.clone(), &at("/groups/web"), None), status(removed));
+        assert_eq!(ask(put, &at("/policies/p"), rights()), status(made));
+        assert_eq!(ask(gone, &at("/policies/p"), None), status(removed));
+    }
+    let unknown = Some(json!({"partitions": 9}));
+    let refused = ask(Method::PATCH, "/houses", unknown);
+    assert_eq!(refused, StatusCode::BAD_REQUEST);
+    let (_, document) = server.get("/openapi.json");
+    let paths = &document["paths"];
+    assert!(paths["/v1/eventhubs/{hub}"]["patch"].is_object());
+    assert!(paths["/v1/eventhubs/{hub}/policies/{policy}"]["put"].is_object());
+    assert!(paths["/v1/eventhubs/{hub}/groups/{group}"]["delete"].is_object());
+}
+
+#[test]
 fn what_is_not_there_ends_with_3_and_what_is_wrong_with_1_or_2() {
     let server = server();
     done(

@@ -96,7 +96,7 @@ impl Problem {
             "STF-3011" | "STF-3019" | "STF-3020" | "STF-3021" | "STF-3022" => {
                 StatusCode::BAD_REQUEST
             }
-            "STF-5001" | "STF-5002" | "STF-5003" => StatusCode::NOT_FOUND,
+            "STF-5001" | "STF-5002" | "STF-5003" | "STF-5035" => StatusCode::NOT_FOUND,
             "STF-5004" | "STF-5009" | "STF-5010" | "STF-5011" | "STF-5016" => StatusCode::CONFLICT,
             "STF-5005" | "STF-5007" | "STF-5008" => StatusCode::BAD_REQUEST,
             "STF-5006" => StatusCode::PAYLOAD_TOO_LARGE,

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use super::eventhubs::{self, Hubs};
 use super::events;
 use super::groups;
+use super::hub_changes;
 use super::interface::Interface;
 
 /// Adds the routes below `/v1/eventhubs`.
 pub fn event_routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
     let interface = eventhubs::routes(interface, hubs);
     let interface = events::routes(interface, hubs);
-    groups::routes(interface, hubs)
+    let interface = groups::routes(interface, hubs);
+    hub_changes::routes(interface, hubs)
 }

@@ -49,9 +49,9 @@ struct Create {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct PolicyOrder {
-    name: String,
-    rights: Vec<String>,
+pub(super) struct PolicyOrder {
+    pub(super) name: String,
+    pub(super) rights: Vec<String>,
 }
 
 /// A handler for one method.
@@ -85,7 +85,8 @@ pub(super) fn operation(
 }
 
 const ALL: &str = "/v1/eventhubs";
-const ONE: &str = "/v1/eventhubs/{hub}";
+/// One event hub.
+pub(super) const ONE: &str = "/v1/eventhubs/{hub}";
 
 /// Adds the routes of event hubs themselves.
 pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
@@ -232,7 +233,8 @@ async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn policy(order: PolicyOrder) -> Result<Policy, Problem> {
+/// A policy with new keys.
+pub(super) fn policy(order: PolicyOrder) -> Result<Policy, Problem> {
     let mut rights = Rights::default();
     for right in &order.rights {
         match right.as_str() {
@@ -265,7 +267,8 @@ fn secret() -> Result<String, Problem> {
     Ok(secret.reveal().to_owned())
 }
 
-fn facts(hub: &EventHub) -> Map<String, Value> {
+/// An event hub without its secrets.
+pub(super) fn facts(hub: &EventHub) -> Map<String, Value> {
     let groups: Vec<_> = hub.groups.iter().map(|group| &group.name).collect();
     let policies = hub.policies.iter().map(|policy| {
         let rights = policy.rights;
@@ -297,7 +300,7 @@ fn facts(hub: &EventHub) -> Map<String, Value> {
 impl Hubs {
     /// What to paste into a client, by policy. Empty where nobody can know by which
     /// name clients reach the node.
-    fn strings(&self, hub: &EventHub) -> Value {
+    pub(super) fn strings(&self, hub: &EventHub) -> Value {
         let addresses = self.operator.status().addresses;
         let Some(endpoint) = endpoint(&addresses) else {
             return json!({});

@@ -8,6 +8,7 @@ mod event_routes;
 mod eventhubs;
 mod events;
 mod groups;
+mod hub_changes;
 mod hubs;
 mod interface;
 mod node;

@@ -1,0 +1,211 @@
+//! The routes that change event hubs.
+//!
+//! Each changes the retention, group or policy that it names, and nothing else.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{Path, State};
+use axum::http::{Method, StatusCode};
+use axum::{Extension, Json};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Value, json};
+use steadfast_events::{Change, Error, Kind, Retention};
+use steadfast_jobs::iso::format_time;
+
+use super::eventhubs::{Hubs, ONE, PolicyOrder, facts, on, operation, policy};
+use super::interface::{Interface, read};
+use crate::access::{Area, Pass, Right};
+use crate::http::Problem;
+
+/// `None` leaves a bound as it is, null removes it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Update {
+    #[serde(default, deserialize_with = "given")]
+    retention_s: Option<Option<u64>>,
+    #[serde(default, deserialize_with = "given")]
+    retention_bytes: Option<Option<u64>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RightsOrder {
+    rights: Vec<String>,
+}
+
+fn given<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Option<u64>>, D::Error> {
+    Option::deserialize(from).map(Some)
+}
+
+const GROUP: &str = "/v1/eventhubs/{hub}/groups/{group}";
+const POLICY: &str = "/v1/eventhubs/{hub}/policies/{policy}";
+
+type Named = Path<(String, String)>;
+
+/// Adds the routes that change event hubs.
+pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
+    let (put, gone, patch) = (&Method::PUT, &Method::DELETE, &Method::PATCH);
+    let manage = Right::Manage;
+    let bound = json!({"type": ["integer", "null"]});
+    let retention = json!({"type": "object", "properties": {
+        "retention_s": bound,
+        "retention_bytes": bound,
+    }});
+    let rights = json!({"type": "object", "required": ["rights"], "properties": {
+        "rights": {"type": "array", "items": {"enum": ["send", "listen", "manage"]}},
+    }});
+    interface
+        .with(
+            operation(
+                patch,
+                ONE,
+                "Change how much an event hub keeps; a bound that is not named stays, null removes it",
+                manage,
+                (200, "The event hub, with connection strings"),
+                Some(retention),
+            ),
+            on(patch, update, hubs),
+        )
+        .with(
+            operation(
+                put,
+                GROUP,
+                "Make a consumer group; nothing changes if it is there",
+                manage,
+                (200, "The group; 201 if it is new"),
+                None,
+            ),
+            on(put, add_group, hubs),
+        )
+        .with(
+            operation(
+                gone,
+                GROUP,
+                "Delete a consumer group with its ownerships and checkpoints",
+                manage,
+                (204, "Deleted"),
+                None,
+            ),
+            on(gone, remove_group, hubs),
+        )
+        .with(
+            operation(
+                put,
+                POLICY,
+                "Make a policy, or change the rights of one that is there; its keys stay",
+                manage,
+                (200, "The policy, with its connection string; 201 if it is new"),
+                Some(rights),
+            ),
+            on(put, put_policy, hubs),
+        )
+        .with(
+            operation(
+                gone,
+                POLICY,
+                "Delete a policy: its keys no longer count",
+                manage,
+                (204, "Deleted"),
+                None,
+            ),
+            on(gone, remove_policy, hubs),
+        )
+}
+
+async fn update(
+    State(own): State<Arc<Hubs>>,
+    Extension(pass): Extension<Pass>,
+    Path(name): Path<String>,
+    body: Result<Json<Update>, JsonRejection>,
+) -> Result<Json<Value>, Problem> {
+    pass.allows(Right::Manage, Area::Events, Some(&name))?;
+    let order = read(body)?;
+    let former = own.hubs.get(&name).await?.retention;
+    let age = order.retention_s.map(|age| age.map(Duration::from_secs));
+    let retention = Retention {
+        age: age.unwrap_or(former.age),
+        bytes: order.retention_bytes.unwrap_or(former.bytes),
+    };
+    let hub = own.hubs.change(&name, Change::Retention(retention)).await?;
+    let mut shown = facts(&hub);
+    shown.insert("connection_strings".to_owned(), own.strings(&hub));
+    Ok(Json(Value::Object(shown)))
+}
+
+async fn add_group(
+    State(own): State<Arc<Hubs>>,
+    Extension(pass): Extension<Pass>,
+    Path((name, group)): Named,
+) -> Result<(StatusCode, Json<Value>), Problem> {
+    pass.allows(Right::Manage, Area::Events, Some(&name))?;
+    let change = Change::AddGroup(group.clone());
+    let (status, hub) = match own.hubs.change(&name, change).await {
+        Ok(hub) => (StatusCode::CREATED, hub),
+        Err(error) if error.kind() == Kind::Exists => (StatusCode::OK, own.hubs.get(&name).await?),
+        Err(error) => return Err(error.into()),
+    };
+    let created = hub.group(&group).map(|found| format_time(found.created));
+    Ok((status, Json(json!({"name": group, "created": created}))))
+}
+
+async fn remove_group(
+    State(own): State<Arc<Hubs>>,
+    Extension(pass): Extension<Pass>,
+    Path((name, group)): Named,
+) -> Result<StatusCode, Problem> {
+    pass.allows(Right::Manage, Area::Events, Some(&name))?;
+    // Both, also if the caller no longer waits: a second attempt would not find the
+    // group, and come no further.
+    let removing = tokio::spawn(async move {
+        let change = Change::RemoveGroup(group.clone());
+        own.hubs.change(&name, change).await?;
+        own.blobs.forget_group(&name, &group).await
+    });
+    let ended = |_| Err(Error::new(Kind::Unavailable, "the node ends; ask again"));
+    removing.await.unwrap_or_else(ended)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn put_policy(
+    State(own): State<Arc<Hubs>>,
+    Extension(pass): Extension<Pass>,
+    Path((name, wanted)): Named,
+    body: Result<Json<RightsOrder>, JsonRejection>,
+) -> Result<(StatusCode, Json<Value>), Problem> {
+    pass.allows(Right::Manage, Area::Events, Some(&name))?;
+    let rights = read(body)?.rights;
+    let mut made = policy(PolicyOrder {
+        name: wanted.clone(),
+        rights,
+    })?;
+    let former = own.hubs.get(&name).await?;
+    let former = former.policy(&wanted);
+    if let Some(former) = former {
+        made.primary.clone_from(&former.primary);
+        made.secondary.clone_from(&former.secondary);
+    }
+    let status = match former {
+        Some(_) => StatusCode::OK,
+        None => StatusCode::CREATED,
+    };
+    let hub = own.hubs.change(&name, Change::PutPolicy(made)).await?;
+    let shown = facts(&hub)["policies"].clone();
+    let mut shown = shown.as_array().cloned().unwrap_or_default();
+    shown.retain(|policy| policy["name"] == json!(wanted));
+    let mut shown = shown.pop().unwrap_or_default();
+    shown["connection_string"] = own.strings(&hub)[&wanted].clone();
+    Ok((status, Json(shown)))
+}
+
+async fn remove_policy(
+    State(own): State<Arc<Hubs>>,
+    Extension(pass): Extension<Pass>,
+    Path((name, policy)): Named,
+) -> Result<StatusCode, Problem> {
+    pass.allows(Right::Manage, Area::Events, Some(&name))?;
+    let change = Change::RemovePolicy(policy);
+    own.hubs.change(&name, change).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
