@@ -167,7 +167,7 @@ impl ProducerRecord {
         }
     }
 
-    /// The producer goes on, or somebody else goes on in its place.
+    /// The producer goes on, or another one goes on in its place.
     fn reopened(mut self, wish: &Wish) -> Result<Self> {
         let epoch = match wish.epoch {
             Some(epoch) if epoch < self.epoch => return Err(self.stolen(epoch)),

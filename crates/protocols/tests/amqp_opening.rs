@@ -1,4 +1,4 @@
-//! What a client sends behind an attach that is not answered yet.
+//! What a client sends behind an unanswered attach.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::net::SocketAddr;

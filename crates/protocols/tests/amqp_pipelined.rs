@@ -2,6 +2,10 @@
 //!
 //! It writes its greeting, open, begin, attach and flow in one write wherever the
 //! protocol lets it, as clients in .NET and Python do.
+#![expect(
+    clippy::duplicate_mod,
+    reason = "the files are test programs of their own, each with the same set-up"
+)]
 
 #[path = "amqp_links.rs"]
 mod links;

@@ -167,7 +167,7 @@ async fn events_10_unknown_event_hubs_are_told_by_management() {
     node.stop().await;
 }
 
-/// A client of Rust notes what it has sent only afterwards, and waits for ever if the
+/// A client of Rust notes what it has sent only afterwards, and never stops waiting if the
 /// answer, or what became of the request, comes before that.
 #[tokio::test]
 async fn requests_are_accepted_at_once_and_answered_after_a_pause() {

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::SinkExt as _;
-use serde_json::{Value, json};
+use serde_json::json;
 use steadfast_core::clock::Clock as _;
-use steadfast_wire::signalr::frame;
 use steadfast_wire::signalr::pack::Reader;
 use steadfast_wire::signalr::service::{
     Check, Close, CloseMany, Completion, Flow, FlowKind, GroupData, Message, Open, Question,
-    Target, read, status, write,
+    Target, status, write,
 };
 use steadfast_wire::signalr::{Protocol, write as hub};
 use tokio_tungstenite::tungstenite::Message as Frame;

@@ -144,7 +144,7 @@ async fn a_client_whose_message_is_too_long_is_told_so() {
     let (mut sink, mut stream) = client.socket.split();
     let call = json!({"type": 1, "target": "x", "arguments": ["y".repeat(17 << 20)]});
     let sending = tokio::spawn(async move {
-        // The service stops reading somewhere in it.
+        // The service stops reading before its end.
         let _ = sink.send(Frame::text(format!("{call}\u{1e}"))).await;
         sink
     });

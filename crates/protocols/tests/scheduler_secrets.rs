@@ -15,7 +15,7 @@ const BUS: &str = "properties.action.serviceBusQueueMessage.authentication.sasKe
 const TOPIC: &str = "properties.action.serviceBusTopicMessage.authentication.sasKey";
 
 /// A job that runs only by hand.
-fn idle(action: Value) -> Value {
+fn idle(action: &Value) -> Value {
     json!({"action": action, "startTime": "2020-01-01T00:00:00Z",
         "recurrence": {"frequency": "Month", "interval": 1}})
 }
@@ -51,13 +51,11 @@ async fn put(stage: &Stage, name: &str, members: &[(&str, &str)]) -> Answer {
     stage.ask("PUT", &job(name), Some(found)).await
 }
 
+/// Members that are set together.
+type Change = Vec<(&'static str, &'static str)>;
+
 /// Who a secret belongs to and where it goes: changes of either, without the secret.
-fn moves() -> Vec<(
-    &'static str,
-    Value,
-    &'static str,
-    Vec<Vec<(&'static str, &'static str)>>,
-)> {
+fn moves() -> Vec<(&'static str, Value, &'static str, Vec<Change>)> {
     let basic = json!({"type": "Basic", "username": "u", "password": "geheim"});
     let oauth = json!({"type": "ActiveDirectoryOAuth", "tenant": "t", "audience": "a",
         "clientId": "c", "secret": "geheim"});
@@ -127,7 +125,7 @@ async fn a_stored_secret_goes_to_no_other_user_and_no_other_address() {
     let stage = Stage::start().await;
     stage.collection("Standard").await;
     for (name, action, target, changes) in moves() {
-        let mut properties = idle(action.clone());
+        let mut properties = idle(&action);
         properties["action"]["errorAction"] = action;
         let made = stage.put(name, properties).await;
         assert_eq!(made.status, 201, "{name}: {:?}", made.body);
@@ -166,7 +164,7 @@ async fn a_patch_with_the_secret_moves_a_job_to_another_user_and_address() {
     stage.collection("Standard").await;
     let basic = json!({"type": "Basic", "username": "u", "password": "p"});
     let made = stage
-        .put("j", idle(authenticated(&own.url("/own"), basic)))
+        .put("j", idle(&authenticated(&own.url("/own"), basic)))
         .await;
     assert_eq!(made.status, 201, "{:?}", made.body);
     let run = async || {

@@ -145,7 +145,7 @@ fn the_commands_of_the_guide_are_understood() {
             continue;
         };
         let line = line.split("  #").next().unwrap().replace("<id>", "one");
-        // Nobody would do the work.
+        // No worker would do the work.
         let line = line.replace("--wait 30", "--wait 0");
         let parts = line.split('"').enumerate();
         let words = parts.flat_map(|(number, part)| match number % 2 {

@@ -184,7 +184,7 @@ pub fn write_source(out: &mut Vec<u8>, address: Option<&str>, filter: Raw<'_>) {
     });
 }
 
-/// Writes a source as it came, but for filters that nobody applies: what is echoed
+/// Writes a source as it came, but for filters that are not applied: what is echoed
 /// is in force.
 pub fn write_known_filters(out: &mut Vec<u8>, source: Raw<'_>) {
     match known_filters(source) {
