@@ -123,6 +123,8 @@ impl ProducerRecord {
         }
         let is_old = behind(last, self.last);
         let is_known = match self.recent.as_deref() {
+            // Numbers of another epoch are of another producer.
+            _ if stamp.epoch != self.epoch => false,
             // A row of an older version does not say where publications began.
             None => is_old,
             Some(recent) => recent.contains(&Span { first, last }),
@@ -148,6 +150,9 @@ impl ProducerRecord {
 
     /// A publication up to the number `last` was appended.
     pub(crate) fn append(&mut self, stamp: &Stamp, last: i32) {
+        if stamp.epoch != self.epoch {
+            self.recent = Some(Vec::new());
+        }
         (self.last, self.epoch) = (last, stamp.epoch);
         let recent = self.recent.get_or_insert_default();
         if recent.len() >= limits::PRODUCER_PUBLICATIONS {
@@ -174,9 +179,14 @@ impl ProducerRecord {
             Some(epoch) => epoch,
             None => self.epoch.checked_add(1).unwrap_or(0),
         };
-        if epoch > self.epoch {
-            // A producer that is taken over may leave numbers out.
-            self.last = wish.last.unwrap_or(self.last).max(self.last);
+        // Who takes over with a number of its own may leave numbers out, and repeats none
+        // of before; without one it goes on, and may repeat what was in flight.
+        if epoch > self.epoch
+            && let Some(last) = wish.last
+            && last != self.last
+        {
+            self.last = last.max(self.last);
+            self.recent = Some(Vec::new());
         }
         self.epoch = epoch;
         Ok(self)
@@ -386,6 +396,27 @@ mod tests {
         assert_eq!((told.epoch, told.last), (0, 5));
         assert_eq!(judge(&used, 0, 6, 1).unwrap(), Verdict::Repeated);
         assert_eq!(judge(&used, 0, 7, 1).unwrap(), Verdict::Append(7));
+    }
+
+    #[test]
+    fn no_event_of_a_producer_that_takes_over_is_taken_for_a_repetition() {
+        let used = record(0, &[(1, 1), (2, 2), (3, 3)]);
+        let wish = Wish {
+            id: Some(7),
+            epoch: Some(1),
+            last: Some(0),
+        };
+        let taken = used.clone().reopened(&wish).unwrap();
+        let old = judge(&taken, 1, 1, 1).unwrap_err();
+        assert!(old.message().contains("old sequence"), "{old}");
+        assert_eq!(judge(&taken, 1, 4, 1).unwrap(), Verdict::Append(4));
+        let wish = Wish { last: None, ..wish };
+        let going_on = used.clone().reopened(&wish).unwrap();
+        assert_eq!(judge(&going_on, 1, 3, 1).unwrap(), Verdict::Repeated);
+        // Without having been opened again the numbers go on.
+        let error = judge(&used, 1, 1, 1).unwrap_err();
+        assert_eq!(error.kind(), Kind::OutOfOrder);
+        assert_eq!(judge(&used, 1, 4, 1).unwrap(), Verdict::Append(4));
     }
 
     #[test]
