@@ -506,6 +506,10 @@ pub const UPLOAD_ITEMS: usize = 10;
 /// Streams and calls with uploads that one client has open.
 pub const CLIENT_STREAMS: usize = 100;
 
+/// Open calls of one client that are followed; a client with more may be moved before
+/// the others end.
+pub const CLIENT_OPEN_CALLS: usize = 16_384;
+
 /// How long a client may take to say which protocol it speaks.
 pub const CLIENT_HANDSHAKE: Duration = Duration::from_secs(15);
 

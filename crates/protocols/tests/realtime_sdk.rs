@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::json;
+use steadfast_core::limits;
 use steadfast_realtime::Mode;
 use steadfast_wire::signalr::service::{
     Close, Completion, FlowKind, Message, Open, Question, Target, status,
@@ -126,8 +127,9 @@ async fn a_client_of_an_older_sdk_moves_at_once_and_misses_nothing() {
     first.send(&id, completion("9", "9")).await;
     first.say(echo).await;
     let open = second.open().await;
+    // The pause of a server that says nothing at all.
     assert!(
-        began.elapsed() < Duration::from_millis(1500),
+        began.elapsed() < limits::MOVE_PAUSE,
         "{:?}",
         began.elapsed()
     );
@@ -216,6 +218,25 @@ async fn a_drain_counts_the_calls_that_were_not_answered() {
     let drained = tokio::time::timeout(PATIENCE, stage.realtime.drain(QUIET)).await;
     // Two calls wait; who calls without an id expects no answer.
     assert_eq!(drained.unwrap().unanswered, 2);
+}
+
+/// SDKs send whatever their pipe holds as one payload.
+#[tokio::test]
+async fn several_messages_in_one_payload_are_noticed_one_by_one() {
+    let stage = Stage::start();
+    let mut server = Server::start(&stage, "a", 0, 0).await;
+    let (mut client, id) = Client::on(&stage, "u", &mut server).await;
+    for number in 1..=3 {
+        client.invoke(number, "x").await;
+        assert_eq!(server.heard().await["target"], "x");
+    }
+    let both = [completion("1", "0"), completion("2", "0")].concat();
+    server.send(&id, both.into()).await;
+    for number in ["1", "2"] {
+        assert_eq!(client.next().await["invocationId"], number);
+    }
+    let drained = tokio::time::timeout(PATIENCE, stage.realtime.drain(QUIET)).await;
+    assert_eq!(drained.unwrap().unanswered, 1);
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
+use steadfast_core::limits;
 use steadfast_wire::signalr::message::{Message, kind};
 use steadfast_wire::signalr::{Protocol, read};
 
@@ -40,7 +41,9 @@ impl Calls {
     ) -> bool {
         match read::look(protocol, message) {
             Ok((kind::INVOCATION | kind::STREAM_INVOCATION, id)) => {
-                self.made.extend(id);
+                if self.made.len() < limits::CLIENT_OPEN_CALLS {
+                    self.made.extend(id);
+                }
                 if with_streams
                     && let Ok(Message::Invocation(call)) = read::message(protocol, message)
                 {

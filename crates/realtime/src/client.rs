@@ -13,7 +13,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use steadfast_core::limits;
 use steadfast_wire::signalr::message::kind;
-use steadfast_wire::signalr::{Protocol, read, write};
+use steadfast_wire::signalr::{Protocol, frame, read, write};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -189,8 +189,21 @@ impl Client {
         }
     }
 
-    /// Sends what its home says, which begins with the answer to the handshake.
-    pub(crate) fn pass(self: &Arc<Self>, message: Bytes) {
+    /// Sends what its home says, which begins with the answer to the handshake. SDKs
+    /// send whatever their pipe holds, so there may be several messages in it.
+    pub(crate) fn pass(self: &Arc<Self>, mut said: Bytes) {
+        while !said.is_empty() {
+            // The answer to a handshake is JSON in every protocol.
+            let protocol = match self.is_greeted.load(Ordering::Acquire) {
+                true => self.protocol().unwrap_or(Protocol::Json),
+                false => Protocol::Json,
+            };
+            let message = frame::cut_first(protocol, &mut said);
+            self.pass_one(message);
+        }
+    }
+
+    fn pass_one(self: &Arc<Self>, message: Bytes) {
         let is_counted = match (self.is_stateful(), self.protocol()) {
             (true, Some(protocol)) => {
                 read::look(protocol, &message).is_ok_and(|(own, _)| kind::is_counted(own))

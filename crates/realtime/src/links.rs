@@ -341,9 +341,10 @@ impl Links {
                 words.chain([servers]).collect()
             }),
             ["servers", ..] => {
-                let ticks = Arc::clone(&self.ticks);
+                // Taken first: of two lists the one that was asked for later counts.
+                let ticks = self.ticks.next();
                 self.tell_census(link, move |_, servers| {
-                    let list = format!("{}:{}", ticks.next(), servers.join(";"));
+                    let list = format!("{ticks}:{}", servers.join(";"));
                     vec!["servers".to_owned(), list]
                 });
             }

@@ -364,8 +364,8 @@ impl Realtime {
         let clients: Vec<_> = lobbies.iter().flat_map(|lobby| lobby.clients()).collect();
         let mut unanswered = 0;
         for client in &clients {
-            client.close(Some("The server is going away."), true);
             unanswered += client.unanswered();
+            client.close(Some("The server is going away."), true);
         }
         let all = async {
             for client in &clients {

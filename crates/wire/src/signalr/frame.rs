@@ -118,6 +118,24 @@ impl Splitter {
     }
 }
 
+/// Cuts the first message off; everything if no message ends there.
+pub fn cut_first(protocol: Protocol, bytes: &mut Bytes) -> Bytes {
+    let end = match protocol {
+        Protocol::Json => {
+            let end = bytes.iter().position(|byte| *byte == SEPARATOR);
+            end.map(|end| end + 1)
+        }
+        Protocol::MessagePack | Protocol::Blazor => match length(bytes) {
+            Ok(Some((head, body))) => Some(head + body),
+            _ => None,
+        },
+    };
+    match end {
+        Some(end) if end <= bytes.len() => bytes.split_to(end),
+        _ => std::mem::take(bytes),
+    }
+}
+
 /// A message that is longer than allowed.
 pub const TOO_LONG: Malformed = Malformed::new("the message is longer than allowed");
 
@@ -213,6 +231,24 @@ mod tests {
             assert_eq!(found.len(), 3, "{chunk}");
             assert_eq!(found.concat(), counted);
         }
+    }
+
+    #[test]
+    fn messages_are_cut_off_one_by_one_and_what_is_none_stays_whole() {
+        let cut = |protocol, bytes: &'static [u8]| {
+            let mut left = Bytes::from_static(bytes);
+            let mut found = Vec::new();
+            while !left.is_empty() {
+                found.push(cut_first(protocol, &mut left).to_vec());
+            }
+            found
+        };
+        assert_eq!(
+            cut(Protocol::Json, b"{}\x1e{1}\x1ex"),
+            [&b"{}\x1e"[..], b"{1}\x1e", b"x"]
+        );
+        let counted = cut(Protocol::MessagePack, &[1, 7, 2, 8, 9, 5, 1]);
+        assert_eq!(counted, [&[1, 7][..], &[2, 8, 9], &[5, 1]]);
     }
 
     #[test]
