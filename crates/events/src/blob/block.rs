@@ -4,6 +4,8 @@
 //! of its blocks, or a timer removes it. Blocks wait in a row of their blob until a
 //! list names them; the body of such a blob is the list, and reads go through it.
 
+use std::collections::{HashMap, HashSet};
+
 use bytes::Bytes;
 use steadfast_collections::schema::Record;
 use steadfast_core::clock::Timestamp;
@@ -176,19 +178,24 @@ pub(super) fn commit(
         Some(blob) => committed(turn, container, blob)?,
         None => Vec::new(),
     };
+    if choices.len() > BLOB_BLOCKS {
+        return Err(too_long().into());
+    }
+    let (waits, had) = (by_id(&waiting), by_id(&former));
     let mut chosen = Vec::with_capacity(choices.len());
     for choice in choices {
-        let block = pick(choice, &waiting, &former).ok_or_else(|| unknown(choice))?;
+        let block = pick(choice, &waits, &had).ok_or_else(|| unknown(choice))?;
         chosen.push(Block {
             due: None,
             ..block.clone()
         });
     }
     let length = chosen.iter().map(|block| block.length).sum();
-    if chosen.len() > BLOB_BLOCKS || length > BLOB_BYTES as u64 {
+    if length > BLOB_BYTES as u64 {
         return Err(too_long().into());
     }
-    let is_kept = |block: &Block| chosen.iter().any(|other| other.body == block.body);
+    let bodies: HashSet<u64> = chosen.iter().map(|block| block.body).collect();
+    let is_kept = |block: &Block| bodies.contains(&block.body);
     let kept: Vec<_> = waiting.iter().filter(|block| is_kept(block)).collect();
     for block in kept {
         cancel(turn, block);
@@ -220,8 +227,18 @@ fn forget_list(turn: &mut Turn<'_>, container: u64, blob: &Blob) {
     }
 }
 
-fn pick<'a>(choice: &BlockChoice, waiting: &'a [Block], former: &'a [Block]) -> Option<&'a Block> {
-    let find = |blocks: &'a [Block], id: &str| blocks.iter().find(|block| block.id == id);
+/// Blocks by their id. A list may name one of them several times.
+type Ids<'a> = HashMap<&'a str, &'a Block>;
+
+fn by_id(blocks: &[Block]) -> Ids<'_> {
+    blocks
+        .iter()
+        .map(|block| (block.id.as_str(), block))
+        .collect()
+}
+
+fn pick<'a>(choice: &BlockChoice, waiting: &Ids<'a>, former: &Ids<'a>) -> Option<&'a Block> {
+    let find = |blocks: &Ids<'a>, id: &str| blocks.get(id).copied();
     match choice {
         BlockChoice::Latest(id) => find(waiting, id).or_else(|| find(former, id)),
         BlockChoice::Committed(id) => find(former, id),

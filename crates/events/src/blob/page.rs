@@ -81,7 +81,16 @@ impl Blobs {
         let end = Bound::Excluded(Bytes::from((id + 1).to_be_bytes().to_vec()));
         let window = self.window(container);
         let rows = window.rows(BLOBS, start, end, limit + 1 - page.len());
-        for row in rows.await? {
+        let rows = rows.await?;
+        // A prefix whose blobs go on behind these rows is passed over by its key.
+        let is_full = rows.len() > limit - page.len();
+        let last = rows.last().map(|row| row.key.clone());
+        let mut passed: Option<Vec<u8>> = None;
+        for row in rows {
+            if passed.as_ref().is_some_and(|key| row.key[..] < key[..]) {
+                continue;
+            }
+            passed = None;
             let blob: Blob = place::decode(&row.value).map_err(|_| Error::damaged("a blob"))?;
             let Some(rest) = blob.name.strip_prefix(prefix) else {
                 return Ok(None);
@@ -96,11 +105,12 @@ impl Blobs {
                 continue;
             };
             let common = &blob.name[..prefix.len() + cut + delimiter.len()];
-            let behind = behind(blob_key(id, common));
+            passed = Some(behind(blob_key(id, common)));
             page.prefixes.push(common.to_owned());
-            return Ok(Some(behind));
         }
-        Ok(None)
+        // Rows of one prefix are one entry, so that there may be room for more.
+        let next = || passed.or_else(|| last.map(|key| [&key[..], &[0]].concat()));
+        Ok(is_full.then(next).flatten())
     }
 
     /// Removes a container with all its blobs. Once it is gone its blobs go, too,

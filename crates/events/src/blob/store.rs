@@ -208,12 +208,17 @@ impl Blobs {
                         mark.hub.eq_ignore_ascii_case(hub) && group.is_none_or(is_group)
                     })
                 };
-                for blob in page.blobs.iter().filter(is_meant) {
-                    let deleted = self.delete(&container, &blob.name, Conditions::default());
-                    match deleted.await {
-                        Err(error) if error.kind() != Kind::BlobNotFound => return Err(error),
-                        _ => count += 1,
-                    }
+                let meant = page.blobs.iter().filter(is_meant);
+                let names: Vec<_> = meant.map(|blob| blob.name.clone()).collect();
+                if !names.is_empty() {
+                    count += names.len() as u64;
+                    let id = self.container(&container).await?.id;
+                    // What is gone has no owner: a lease does not keep it.
+                    let sweep = BlobCommand::Sweep {
+                        container: id,
+                        names,
+                    };
+                    self.call(&container, sweep).await?;
                 }
                 from = page.next;
             }

@@ -31,6 +31,8 @@ pub(super) struct Taken {
     pub(super) content: Content,
     /// In base64.
     pub(super) digest: String,
+    /// For what is held of it until it is written.
+    _room: OwnedSemaphorePermit,
 }
 
 /// Where the bytes of a body are.
@@ -51,7 +53,7 @@ pub(super) async fn take(
     if length.is_some_and(|length| length > BLOB_BYTES) {
         return Err(Fault::too_large(BLOB_BYTES));
     }
-    let _room = room(context, length.unwrap_or(BLOB_BYTES)).await?;
+    let room = room(context, length.unwrap_or(BLOB_BYTES)).await?;
     let mut upload = Upload {
         context,
         container: ask.container(),
@@ -62,9 +64,11 @@ pub(super) async fn take(
         staged: None,
     };
     let received = match upload.receive().await {
-        Ok(content) => upload
-            .verified(demanded)
-            .map(|digest| Taken { content, digest }),
+        Ok(content) => upload.verified(demanded).map(|digest| Taken {
+            content,
+            digest,
+            _room: room,
+        }),
         Err(fault) => Err(fault),
     };
     if let (Err(_), Some(staged)) = (&received, upload.staged) {
