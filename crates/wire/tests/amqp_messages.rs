@@ -157,6 +157,15 @@ fn delivery_annotations_of_the_sender_stand_beside_the_end_of_the_partition() {
     assert_eq!(map.find("hop"), Ok(Some(Value::String("1"))));
     let last = map.find("last_enqueued_offset");
     assert_eq!(last, Ok(Some(Value::String("123456"))));
+    // A sender does not speak for the partition.
+    let forged = map_section(
+        descriptor::DELIVERY_ANNOTATIONS,
+        "last_enqueued_offset",
+        "1",
+    );
+    let got = delivered(&[forged, rest(b"x")].concat(), Some(&tail));
+    let section = Sections::new(&got).next().expect("a section").expect("one");
+    assert_eq!(section.map().expect("a map").count(), 8);
 }
 
 #[test]

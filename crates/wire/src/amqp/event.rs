@@ -303,21 +303,36 @@ fn write_stamp(out: &mut Vec<u8>, stamp: &Stamp, names: [&str; 3]) {
     write::timestamp(out, stamp.enqueued_ms);
 }
 
-fn write_tail(out: &mut Vec<u8>, tail: &Tail, theirs: Items<'_>) {
+/// What a reader is told of the end of its partition.
+const LAST: [&str; 3] = [
+    "last_enqueued_sequence_number",
+    "last_enqueued_offset",
+    "last_enqueued_time_utc",
+];
+const RETRIEVED: &str = "runtime_info_retrieval_time_utc";
+
+/// Writes our delivery annotations, and those of the sender that are not named like ours.
+fn write_tail(out: &mut Vec<u8>, tail: &Tail, mut theirs: Items<'_>) {
+    let (mut kept, mut pairs) = (Vec::new(), 4);
+    loop {
+        let before = theirs.bytes();
+        let Ok(Some((name, _))) = theirs.next_pair() else {
+            break;
+        };
+        let is_ours = name
+            .as_text()
+            .is_some_and(|name| name == RETRIEVED || LAST.contains(&name));
+        if !is_ours {
+            kept.extend_from_slice(&before[..before.len() - theirs.bytes().len()]);
+            pairs += 1;
+        }
+    }
     write::descriptor(out, descriptor::DELIVERY_ANNOTATIONS);
-    write::map(out, 4 + theirs.count() / 2, |out| {
-        write_stamp(
-            out,
-            &tail.last,
-            [
-                "last_enqueued_sequence_number",
-                "last_enqueued_offset",
-                "last_enqueued_time_utc",
-            ],
-        );
-        write::symbol(out, "runtime_info_retrieval_time_utc");
+    write::map(out, pairs, |out| {
+        write_stamp(out, &tail.last, LAST);
+        write::symbol(out, RETRIEVED);
         write::timestamp(out, tail.retrieved_ms);
-        out.extend_from_slice(theirs.bytes());
+        out.extend_from_slice(&kept);
     });
 }
 
