@@ -63,7 +63,8 @@ impl Weighter<Bytes, Arc<History>> for Weight {
 impl SharedHistories {
     /// As many histories as fit into so many bytes.
     fn new(bytes: u64) -> Self {
-        Self(Arc::new(Cache::with_weighter(1024, bytes, Weight)))
+        // Few parts: what is larger than its part of the cache is never kept.
+        Self(Arc::new(Cache::with_weighter(64, bytes, Weight)))
     }
 }
 

@@ -185,7 +185,10 @@ impl TaskHub {
     async fn holder(&self, held: Held) -> Result<Option<String>> {
         let key = rows::key(self.name.as_bytes(), held.instance.as_bytes());
         let window = self.inner.router.window(self.partition(&held.instance));
-        let row = window.row(INSTANCES, &key).await?;
+        // Where it cannot be asked, the entity's own word counts.
+        let Ok(row) = window.row(INSTANCES, &key).await else {
+            return Ok(Some(held.instance));
+        };
         let row = row.as_deref().map(rows::decode::<Instance>).transpose();
         let row = row.map_err(|_| unreadable())?;
         let is_live = row.is_some_and(|row| {

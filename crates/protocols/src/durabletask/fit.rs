@@ -153,6 +153,7 @@ impl Refusal {
                 %error,
                 "the failure of a work item could not be brought in",
             );
+            let _ = self.hub.abandon(&self.token).await;
         }
     }
 

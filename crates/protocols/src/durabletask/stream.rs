@@ -102,9 +102,15 @@ impl Open {
             Fit::Whole => {}
             Fit::Part(count) => {
                 let cut = self.hub.cut(&item.token, instance(&item.work), count);
-                // One that is not the worker's any more goes to another one.
-                if !cut.await.unwrap_or(false) {
-                    return None;
+                match cut.await {
+                    Ok(true) => {}
+                    // One that is not the worker's any more goes to another one.
+                    Ok(false) => return None,
+                    Err(_) => {
+                        // Without this it would wait for its lease.
+                        let _ = self.hub.abandon(&item.token).await;
+                        return None;
+                    }
                 }
             }
             Fit::Nothing { count } => {
@@ -117,6 +123,7 @@ impl Open {
         let bytes = message.encoded_len();
         if let Work::Turn(turn) = &item.work
             && bytes > limits::LONG_TURN_BYTES
+            && self.message_bytes <= limits::WORKER_MESSAGE_BYTES
         {
             let instance = &turn.instance;
             tracing::warn!(event = "durable.long_history", instance, bytes);

@@ -11,7 +11,7 @@ use steadfast_wire::durabletask::completed_task::Result as Completed;
 use tonic::Status;
 
 use super::context::Caller;
-use super::convert::{Malformed, action, batch_result, failure_taken, payload, span, token_taken};
+use super::convert::{Malformed, action, batch_result, failure_taken, span, token_taken};
 use super::refused::{malformed, refused};
 
 type Answer<T> = Result<T, Status>;
@@ -55,10 +55,8 @@ fn turn_result(response: wire::OrchestratorResponse) -> TurnResult {
     let span = response.orchestration_trace_context.map(span);
     let actions = response.actions.into_iter().map(action);
     let actions = actions.collect::<Result<Vec<_>, Malformed>>();
-    let actions = actions.and_then(|actions| {
-        let status = payload("the custom status", response.custom_status)?;
-        Ok((actions, status, span.transpose()?))
-    });
+    let actions =
+        actions.and_then(|actions| Ok((actions, response.custom_status, span.transpose()?)));
     let (actions, custom_status, span) =
         actions.unwrap_or_else(|why| (vec![failed(why)], None, None));
     TurnResult {
@@ -87,8 +85,8 @@ pub(super) async fn complete_activity(
 ) -> Answer<wire::Empty> {
     let result = match response.failure_details.map(failure_taken) {
         Some(failure) => Err(failure),
-        None => payload("the result", response.result)
-            .map_err(|why| Failure::lasting("InvalidResult", why.0)),
+        // The engine fails one that is too large.
+        None => Ok(response.result),
     };
     let (token, instance) = (&response.completion_token, &response.instance_id);
     let done = caller

@@ -67,7 +67,8 @@ fn send(event: wire::SendEventAction) -> Result<Deed, Malformed> {
 }
 
 fn complete(end: wire::CompleteOrchestrationAction) -> Result<Deed, Malformed> {
-    let result = payload("the result", end.result)?;
+    // The engine fails a turn that is too large.
+    let result = end.result;
     let Some(status) = status_taken(end.orchestration_status)? else {
         return Ok(Deed::ContinueAsNew {
             input: result,
