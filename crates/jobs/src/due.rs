@@ -138,11 +138,14 @@ impl Live<'_> {
     /// Whether occurrences were missed while others are under way or wait: then they
     /// run after those, and merge into none.
     fn is_made_up(&self, due: &[i64], now: i64) -> bool {
+        let overlap = self.definition.policy.overlap;
         let is_missed = match due {
+            // Whatever made it late, another one is under way, and it is not wanted.
+            [_] if overlap == Overlap::Skip => false,
             [one] => self.late_ms(*one, now) > limits::ON_TIME.as_millis() as i64,
             _ => true,
         };
-        let gives_up = self.definition.policy.overlap == Overlap::CancelOther;
+        let gives_up = overlap == Overlap::CancelOther;
         is_missed && self.status.is_busy() && !gives_up
     }
 

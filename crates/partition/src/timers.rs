@@ -58,7 +58,9 @@ impl Timers {
             self.shorten();
             return;
         }
-        if is_unordered {
+        // Those of a burst are due with the horizon, and come with its next page.
+        let is_behind = |horizon: &Bytes| due_of(&key) > due_of(horizon);
+        if is_unordered && self.horizon.as_ref().is_some_and(is_behind) {
             self.fresh.insert(key.clone(), body.clone());
             if self.fresh.len() > limits::FRESH_TIMERS {
                 self.fresh.pop_last();
@@ -287,6 +289,23 @@ mod tests {
             taken(&mut timers, burst, 4),
             [3, 4, 5, due_of(&horizon).0 - 1]
         );
+    }
+
+    #[test]
+    fn a_burst_at_one_moment_does_not_crowd_out_what_comes_after_it() {
+        let mut timers = Timers::default();
+        let unordered = |address: &str, due| Timer {
+            is_unordered: true,
+            ..timer_of(address, due, 0)
+        };
+        let burst = limits::NEAR_TIMERS + limits::FRESH_TIMERS;
+        for number in 0..2 * burst {
+            timers.schedule(unordered(&format!("b{number}"), 7));
+            if number == burst {
+                timers.schedule(unordered("canary", 8));
+            }
+        }
+        assert_eq!(taken(&mut timers, 8, 4), [7, 7, 7, 8]);
     }
 
     #[test]
