@@ -14,10 +14,13 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 /// The size from which on an allocation has pages of its own, and what may be free at
-/// the end of an arena: both are the first values of glibc.
-const SETTINGS: [(&str, &str); 2] = [
+/// the end of an arena: both are the first values of glibc. The last one is a mark of
+/// ours: glibc takes its own settings out of the environment of a program with special
+/// rights, and that must not be started anew again and again.
+const SETTINGS: [(&str, &str); 3] = [
     ("MALLOC_MMAP_THRESHOLD_", "131072"),
     ("MALLOC_TRIM_THRESHOLD_", "131072"),
+    ("MALLOC_SET_BY", "steadfast"),
 ];
 
 /// Starts this process anew with the settings, unless it has some. If that is not

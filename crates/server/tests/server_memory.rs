@@ -96,7 +96,14 @@ fn settings_of_the_allocator_by_an_operator_are_left_alone() {
         String::from_utf8_lossy(&environment).into_owned()
     };
     let server = Start::new("dev").ready();
-    assert!(environment(&server).contains("MALLOC_MMAP_THRESHOLD_=131072"));
+    let found = environment(&server);
+    assert!(found.contains("MALLOC_MMAP_THRESHOLD_=131072"), "{found}");
+    assert!(found.contains("MALLOC_SET_BY=steadfast"), "{found}");
+    // Where glibc takes its settings away, the mark stays: it is not started again.
+    let mut start = Start::new("dev");
+    start.command.env("MALLOC_SET_BY", "steadfast");
+    let found = environment(&start.ready());
+    assert!(!found.contains("MALLOC_MMAP_THRESHOLD_"), "{found}");
     let mut start = Start::new("dev");
     start.command.env("MALLOC_ARENA_MAX", "2");
     let server = start.ready();
