@@ -108,11 +108,9 @@ fn a_worker_that_one_task_keeps_is_logged_with_the_threads_and_counted() {
         stuck["kept_ms"].parse::<u64>().unwrap() >= 5000,
         "{stuck:?}"
     );
-    let busiest = stuck["threads"].split("; ").next().unwrap();
-    assert!(
-        busiest.starts_with("tokio-") && busiest.contains(" R "),
-        "{stuck:?}"
-    );
+    let mut threads = stuck["threads"].split("; ");
+    let is_stuck = |thread: &str| thread.starts_with("tokio-") && thread.contains(" R ");
+    assert!(threads.any(is_stuck), "{stuck:?}");
     is_over.store(true, Ordering::Relaxed);
     let back = heard(&lines, "runtime.worker_back").0;
     assert_eq!(back["worker"], stuck["worker"]);
@@ -121,10 +119,14 @@ fn a_worker_that_one_task_keeps_is_logged_with_the_threads_and_counted() {
         let url = format!("http://127.0.0.1:{port}/metrics");
         reqwest::get(url).await.unwrap().text().await.unwrap()
     });
-    for line in [
-        "steadfast_worker_stalls_total 1",
-        "steadfast_stuck_workers 0.0",
-    ] {
-        assert!(metrics.lines().any(|own| own == line), "{line}: {metrics}");
-    }
+    let counted = |name: &str| {
+        let own = metrics.lines().find_map(|line| line.strip_prefix(name));
+        own.unwrap().trim().parse::<f64>().unwrap()
+    };
+    // A machine that stands still for a while may add to it.
+    assert!(
+        counted("steadfast_worker_stalls_total ") >= 1.0,
+        "{metrics}"
+    );
+    assert_eq!(counted("steadfast_stuck_workers "), 0.0);
 }
