@@ -58,14 +58,6 @@ fn owns_nothing(server: &Server) {
     assert_eq!(share, 0);
 }
 
-fn port(server: &Server, name: &str) -> u16 {
-    let (_, status) = server.get("/v1/status");
-    let addresses = status["addresses"].as_array().unwrap();
-    let found = addresses.iter().find(|own| own[0] == name).unwrap();
-    let url = found[1].as_str().unwrap();
-    url.rsplit(':').next().unwrap().parse().unwrap()
-}
-
 /// Runs a client until it ends.
 fn run(what: &str, server: &Server, mut command: Command) {
     let began = now();
@@ -113,7 +105,7 @@ fn sdks_of_event_hubs() {
 
 /// What clients of event hubs and blobs are told of a node.
 fn told(c: &Server) -> Value {
-    told_of(port(c, "amqp"), port(c, "blob"))
+    told_of(c.port_of("amqp"), c.port_of("blob"))
 }
 
 fn told_of(amqp: u16, blob: u16) -> Value {
@@ -193,7 +185,7 @@ fn make_container(c: &Server, name: &str) {
                 url, account, key, name = sys.argv[1:]; \
                 credential = {'account_name': account, 'account_key': key}; \
                 BlobServiceClient(url, credential).create_container(name)";
-    let url = format!("http://127.0.0.1:{}/{ACCOUNT}", port(c, "blob"));
+    let url = format!("http://127.0.0.1:{}/{ACCOUNT}", c.port_of("blob"));
     let mut command = interpreter("eventhub");
     command.args(["-c", code, &url, ACCOUNT, ACCOUNT_KEY, name]);
     run("a container", c, command);
@@ -221,14 +213,14 @@ fn target() -> String {
 fn sdks_of_durable_task() {
     let nodes = stage();
     let c = &nodes[2];
-    let server = json!({"port": port(c, "durable"), "managed": false}).to_string();
+    let server = json!({"port": c.port_of("durable"), "managed": false}).to_string();
     let mut command = python("durable", "durable-python/run.py");
     command.arg(&server);
     if !is_soak() {
         command.arg("activities_in_sequence");
     }
     run("durabletask of Python", c, command);
-    let managed = json!({"port": port(c, "durable"), "managed": true}).to_string();
+    let managed = json!({"port": c.port_of("durable"), "managed": true}).to_string();
     let mut command = python("durable", "durable-python/run.py");
     command.arg(&managed).arg("activities_in_sequence");
     if is_soak() {
@@ -296,7 +288,7 @@ impl Ways {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
         let way = |name| {
-            let target = ([127, 0, 0, 1], port(node, name)).into();
+            let target = ([127, 0, 0, 1], node.port_of(name)).into();
             let proxy = runtime.block_on(FaultProxy::start(target));
             (name, proxy.unwrap())
         };
@@ -306,7 +298,7 @@ impl Ways {
 
     fn lead_to(&self, node: &Server) {
         for (name, proxy) in &self.proxies {
-            proxy.route(([127, 0, 0, 1], port(node, name)).into());
+            proxy.route(([127, 0, 0, 1], node.port_of(name)).into());
         }
     }
 
@@ -410,7 +402,7 @@ fn sdks_go_on_elsewhere_when_their_node_leaves() {
     let here = client.wait_for(|line| line == "here", PATIENCE);
     here.unwrap();
     let mut worker = worker(ways.port("durable"));
-    let mut transfers = transfers(port(&nodes[0], "durable"));
+    let mut transfers = transfers(nodes[0].port_of("durable"));
     begun(&mut transfers, 12);
     ways.lead_to(&nodes[1]);
     let (code, out, err) =

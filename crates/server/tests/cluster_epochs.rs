@@ -26,14 +26,6 @@ const ACCOUNT: &str = "devstoreaccount1";
 const ACCOUNT_KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/\
                            K1SZFPTOtr/KBHBeksoGMGw==";
 
-fn port(server: &Server, name: &str) -> u16 {
-    let (_, status) = server.get("/v1/status");
-    let addresses = status["addresses"].as_array().unwrap();
-    let found = addresses.iter().find(|own| own[0] == name).unwrap();
-    let url = found[1].as_str().unwrap();
-    url.rsplit(':').next().unwrap().parse().unwrap()
-}
-
 /// A reader at a node.
 struct Reader {
     client: Client<TcpStream>,
@@ -41,7 +33,7 @@ struct Reader {
 
 impl Reader {
     fn attach(server: &Server, partition: u32, epoch: i64) -> Self {
-        let address = ("127.0.0.1", port(server, "amqp"));
+        let address = ("127.0.0.1", server.port_of("amqp"));
         server.block(async {
             let stream = TcpStream::connect(address).await.unwrap();
             let anonymous = sasl::Init {
@@ -112,7 +104,7 @@ fn claim(server: &Server, partition: u32, owner: &str) {
         };
         let header = shared_key::header(ACCOUNT, ACCOUNT_KEY, &signed);
         own.push(("authorization".to_owned(), header.unwrap()));
-        let url = format!("http://127.0.0.1:{}{path}", port(server, "blob"));
+        let url = format!("http://127.0.0.1:{}{path}", server.port_of("blob"));
         let mut request = server.client.put(url).header("content-length", 0);
         for (name, value) in own {
             request = request.header(name, value);

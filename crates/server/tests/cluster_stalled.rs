@@ -137,14 +137,6 @@ fn check(stream: &mut Blocking) -> String {
     }
 }
 
-fn port(server: &Server, name: &str) -> u16 {
-    let (_, status) = server.get("/v1/status");
-    let addresses = status["addresses"].as_array().unwrap();
-    let found = addresses.iter().find(|own| own[0] == name).unwrap();
-    let url = found[1].as_str().unwrap();
-    url.rsplit(':').next().unwrap().parse().unwrap()
-}
-
 /// An app server of a running service.
 fn app(server: &Server, name: &str) -> Process {
     let mut command = steadfast(server.folder.path());
@@ -299,7 +291,7 @@ impl Load {
 /// A processor of Python with its checkpoints in blobs.
 fn processor(server: &Server) -> Process {
     let told = json!({
-        "amqp": port(server, "amqp"), "blob": port(server, "blob"),
+        "amqp": server.port_of("amqp"), "blob": server.port_of("blob"),
         "key_name": "RootManageSharedAccessKey", "key": KNOWN,
         "account": ACCOUNT, "account_key": ACCOUNT_KEY,
     });
@@ -329,7 +321,7 @@ fn keeps(processor: &mut Process, number: u64) {
 /// A durable worker of Python.
 fn worker(server: &Server) -> Process {
     let mut command = python("durable", "durable-python/bank.py");
-    let told = json!({"port": port(server, "durable")}).to_string();
+    let told = json!({"port": server.port_of("durable")}).to_string();
     command.args(["work", &told]);
     let mut process = Process::spawn(command).unwrap();
     assert_eq!(process.next_line(PATIENCE).unwrap().trim(), "at work");
@@ -389,11 +381,11 @@ fn peers_that_stop_reading_hold_up_only_themselves() {
             "second",
         ],
     );
-    let make = format!("http://127.0.0.1:{}/{ACCOUNT}", port(&server, "blob"));
+    let make = format!("http://127.0.0.1:{}/{ACCOUNT}", server.port_of("blob"));
     container(&make);
     let (mut stopping, _lasting) = (app(&server, "stopping"), app(&server, "lasting"));
     let (mut processing, mut working) = (processor(&server), worker(&server));
-    let (url, amqp) = (address(&server), port(&server, "amqp"));
+    let (url, amqp) = (address(&server), server.port_of("amqp"));
     let load = Load {
         url: server.url.clone(),
         client: server.client.clone(),

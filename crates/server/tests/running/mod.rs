@@ -229,6 +229,15 @@ impl Server {
         self.url.rsplit(':').next().unwrap().parse().unwrap()
     }
 
+    /// The port of a protocol, for instance `amqp`.
+    pub(crate) fn port_of(&self, name: &str) -> u16 {
+        let (_, status) = self.get("/v1/status");
+        let addresses = status["addresses"].as_array().unwrap();
+        let found = addresses.iter().find(|own| own[0] == name).unwrap();
+        let url = found[1].as_str().unwrap();
+        url.rsplit(':').next().unwrap().parse().unwrap()
+    }
+
     pub(crate) fn data(&self) -> PathBuf {
         self.folder.path().join("steadfast-data")
     }
