@@ -166,6 +166,8 @@ fn orchestrate(events: &[wire::HistoryEvent]) -> Vec<wire::OrchestratorAction> {
         "long-input" => ("1", input.as_str()),
         // So many events.
         "events" => (input.as_str(), ""),
+        // A result of so many bytes.
+        "long-result" => return vec![end(&"x".repeat(input.parse().unwrap()))],
         _ => return vec![end(&input.len().to_string())],
     };
     let number: usize = number.parse().unwrap();
@@ -425,6 +427,15 @@ async fn a_worker_that_says_so_gets_longer_messages() {
     let refused = client.with("maxmessagebytes", "many");
     let refused = refused.start("echo", "i").await.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn a_result_over_the_limit_fails_its_instance_by_the_documented_name() {
+    let node = node().await;
+    let sdk = Sdk::new(&node);
+    let _worker = sdk.start();
+    start(&sdk.hub, "long-result", "too long", "7000000").await;
+    assert_eq!(failure(&sdk.hub, "too long").await, "TurnTooLarge");
 }
 
 #[tokio::test]
