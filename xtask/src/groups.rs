@@ -41,6 +41,7 @@ pub(crate) const GROUPS: &[Group] = &[
     row("harness", "tests of the test harness", harness),
     row("docs", "examples in the documentation, and its links", docs),
     row("server", "tests of the binary", server),
+    row("guard", "attacks on the binary: rights, budgets, origins, revocation", guard),
     row("wire", "codecs: round trips, golden bytes, mutations", wire),
     row("protocols", "connections over real sockets, and their bounds", protocols),
     row("interop", "unmodified client libraries against the server", interop::check),
@@ -155,8 +156,20 @@ fn harness(workspace: &Workspace) -> Result<()> {
 fn server(workspace: &Workspace) -> Result<()> {
     tools::install_systemd()?;
     chosen(workspace, "steadfast-server", |test| {
-        !needs_postgres(test) && !is_of_cluster(test) && !interop::TESTS.contains(&test)
+        !needs_postgres(test)
+            && !is_of_cluster(test)
+            && !is_of_guard(test)
+            && !interop::TESTS.contains(&test)
     })
+}
+
+fn guard(workspace: &Workspace) -> Result<()> {
+    chosen(workspace, "steadfast-server", is_of_guard)
+}
+
+/// Test files that attack the binary say so in their name.
+fn is_of_guard(test: &str) -> bool {
+    test.starts_with("guard")
 }
 
 fn docs(workspace: &Workspace) -> Result<()> {
