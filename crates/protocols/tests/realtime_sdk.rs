@@ -220,6 +220,34 @@ async fn a_drain_counts_the_calls_that_were_not_answered() {
     assert_eq!(drained.unwrap().unanswered, 2);
 }
 
+#[tokio::test]
+async fn a_drain_counts_calls_that_are_held_while_their_client_moves() {
+    let stage = Stage::start();
+    let mut first = Server::start(&stage, "a", 0, 1).await;
+    let (mut client, _) = Client::on(&stage, "u", &mut first).await;
+    let _second = Server::start(&stage, "b", 0, 1).await;
+    client.invoke(1, "slow").await;
+    assert_eq!(first.heard().await["target"], "slow");
+    // The move waits for the answer to the call.
+    first.fin("fin:1").await;
+    let mut sent = 1;
+    loop {
+        sent += 1;
+        client.invoke(sent, "x").await;
+        client.say(json!({"type": 6})).await;
+        // A ping still goes to the old server: when it overtakes the call, that is held.
+        if first.heard().await["type"] == 6 {
+            break;
+        }
+        assert_eq!(first.heard().await["type"], 6);
+    }
+    client
+        .say(json!({"type": 1, "target": "y", "arguments": []}))
+        .await;
+    let drained = tokio::time::timeout(PATIENCE, stage.realtime.drain(QUIET)).await;
+    assert_eq!(drained.unwrap().unanswered as u64, sent);
+}
+
 /// SDKs send whatever their pipe holds as one payload.
 #[tokio::test]
 async fn several_messages_in_one_payload_are_noticed_one_by_one() {

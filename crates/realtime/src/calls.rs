@@ -90,6 +90,15 @@ impl Calls {
     }
 }
 
+/// Whether what a client says is a call that it waits for.
+pub(crate) fn is_call(protocol: Protocol, message: &Bytes) -> bool {
+    let look = read::look(protocol, message);
+    matches!(
+        look,
+        Ok((kind::INVOCATION | kind::STREAM_INVOCATION, Some(_)))
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use steadfast_wire::signalr::message::Outcome;

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::caller::Caller;
-use crate::calls::Calls;
+use crate::calls::{self, Calls};
 use crate::outbox::{Outbox, Put};
 use crate::resume::Received;
 use crate::route::Routing;
@@ -159,11 +159,18 @@ impl Client {
         former.push(server.to_owned());
     }
 
-    /// How many of its calls were taken and not answered.
+    /// How many of its calls were received and not answered: at its home, and on their
+    /// way there.
     pub(crate) fn unanswered(&self) -> usize {
-        let home = self.routing.lock().home.clone();
+        let protocol = self.protocol().unwrap_or(Protocol::Json);
+        let (home, waiting) = {
+            let routing = self.routing.lock();
+            let held = routing.held.iter().flatten().chain(&routing.waiting);
+            let waiting = held.filter(|message| calls::is_call(protocol, message));
+            (routing.home.clone(), waiting.count())
+        };
         let there = home.map_or(0, |home| home.unanswered(&self.id));
-        there + self.calls.lock().made()
+        there + waiting + self.calls.lock().made()
     }
 
     /// Ends when it has gone for good.

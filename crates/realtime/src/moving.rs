@@ -80,7 +80,12 @@ impl Client {
                 if routing.has_ended || self.is_ending() {
                     return false;
                 }
-                match self.way(&routing, &message) {
+                let way = self.way(&routing, &message);
+                routing.waiting = match way {
+                    Way::Wait(_) => Some(message.clone()),
+                    _ => None,
+                };
+                match way {
                     Way::Wait(home) => home,
                     _ if counted.is_some_and(|socket| !self.counts(socket)) => return false,
                     way => {

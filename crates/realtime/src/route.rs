@@ -15,6 +15,8 @@ pub(crate) struct Routing {
     /// Messages that wait for another home, if they do.
     pub(crate) held: Option<VecDeque<Bytes>>,
     pub(crate) held_bytes: usize,
+    /// A message that was received and has no place yet.
+    pub(crate) waiting: Option<Bytes>,
     /// Not even what belongs to an open call goes to the old home any more.
     pub(crate) is_frozen: bool,
     /// It has gone for good.
