@@ -2,12 +2,26 @@
 //!
 //! A worker that cannot run an item, such as one of an older version, abandons it. Every
 //! other worker may take it at once; the one that gave it back is passed over for a while.
+//! An item that every worker has given back goes out to one of them after a pause, which
+//! grows, and to a worker that comes meanwhile at once.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::desk::{Desk, State};
-use super::entry::{Key, Place};
+use super::entry::{Entry, Key, Place};
+use super::seat::Seat;
 use super::token::Token;
+
+/// An offer that follows a pause.
+struct Offer {
+    key: Key,
+    number: u64,
+    /// How often every worker had given the entry back when the pause began.
+    refusals: u32,
+    /// The worker that it is for; without one, the next in turn.
+    seat: Option<u64>,
+}
 
 impl Desk {
     /// The worker gives an item back. Others may take it at once, and the one that does is
@@ -36,30 +50,64 @@ impl Desk {
         if habits.get(&key) == Some(&seat) {
             habits.remove(&key);
         }
-        let pause = entry.decline(seat, |seat| seats.contains_key(seat));
-        let number = entry.number;
+        let mut pause = entry.decline(seat, |seat| seats.contains_key(seat));
+        let mut to = Some(seat);
+        if is_refused(entry, seats) {
+            (pause, to) = (entry.refuse(), None);
+        } else if entry.refusals > 0 {
+            entry.reconsider();
+            entry.group.declined_by.insert(seat);
+        }
+        let offer = Offer {
+            key: key.clone(),
+            number: entry.number,
+            refusals: entry.refusals,
+            seat: to,
+        };
         self.ready(&mut state, &key);
-        self.offer_again(key, number, seat, pause);
+        self.offer_again(offer, pause);
         true
     }
 
     /// Offers an entry again, after a pause, to a worker that has given it back.
-    fn offer_again(&self, key: Key, number: u64, seat: u64, pause: Duration) {
+    fn offer_again(&self, offer: Offer, pause: Duration) {
         let me = self.me.clone();
         tokio::spawn(async move {
             tokio::time::sleep(pause).await;
-            let Some(desk) = me.upgrade() else {
-                return;
-            };
-            let mut state = desk.state.lock();
-            let entry = state.entries.get_mut(&key);
-            if let Some(entry) = entry.filter(|entry| entry.number == number) {
-                entry.group.declined_by.remove(&seat);
-                if entry.place == Place::Ready {
-                    // The queue that it is in is not looked at for that worker.
-                    desk.ready(&mut state, &key);
-                }
+            if let Some(desk) = me.upgrade() {
+                desk.offer(&mut desk.state.lock(), &offer);
             }
         });
     }
+
+    fn offer(&self, state: &mut State, offer: &Offer) {
+        let next = state
+            .entries
+            .get(&offer.key)
+            .and_then(|entry| state.next_to_ask(&entry.group));
+        let State { entries, seats, .. } = state;
+        let is_meant =
+            |entry: &&mut Entry| (entry.number, entry.refusals) == (offer.number, offer.refusals);
+        let Some(entry) = entries.get_mut(&offer.key).filter(is_meant) else {
+            return;
+        };
+        match offer.seat.or(next) {
+            Some(seat) if offer.seat.is_some() || is_refused(entry, seats) => {
+                entry.group.declined_by.remove(&seat);
+            }
+            // A worker has come that has not been asked, and has no room.
+            _ => entry.reconsider(),
+        }
+        if entry.place == Place::Ready {
+            // The queue that it is in is not looked at for that worker.
+            self.ready(state, &offer.key);
+        }
+    }
+}
+
+/// Whether every worker that has code for an entry has given it back.
+fn is_refused(entry: &Entry, seats: &BTreeMap<u64, Seat>) -> bool {
+    let group = &entry.group;
+    let mut known = seats.iter().filter(|(_, seat)| seat.knows(group));
+    known.all(|(id, _)| group.declined_by.contains(id))
 }

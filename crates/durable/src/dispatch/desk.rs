@@ -452,10 +452,22 @@ impl State {
         if let Some(id) = usual {
             return Some(*id);
         }
-        let after = self.seats.range(self.last + 1..);
-        let round = after.chain(self.seats.range(..=self.last));
-        let mut free = round.filter(|(id, seat)| takes(**id, seat, group));
+        let mut free = self.in_turn().filter(|(id, seat)| takes(**id, seat, group));
         free.next().map(|(id, _)| *id)
+    }
+
+    /// Who is asked next for a group that every worker has given back: one with room, if
+    /// there is one.
+    pub(super) fn next_to_ask(&self, group: &Group) -> Option<u64> {
+        let free = self.in_turn().find(|(_, seat)| seat.takes(group));
+        let known = || self.in_turn().find(|(_, seat)| seat.knows(group));
+        free.or_else(known).map(|(id, _)| *id)
+    }
+
+    /// The workers, beginning behind the one that was served last.
+    fn in_turn(&self) -> impl Iterator<Item = (&u64, &Seat)> {
+        let after = self.seats.range(self.last + 1..);
+        after.chain(self.seats.range(..=self.last))
     }
 }
 

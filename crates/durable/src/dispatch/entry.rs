@@ -56,6 +56,8 @@ pub(crate) struct Entry {
     pub(crate) lost: u32,
     /// How often workers have given it back, by their seats.
     declined: BTreeMap<u64, u32>,
+    /// How often in a row it was given back when every other worker had done so.
+    pub(crate) refusals: u32,
     /// Parts of a result that came so far.
     pub(crate) chunks: BTreeMap<u32, TurnResult>,
     /// What the worker got.
@@ -124,6 +126,7 @@ impl Entry {
             attempt: 0,
             lost: 0,
             declined: BTreeMap::new(),
+            refusals: 0,
             chunks: BTreeMap::new(),
             given: None,
             is_whole: false,
@@ -147,9 +150,21 @@ impl Entry {
         self.group.declined_by.retain(is_here);
         self.group.declined_by.insert(seat);
         let times = self.declined.entry(seat).or_default();
-        let pause = FIRST_PAUSE * 2u32.saturating_pow((*times).min(16));
         *times += 1;
-        pause.min(LONGEST_PAUSE)
+        pause_after(*times)
+    }
+
+    /// Every worker has given it back; answers for how long it is offered to none of
+    /// them, longer each time.
+    pub(crate) fn refuse(&mut self) -> Duration {
+        self.refusals += 1;
+        pause_after(self.refusals)
+    }
+
+    /// Forgets that every worker has given it back: there is another one.
+    pub(crate) fn reconsider(&mut self) {
+        self.refusals = 0;
+        self.group.declined_by.clear();
     }
 
     /// The name of the delivery under way.
@@ -166,6 +181,11 @@ impl Entry {
             },
         }
     }
+}
+
+fn pause_after(times: u32) -> Duration {
+    let pause = FIRST_PAUSE * 2u32.saturating_pow(times.saturating_sub(1).min(16));
+    pause.min(LONGEST_PAUSE)
 }
 
 fn group(instance: &str, wish: &Wish) -> Group {

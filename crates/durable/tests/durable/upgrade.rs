@@ -1,9 +1,11 @@
 //! Workers of two versions side by side.
 
+use std::cell::RefCell;
 use std::time::Duration;
 
 use crate::delivery::{ends, wants};
 use crate::hall::{Hall, Node, task};
+use futures_util::future::join_all;
 use steadfast_durable::{
     Deed, Filter, Filters, Item, NewInstance, Status, Task, Terms, Work, Worker,
 };
@@ -129,6 +131,30 @@ async fn durable_38_a_busy_worker_does_not_keep_an_item_from_one_that_gave_it_ba
     let began = Instant::now();
     assert_eq!(instance(&next(&mut busy).await), "second");
     assert_eq!(began.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn durable_38_an_item_that_every_worker_gives_back_goes_out_once_per_pause() {
+    let hall = Hall::new();
+    let node = hall.start().await;
+    let began = Instant::now();
+    let times = RefCell::new(Vec::new());
+    let decline = async |mut worker: Worker| {
+        while let Some(item) = worker.next().await {
+            times.borrow_mut().push(began.elapsed());
+            node.hub.abandon(&item.token).await.unwrap();
+        }
+    };
+    let workers = [(); 3].map(|()| decline(node.hub.worker(Terms::default())));
+    begin(&node, "2.0", "2.0").await;
+    let minute = tokio::time::timeout(Duration::from_secs(60), join_all(workers));
+    assert!(minute.await.is_err());
+    let times = times.into_inner();
+    // Every worker is asked at once, and then one of them after each pause.
+    assert!(times[2] < Duration::from_millis(100), "{times:?}");
+    let gaps: Vec<_> = times[2..].windows(2).map(|two| two[1] - two[0]).collect();
+    assert!(gaps.is_sorted(), "{gaps:?}");
+    assert!((7..=11).contains(&gaps.len()), "{gaps:?}");
 }
 
 #[tokio::test(start_paused = true)]
