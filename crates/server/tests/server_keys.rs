@@ -137,6 +137,20 @@ fn keys_that_are_not_there_or_stand_elsewhere_cannot_be_changed() {
     }
 }
 
+/// All keys use that account of the blob endpoint.
+#[test]
+fn no_key_has_the_name_of_the_shared_blob_account() {
+    let server = Start::new("dev").ready();
+    let create = ["key", "create", "shared", "--right", "manage events"];
+    let (code, _, errors) = said(&server.run(&create));
+    assert_eq!(code, 1);
+    assert!(errors.contains("'shared' is the account"), "{errors}");
+    let body = json!({"name": "Shared", "rights": ["manage events"]});
+    assert_eq!(server.post("/v1/keys", body).0, StatusCode::BAD_REQUEST);
+    let create = ["key", "create", "sharing", "--right", "manage events"];
+    assert_eq!(said(&server.run(&create)).0, 0);
+}
+
 #[test]
 fn keys_made_at_the_same_time_are_all_kept() {
     let server = Start::new("dev").ready();

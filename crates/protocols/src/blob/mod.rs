@@ -21,4 +21,5 @@ mod routes;
 mod stamp;
 
 pub use context::Context;
+pub use permit::SHARED;
 pub use routes::routes;

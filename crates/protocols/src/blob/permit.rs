@@ -26,7 +26,7 @@ use super::stamp;
 use crate::access::{Area, Denied, Pass, Reason, Right};
 
 /// The account that all keys use.
-const SHARED: &str = "shared";
+pub const SHARED: &str = "shared";
 
 /// How far the clock of whoever has signed a request may be off.
 const SKEW: Duration = Duration::from_secs(15 * 60);

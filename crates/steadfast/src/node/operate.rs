@@ -10,6 +10,7 @@ use steadfast_core::limits;
 use steadfast_partition::cluster::{Cluster, NodeStanding, Standing};
 use steadfast_partition::region;
 use steadfast_protocols::access::{Grant, Key};
+use steadfast_protocols::blob::SHARED;
 use steadfast_protocols::http::{Problem, State};
 use steadfast_protocols::rest::{
     BackupOrder, DrainSheet, KeyInfo, KeySecret, Operator, RestoreOrder, Status, StatusPartition,
@@ -182,6 +183,12 @@ impl Operator for Inner {
             return Err(Problem::bad_request(
                 "a key's name has 1 to 64 characters and no '/'",
             ));
+        }
+        if name.eq_ignore_ascii_case(SHARED) {
+            return Err(Problem::bad_request(format!(
+                "'{SHARED}' is the account of the blob endpoint that all keys use; choose \
+                 another name for the key"
+            )));
         }
         if rights.is_empty() {
             return Err(Problem::bad_request(
