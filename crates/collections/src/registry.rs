@@ -5,7 +5,7 @@
 //! URIs: a bare word `x` is stored as `urn:x`. A scope keeps the names of one
 //! service's slot apart from those of others in the same partition.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -26,8 +26,26 @@ use crate::tables;
 /// The committed collections of a partition.
 #[derive(Default)]
 pub(crate) struct Registry {
-    names: RwLock<BTreeMap<Vec<u8>, Arc<Collection>>>,
+    names: RwLock<Names>,
     next: AtomicU32,
+}
+
+/// Collections by scope and name, and by number.
+#[derive(Default)]
+struct Names {
+    by_key: BTreeMap<Vec<u8>, Arc<Collection>>,
+    by_table: HashMap<Table, Arc<Collection>>,
+}
+
+impl Names {
+    fn insert(&mut self, key: Vec<u8>, collection: &Arc<Collection>) {
+        let former = self.by_key.insert(key, Arc::clone(collection));
+        if let Some(former) = former {
+            self.by_table.remove(&former.table);
+        }
+        self.by_table
+            .insert(collection.table, Arc::clone(collection));
+    }
 }
 
 /// The row that keeps the next free number; no scope begins like this.
@@ -53,16 +71,14 @@ impl Registry {
             let collection = read(&key, value, &counts)?;
             let after = collection.table.0.saturating_add(1);
             registry.next.fetch_max(after, Ordering::Relaxed);
-            registry
-                .names
-                .write()
-                .insert(key.to_vec(), Arc::new(collection));
+            let mut names = registry.names.write();
+            names.insert(key.to_vec(), &Arc::new(collection));
         }
         Ok(registry)
     }
 
     pub(crate) fn find(&self, scope: &str, name: &str) -> Option<Arc<Collection>> {
-        self.names.read().get(&key(scope, name)).cloned()
+        self.names.read().by_key.get(&key(scope, name)).cloned()
     }
 
     /// A number that no collection had before.
@@ -70,21 +86,20 @@ impl Registry {
         Table(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The committed collection with this number. For reports: it looks at all.
+    /// The committed collection with this number.
     pub(crate) fn with_table(&self, table: Table) -> Option<Arc<Collection>> {
-        let names = self.names.read();
-        names.values().find(|known| known.table == table).cloned()
+        self.names.read().by_table.get(&table).cloned()
     }
 
     /// All committed collections, by scope and name.
     pub(crate) fn all(&self) -> Vec<Arc<Collection>> {
-        self.names.read().values().cloned().collect()
+        self.names.read().by_key.values().cloned().collect()
     }
 
     /// Committed names of a scope, in order.
     pub(crate) fn list(&self, scope: &str) -> Vec<Arc<Collection>> {
         let names = self.names.read();
-        let of_scope = names.values().filter(|c| c.scope == scope);
+        let of_scope = names.by_key.values().filter(|c| c.scope == scope);
         of_scope.cloned().collect()
     }
 
@@ -92,7 +107,7 @@ impl Registry {
     pub(crate) fn add(&self, collection: &Arc<Collection>) {
         collection.set_life(Life::Live);
         let key = key(&collection.scope, &collection.name);
-        self.names.write().insert(key, Arc::clone(collection));
+        self.names.write().insert(key, collection);
     }
 
     /// Shows a removal.
@@ -100,9 +115,10 @@ impl Registry {
         collection.set_life(Life::Removed);
         let key = key(&collection.scope, &collection.name);
         let mut names = self.names.write();
-        let known = names.get(&key);
+        let known = names.by_key.get(&key);
         if known.is_some_and(|known| Arc::ptr_eq(known, collection)) {
-            names.remove(&key);
+            names.by_key.remove(&key);
+            names.by_table.remove(&collection.table);
         }
     }
 
