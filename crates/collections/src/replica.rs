@@ -144,6 +144,20 @@ impl Replica {
         Tx::begin(&self.home)
     }
 
+    /// Begins another attempt of the transaction `first`, which was given up in a
+    /// deadlock. It is as old as that one, so it is given up for older ones only.
+    pub fn begin_again(&self, first: u64) -> Tx<'_> {
+        Tx::begin_as(&self.home, Some(first))
+    }
+
+    /// Pauses before another attempt of a transaction that was given up `deadlocks`
+    /// times: at random, and longer each time, so that it does not meet the same again.
+    pub async fn yield_to_older(deadlocks: u32) {
+        let longest = limits::RUN_FIRST_PAUSE.saturating_mul(1 << deadlocks.min(16));
+        let longest = longest.min(limits::RUN_LONGEST_YIELD);
+        tokio::time::sleep(longest.mul_f64(fastrand::f64())).await;
+    }
+
     /// Runs `work` in a transaction and commits it; tries again, in a new one and
     /// after a pause, when another try can help.
     ///
@@ -174,7 +188,7 @@ impl Replica {
                 }
             };
             if matches!(error.kind(), Kind::Deadlock { .. }) && deadlocks < limits::RUN_DEADLOCKS {
-                tokio::time::sleep(yielding(deadlocks)).await;
+                Self::yield_to_older(deadlocks).await;
                 deadlocks += 1;
                 continue;
             }
@@ -277,15 +291,6 @@ impl TransactionNotices {
             Heard::End => None,
         }
     }
-}
-
-/// How long a transaction pauses that was given up for an older one: at random, and
-/// longer each time, so that those that go on are not met again.
-fn yielding(deadlocks: u32) -> Duration {
-    let longest = limits::RUN_FIRST_PAUSE.saturating_mul(1 << deadlocks.min(16));
-    longest
-        .min(limits::RUN_LONGEST_YIELD)
-        .mul_f64(fastrand::f64())
 }
 
 /// Somewhere between half and all of a pause, so that rivals part.

@@ -1,17 +1,21 @@
 //! Lets a handler try events, again and again.
 //!
 //! With exactly-once an attempt is a transaction: what the handler wrote and the new
-//! checkpoint are one commit. Otherwise the checkpoint follows when it is due.
+//! checkpoint are one commit. Otherwise the checkpoint follows when it is due. A
+//! transaction that is given up in a deadlock is begun again, and is no failure of the
+//! handler.
 
 use std::sync::Arc;
 
+use steadfast_collections::{Error as StateError, Kind as StateKind, Replica};
+use steadfast_core::limits;
 use steadfast_partition::{Envelope, Transport as _};
 
 use crate::checkpoint::Condition;
 use crate::error::{Error, Kind, Result};
 use crate::groups::advance;
 use crate::parked::Parked;
-use crate::processor::handler::{Context, Handler, Received, caught};
+use crate::processor::handler::{Context, Failure, Handler, Received, caught};
 use crate::processor::options::Guarantee;
 use crate::processor::pump::{Next, Pump};
 use crate::processor::work::parked;
@@ -119,17 +123,33 @@ impl<H: Handler> Pump<H> {
             },
         };
         let scope = Arc::clone(&self.scope);
-        let mut context = Context {
-            partition: self.partition,
-            scope: &scope,
-            state: replica.as_ref().map(|replica| (replica, replica.begin())),
-            wanted: None,
+        let (mut first, mut deadlocks) = (None, 0);
+        let (state, wanted) = loop {
+            let begin = |replica| match first {
+                Some(first) => Replica::begin_again(replica, first),
+                None => Replica::begin(replica),
+            };
+            let mut context = Context {
+                partition: self.partition,
+                scope: &scope,
+                state: replica.as_ref().map(|replica| (replica, begin(replica))),
+                wanted: None,
+            };
+            let handled = caught(self.work.handler.handle(events, &mut context)).await;
+            let Err(failure) = handled else {
+                break (context.state, context.wanted);
+            };
+            let Some((_, tx)) = context.state.filter(|_| is_deadlock(&failure)) else {
+                return Attempt::Failed(failure.to_string());
+            };
+            if self.ended.borrow().is_some() || deadlocks >= limits::RUN_DEADLOCKS {
+                return Attempt::Unavailable(Error::new(Kind::Unavailable, failure.to_string()));
+            }
+            first.get_or_insert(tx.id());
+            drop(tx);
+            Replica::yield_to_older(deadlocks).await;
+            deadlocks += 1;
         };
-        let handled = caught(self.work.handler.handle(events, &mut context)).await;
-        let (state, wanted) = (context.state, context.wanted);
-        if let Err(failure) = handled {
-            return Attempt::Failed(failure.to_string());
-        }
         match (guarantee, state) {
             (Guarantee::ExactlyOnce(replicas), Some((_, tx))) => {
                 let commands = commands(self);
@@ -275,4 +295,16 @@ impl<H: Handler> Pump<H> {
                 .await;
         }
     }
+}
+
+/// Whether a handler failed because its transaction was given up in a deadlock.
+fn is_deadlock(failure: &Failure) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&**failure);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<StateError>() {
+            return matches!(error.kind(), StateKind::Deadlock { .. });
+        }
+        cause = error.source();
+    }
+    false
 }
