@@ -415,6 +415,27 @@ pub const KEYS: usize = 1_000;
 /// Rights that one key may be given.
 pub const RIGHTS: usize = 100;
 
+/// Events of the audit that are kept in memory, and their bytes: as many of key changes
+/// as of refusals.
+pub const AUDIT_EVENTS: usize = 1_000;
+pub const AUDIT_BYTES: usize = 512 * 1024;
+
+/// The longest text of an audit event, and the longest list of rights, in bytes.
+pub const AUDIT_TEXT: usize = 256;
+pub const AUDIT_RIGHTS: usize = 4_096;
+
+/// How long refusals of one client with one code count as one audit event, and how many
+/// clients and codes are told apart.
+pub const AUDIT_WINDOW: Duration = Duration::from_secs(60);
+pub const AUDIT_WINDOWS: usize = 1_024;
+
+/// Audit events in one answer.
+pub const AUDIT_PAGE: usize = 1_000;
+
+/// How often a node of a cluster looks at the policies that its connections rest on:
+/// they may be changed at another node.
+pub const POLICY_LOOK: Duration = Duration::from_secs(2);
+
 /// The longest id of an instance, in characters.
 pub const INSTANCE_ID: usize = 100;
 

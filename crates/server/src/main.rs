@@ -10,6 +10,7 @@
 
 mod allocator;
 mod appserver;
+mod audit;
 mod backup;
 mod bench;
 mod client;
@@ -102,6 +103,13 @@ enum Command {
     Key {
         #[command(subcommand)]
         command: key::Command,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Show key changes, refusals and revoked connections
+    Audit {
+        #[command(subcommand)]
+        command: audit::Command,
         #[command(flatten)]
         target: Target,
     },
@@ -255,6 +263,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Command::Region { command, target } => region::run(command, target, output),
         Command::Doctor(arguments) => doctor::run(arguments, output),
         Command::Key { command, target } => key::run(command, target, output),
+        Command::Audit { command, target } => audit::run(command, target, output),
         Command::Collection {
             command,
             place,

@@ -17,6 +17,13 @@ pub struct Key {
     pub secondary: Option<Secret>,
 }
 
+/// Which of a key's two secrets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    Primary,
+    Secondary,
+}
+
 impl Key {
     /// Its secrets, the one to give out first.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
@@ -24,6 +31,23 @@ impl Key {
         std::iter::once(&self.primary)
             .chain(second)
             .map(Secret::reveal)
+    }
+
+    /// The secret for which `proves` holds, the one to give out first.
+    pub fn proof(&self, proves: impl Fn(&str) -> bool) -> Option<Slot> {
+        if proves(self.primary.reveal()) {
+            return Some(Slot::Primary);
+        }
+        let second = self.secondary.as_ref()?;
+        proves(second.reveal()).then_some(Slot::Secondary)
+    }
+
+    /// One of its secrets.
+    pub fn secret(&self, slot: Slot) -> Option<&Secret> {
+        match slot {
+            Slot::Primary => Some(&self.primary),
+            Slot::Secondary => self.secondary.as_ref(),
+        }
     }
 }
 

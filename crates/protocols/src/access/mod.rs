@@ -4,8 +4,9 @@
 //! other is in use. Every protocol brings its proof here: a shared access
 //! signature, a JSON web token, or a secret itself. What comes back is a [`Pass`],
 //! which says what its holder may do. Secrets are compared in constant time and
-//! never shown.
+//! never shown. [`Audit`] records what changes and what is refused.
 
+mod audit;
 mod denied;
 mod key;
 mod pass;
@@ -13,8 +14,9 @@ mod right;
 mod secret;
 mod verify;
 
+pub use audit::{Asker, Audit, AuditEvent};
 pub use denied::{Denied, Reason};
-pub use key::{Key, Ring};
+pub use key::{Key, Ring, Slot};
 pub use pass::Pass;
 pub use right::{Area, BadGrant, Grant, Right};
 pub use secret::Secret;

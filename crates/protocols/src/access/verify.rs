@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::RwLock;
 use serde_json::{Map, Value};
 use steadfast_core::clock::{Clock, Timestamp};
 use steadfast_wire::jwt::Jwt;
 use steadfast_wire::sas::Sas;
+use tokio::sync::watch;
 
+use super::audit::Audit;
 use super::denied::{Denied, Reason};
-use super::key::{Key, Ring};
+use super::key::{Key, Ring, Slot};
 use super::pass::Pass;
 use super::right::{Area, Right};
 
@@ -19,27 +20,41 @@ const SKEW: Duration = Duration::from_secs(5 * 60);
 
 /// The keys that count now. They can be replaced while everything runs.
 pub struct Access {
-    ring: RwLock<Arc<Ring>>,
+    ring: watch::Sender<Arc<Ring>>,
     clock: Arc<dyn Clock>,
+    audit: Arc<Audit>,
 }
 
 impl Access {
     /// Lets in whoever has one of these keys.
     pub fn new(ring: Ring, clock: Arc<dyn Clock>) -> Self {
         Self {
-            ring: RwLock::new(Arc::new(ring)),
+            ring: watch::Sender::new(Arc::new(ring)),
+            audit: Arc::new(Audit::new(Arc::clone(&clock))),
             clock,
         }
     }
 
     /// From now on these keys count, and no others.
     pub fn replace(&self, ring: Ring) {
-        *self.ring.write() = Arc::new(ring);
+        let fresh = Arc::new(ring);
+        let former = self.ring.send_replace(Arc::clone(&fresh));
+        self.audit.replaced(&former, &fresh);
+    }
+
+    /// What was changed and refused.
+    pub fn audit(&self) -> &Arc<Audit> {
+        &self.audit
+    }
+
+    /// The keys that count, and each change of them.
+    pub fn rings(&self) -> watch::Receiver<Arc<Ring>> {
+        self.ring.subscribe()
     }
 
     /// The keys that count now.
     pub fn ring(&self) -> Arc<Ring> {
-        Arc::clone(&self.ring.read())
+        Arc::clone(&self.ring.borrow())
     }
 
     /// What an `Authorization` header proves: a shared access signature that
@@ -66,7 +81,7 @@ impl Access {
                 "the shared access signature cannot be read",
             )
         })?;
-        let key = self.named(&sas.key_name, |secret| sas.is_signed_by(secret))?;
+        let (key, slot) = self.named(&sas.key_name, |secret| sas.is_signed_by(secret))?;
         let expires = Timestamp(sas.expiry.saturating_mul(1000));
         if expires <= self.clock.now() {
             return Err(expired("the shared access signature", sas.expiry));
@@ -75,7 +90,7 @@ impl Access {
             let message = format!("the shared access signature is not for '{resource}'");
             return Err(Denied::new(Reason::Forbidden, message));
         }
-        Ok(Pass::new(key, Some(expires)))
+        Ok(Pass::new(key, slot, Some(expires)))
     }
 
     /// A JSON web token of somebody who has this right somewhere in the area. The
@@ -90,8 +105,9 @@ impl Access {
             .map_err(|error| Denied::new(Reason::Malformed, format!("the web token: {error}")))?;
         let ring = self.ring();
         let mut keys = ring.keys().filter(|key| may(key, right, area));
-        let signed = |key: &&Arc<Key>| key.secrets().any(|secret| jwt.is_signed_by(secret));
-        let Some(key) = keys.find(signed) else {
+        let signed =
+            keys.find_map(|key| Some((key, key.proof(|secret| jwt.is_signed_by(secret))?)));
+        let Some((key, slot)) = signed else {
             let message =
                 format!("no key with the right '{right} {area}' has signed the web token");
             return Err(Denied::new(Reason::Wrong, message));
@@ -111,7 +127,8 @@ impl Access {
                 "the web token does not count yet",
             ));
         }
-        let pass = Pass::new(Arc::clone(key), Some(Timestamp((expiry * 1000.0) as i64)));
+        let expires = Timestamp((expiry * 1000.0) as i64);
+        let pass = Pass::new(Arc::clone(key), slot, Some(expires));
         Ok((jwt.claims, pass))
     }
 
@@ -122,12 +139,14 @@ impl Access {
         // All are compared, so that the time does not tell which one it was.
         for key in ring.keys() {
             let second = key.secondary.as_ref().is_some_and(|own| own.is(secret));
-            if key.primary.is(secret) | second {
-                found = Some(key);
+            match (key.primary.is(secret), second) {
+                (true, _) => found = Some((key, Slot::Primary)),
+                (false, true) => found = Some((key, Slot::Secondary)),
+                (false, false) => {}
             }
         }
         match found {
-            Some(key) => Ok(Pass::new(Arc::clone(key), None)),
+            Some((key, slot)) => Ok(Pass::new(Arc::clone(key), slot, None)),
             None => Err(Denied::new(
                 Reason::Wrong,
                 "the key is not one of this server's",
@@ -138,24 +157,26 @@ impl Access {
     /// A key's name and its secret.
     pub fn plain(&self, name: &str, secret: &str) -> Result<Pass, Denied> {
         let is_it = |own: &str| super::secret::Secret::new(own).is(secret);
-        Ok(Pass::new(self.named(name, is_it)?, None))
+        let (key, slot) = self.named(name, is_it)?;
+        Ok(Pass::new(key, slot, None))
     }
 
     /// Some other proof that somebody has a key: `proves` is asked about each of
     /// its secrets.
     pub fn prove(&self, name: &str, proves: impl Fn(&str) -> bool) -> Result<Pass, Denied> {
-        Ok(Pass::new(self.named(name, proves)?, None))
+        let (key, slot) = self.named(name, proves)?;
+        Ok(Pass::new(key, slot, None))
     }
 
-    fn named(&self, name: &str, proves: impl Fn(&str) -> bool) -> Result<Arc<Key>, Denied> {
+    fn named(&self, name: &str, proves: impl Fn(&str) -> bool) -> Result<(Arc<Key>, Slot), Denied> {
         let ring = self.ring();
         let Some(key) = ring.get(name) else {
             let message = format!("there is no key '{name}'");
             return Err(Denied::new(Reason::Wrong, message));
         };
-        match key.secrets().any(proves) {
-            true => Ok(Arc::clone(key)),
-            false => Err(Denied::new(
+        match key.proof(proves) {
+            Some(slot) => Ok((Arc::clone(key), slot)),
+            None => Err(Denied::new(
                 Reason::Wrong,
                 format!("it was not made with the key '{name}'"),
             )),

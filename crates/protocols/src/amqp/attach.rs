@@ -122,7 +122,8 @@ impl Connection {
 
     fn need(&self, path: &str, hub: &str, right: Right) -> Result<Need, Fault> {
         let now = self.context.clock.now();
-        self.tokens.allow(path, hub, right, now)?;
+        let allowed = self.tokens.allow(path, hub, right, now);
+        allowed.inspect_err(|denied| self.context.refused(denied))?;
         Ok(Need {
             path: path.to_owned(),
             hub: hub.to_owned(),

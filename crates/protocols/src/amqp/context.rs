@@ -7,7 +7,7 @@ use steadfast_core::clock::Clock;
 use steadfast_events::EventHubs;
 use tokio_util::task::TaskTracker;
 
-use crate::access::Access;
+use crate::access::{Access, Denied};
 
 /// The event hubs that are served, and to whom.
 #[derive(Clone)]
@@ -22,4 +22,13 @@ pub struct Context {
     pub idle: Duration,
     /// Connections that are served.
     pub served: TaskTracker,
+}
+
+impl Context {
+    /// Records that a client was refused.
+    pub(crate) fn refused(&self, denied: &Denied) {
+        if let Some(access) = &self.access {
+            access.audit().refused(denied);
+        }
+    }
 }

@@ -165,7 +165,8 @@ fn judge(init: &sasl::Init<'_>, context: &Context, tokens: &mut Tokens) -> u8 {
                 return sasl::OK;
             };
             let pass = sasl::plain(init.response)
-                .and_then(|(name, secret)| access.plain(name, secret).ok());
+                .map(|(name, secret)| access.plain(name, secret))
+                .and_then(|pass| pass.inspect_err(|why| context.refused(why)).ok());
             match pass {
                 Some(pass) => {
                     tokens.put("", Permit::Key(pass));

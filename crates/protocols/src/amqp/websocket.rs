@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::context::Context;
 use super::serve::serve;
+use crate::access::Asker;
 
 /// Some clients write a slash at the end.
 const PATHS: [&str; 2] = ["/$servicebus/websocket", "/$servicebus/websocket/"];
@@ -39,6 +40,7 @@ pub fn routes(context: Arc<Context>, stop: CancellationToken) -> Router {
 }
 
 async fn upgrade(State(door): State<Door>, upgrade: WebSocketUpgrade) -> Response {
+    let asker = Asker::current();
     upgrade
         .protocols([PROTOCOL])
         .read_buffer_size(limits::AMQP_QUIET_BYTES)
@@ -51,7 +53,7 @@ async fn upgrade(State(door): State<Door>, upgrade: WebSocketUpgrade) -> Respons
                 socket,
                 left: Bytes::new(),
             };
-            serve(stream, door.context, door.stop).await;
+            asker.scope(serve(stream, door.context, door.stop)).await;
         })
 }
 

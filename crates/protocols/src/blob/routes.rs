@@ -16,6 +16,7 @@ use super::fault::Fault;
 use super::operation::Operation;
 use super::permit::Permit;
 use super::{block, container, lease, list, object};
+use crate::access::Denied;
 
 /// The version that a client is told which names none.
 const VERSION: &str = "2021-12-02";
@@ -53,9 +54,10 @@ async fn answer(State(context): State<Arc<Context>>, request: Request) -> Respon
 
 async fn operate(context: &Context, parts: &Parts, body: Body) -> Result<Response, Fault> {
     let ask = Ask::new(parts)?;
-    let permit = Permit::verify(context, &ask)?;
+    let refused = |denied: &Denied| context.access.audit().refused(denied);
+    let permit = Permit::verify(context, &ask).inspect_err(refused)?;
     let operation = Operation::of(&ask)?;
-    permit.allow(operation, &ask)?;
+    permit.allow(operation, &ask).inspect_err(refused)?;
     match operation {
         Operation::CreateContainer => container::create(context, &ask).await,
         Operation::ReadContainer => container::show(context, &ask).await,

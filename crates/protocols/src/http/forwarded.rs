@@ -12,6 +12,7 @@ use axum::http::HeaderMap;
 use axum::middleware::Next;
 use axum::response::Response;
 
+use crate::access::Asker;
 use crate::network::Network;
 
 /// The other end of the connection.
@@ -95,7 +96,9 @@ pub(super) async fn apply(
         ] {
             headers.remove(name);
         }
+        let asker = Asker::at(client.address);
         request.extensions_mut().insert(client);
+        return asker.scope(next.run(request)).await;
     }
     next.run(request).await
 }

@@ -13,5 +13,6 @@ pub use forwarded::{Client, Proxies};
 pub use health::{Check, Health, State};
 pub use metrics::{Reading, Registry};
 pub use problem::Problem;
+pub(crate) use problem::audited;
 pub use serve::{Frame, serve};
 pub use span::propagate;

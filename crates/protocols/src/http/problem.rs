@@ -4,24 +4,29 @@
 //! one table from codes to statuses.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::http::header::{HeaderValue, WWW_AUTHENTICATE};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use steadfast_core::error::Code;
 use steadfast_events::Error as EventError;
 use steadfast_partition::Error as PartitionError;
 
-use crate::access::Denied;
+use crate::access::{Access, Denied};
 
 /// Why a request was not done.
 #[derive(Clone, Debug)]
 pub struct Problem {
     code: Code,
     message: String,
+    /// The refusal that it tells of.
+    denied: Option<Denied>,
 }
 
 /// The request itself is wrong: it cannot be read, or asks for what is not there.
@@ -38,6 +43,7 @@ impl Problem {
         Self {
             code,
             message: message.into(),
+            denied: None,
         }
     }
 
@@ -83,6 +89,11 @@ impl Problem {
         &self.message
     }
 
+    /// The refusal that it tells of, if it is one.
+    pub(crate) fn denied(&self) -> Option<&Denied> {
+        self.denied.as_ref()
+    }
+
     fn status(&self) -> StatusCode {
         match self.code.0 {
             "STF-6001" | "STF-6002" | "STF-6003" | "STF-6004" => StatusCode::UNAUTHORIZED,
@@ -124,7 +135,10 @@ impl fmt::Display for Problem {
 
 impl From<Denied> for Problem {
     fn from(denied: Denied) -> Self {
-        Self::new(denied.code(), denied.message())
+        Self {
+            denied: Some(denied.clone()),
+            ..Self::new(denied.code(), denied.message())
+        }
     }
 }
 
@@ -149,6 +163,22 @@ impl IntoResponse for Problem {
             let scheme = HeaderValue::from_static("Bearer");
             response.headers_mut().insert(WWW_AUTHENTICATE, scheme);
         }
+        if let Some(denied) = self.denied {
+            response.extensions_mut().insert(denied);
+        }
         response
     }
+}
+
+/// Records refusals among the answers of some routes.
+pub(crate) async fn audited(
+    State(access): State<Arc<Access>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let response = next.run(request).await;
+    if let Some(denied) = response.extensions().get::<Denied>() {
+        access.audit().refused(denied);
+    }
+    response
 }

@@ -65,7 +65,8 @@ async fn publish(
     request: Request<Body>,
 ) -> Result<StatusCode, Refused> {
     let (parts, body) = request.into_parts();
-    allow(context, hub, &parts).await?;
+    let allowed = allow(context, hub, &parts).await;
+    allowed.inspect_err(|denied| context.refused(denied))?;
     let sender = context.hubs.sender(hub, partition).await?;
     let body = to_bytes(body, BODY_BYTES)
         .await

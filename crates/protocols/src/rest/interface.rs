@@ -22,8 +22,8 @@ use http_body_util::LengthLimitError;
 use serde_json::{Map, Value, json};
 use steadfast_core::limits;
 
-use crate::access::{Access, Area, Pass, Right};
-use crate::http::{Client, Problem};
+use crate::access::{Access, Area, Asker, Pass, Right};
+use crate::http::{Client, Problem, audited};
 
 /// What a route is for.
 #[derive(Clone, Debug)]
@@ -59,7 +59,12 @@ impl Interface {
         }
     }
 
-    /// Adds a route. Its handler finds a [`Pass`] with the request.
+    /// Who may use the routes.
+    pub(super) fn access(&self) -> &Arc<Access> {
+        &self.access
+    }
+
+    /// Adds a route. Its handler finds a [`Pass`] and the [`Access`] with the request.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "operations are written where they are added"
@@ -135,8 +140,11 @@ async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Resp
     match guard.admit(&request) {
         Ok(pass) => match whole(request).await {
             Ok(mut request) => {
+                let asker = Asker::current().with_key(pass.name());
                 request.extensions_mut().insert(pass);
-                next.run(request).await
+                request.extensions_mut().insert(Arc::clone(&guard.access));
+                let answering = audited(State(guard.access), request, next);
+                asker.scope(answering).await
             }
             Err(problem) => problem.into_response(),
         },
@@ -145,6 +153,9 @@ async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Resp
             let client = client.map(|client| client.address.to_string());
             let code = problem.code().0;
             tracing::debug!(event = "access.denied", client, code, why = %problem);
+            if let Some(denied) = problem.denied() {
+                guard.access.audit().refused(denied);
+            }
             problem.into_response()
         }
     }

@@ -1,5 +1,6 @@
 //! Our own REST interface, below `/v1`.
 
+mod audit;
 mod care;
 mod cluster;
 mod collections;
@@ -16,6 +17,7 @@ mod operator;
 mod region;
 mod state;
 
+pub use audit::audit_routes;
 pub use care::care_routes;
 pub use cluster::cluster_routes;
 pub use collections::{

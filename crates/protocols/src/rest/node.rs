@@ -13,7 +13,7 @@ use steadfast_core::limits;
 
 use super::interface::{Interface, Operation, on, read};
 use super::operator::Operator;
-use crate::access::{Area, Right};
+use crate::access::{Area, Asker, Right};
 use crate::http::Problem;
 
 #[derive(Deserialize)]
@@ -200,8 +200,8 @@ async fn beside<T: Send + 'static>(
     operator: &Arc<dyn Operator>,
     work: impl FnOnce(&dyn Operator) -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
-    let operator = Arc::clone(operator);
-    let done = tokio::task::spawn_blocking(move || work(&*operator)).await;
+    let (operator, asker) = (Arc::clone(operator), Asker::current());
+    let done = tokio::task::spawn_blocking(move || asker.sync_scope(|| work(&*operator))).await;
     done.expect("an operator does not panic")
 }
 

@@ -109,6 +109,7 @@ fn check_access(
         pass = Ok(signed);
     }
     let allowed = pass.and_then(|pass| pass.allows_somewhere(right, Area::Jobs));
+    let allowed = allowed.inspect_err(|denied| access.audit().refused(denied));
     allowed.map_err(|denied| match denied.reason {
         Reason::Forbidden => Fault::forbidden(denied.to_string()),
         _ => Fault::unauthenticated(denied.to_string()),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use steadfast_core::limits;
+use steadfast_protocols::access::Asker;
 use steadfast_protocols::amqp::{self, Context};
 use steadfast_protocols::listen::{Bind, Certificate, Listener};
 
@@ -65,7 +66,10 @@ pub(super) fn start(inner: &Arc<Inner>, ports: Vec<Listener>, context: &Arc<Cont
         let running = listener.run(
             inner.leaving.clone(),
             inner.tasks.clone(),
-            move |stream, _| amqp::serve(stream, Arc::clone(&context), connections.clone()),
+            move |stream, peer| {
+                let serving = amqp::serve(stream, Arc::clone(&context), connections.clone());
+                Asker::at(peer.ip().to_canonical()).scope(serving)
+            },
         );
         inner.tasks.spawn(running);
     }

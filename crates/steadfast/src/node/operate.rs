@@ -405,7 +405,9 @@ impl Inner {
             let declared = config.ring().map_err(|error| problem(error.into()))?;
             *self.declared.write() = declared;
         }
-        self.read_keys()
+        self.read_keys()?;
+        self.access.audit().reloaded(&self.access.ring());
+        Ok(())
     }
 
     /// Everybody uses the keys as they stand now. The caller holds `changing`.

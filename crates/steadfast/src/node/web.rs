@@ -86,6 +86,7 @@ pub(super) fn jobs(inner: &Inner, is_encrypted: bool) -> scheduler::Context {
 pub(super) fn start(inner: &Arc<Inner>, port: Port, frame: &Frame, events: &Arc<Events>) {
     let operator = Arc::clone(inner) as Arc<dyn Operator>;
     let interface = rest::routes(Interface::new(Arc::clone(&inner.access)), &operator);
+    let interface = rest::audit_routes(interface);
     let interface = rest::care_routes(interface, &operator);
     let interface = rest::cluster_routes(interface, &operator);
     let interface = rest::region_routes(interface, &operator);

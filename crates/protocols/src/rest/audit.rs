@@ -1,0 +1,62 @@
+//! The audit: key changes, refusals and revocations.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::Query;
+use axum::extract::rejection::QueryRejection;
+use axum::http::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use steadfast_core::limits;
+use steadfast_jobs::iso::format_time;
+
+use super::interface::{Interface, on};
+use super::node::operation;
+use crate::access::AuditEvent;
+use crate::http::Problem;
+
+/// Events of a page if the request does not say how many.
+const PAGE: usize = 100;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    limit: Option<usize>,
+    /// What the page before answered.
+    cursor: Option<u64>,
+}
+
+/// Adds the route of the audit.
+pub fn audit_routes(interface: Interface) -> Interface {
+    let audit = Arc::clone(interface.access().audit());
+    let list = async move |query: Result<Query<Wanted>, QueryRejection>| {
+        let Query(wanted) = query.map_err(|error| Problem::bad_request(error.body_text()))?;
+        let limit = wanted.limit.unwrap_or(PAGE);
+        if !(1..=limits::AUDIT_PAGE).contains(&limit) {
+            let message = format!("limit is 1 to {}", limits::AUDIT_PAGE);
+            return Err(Problem::bad_request(message));
+        }
+        let (events, next) = audit.page(wanted.cursor, limit);
+        let events: Vec<_> = events.iter().map(shown).collect();
+        Ok(Json(json!({"events": events, "cursor": next})))
+    };
+    interface.with(
+        operation(
+            Method::GET,
+            "/v1/audit",
+            "Key changes, refusals and revoked connections, the newest first: \
+             ?limit events, before the ?cursor of the page before",
+            (200, "Events, and the cursor of the next page"),
+            None,
+        ),
+        on(&Method::GET, list),
+    )
+}
+
+fn shown(event: &AuditEvent) -> Value {
+    let mut shown = json!(event);
+    shown["time"] = json!(format_time(event.time));
+    shown["last"] = json!(format_time(event.last));
+    shown
+}

@@ -1,0 +1,53 @@
+//! `steadfast audit`: what was changed, refused and revoked.
+
+use anyhow::{Context as _, Result};
+use clap::Subcommand;
+use reqwest::Method;
+use serde_json::Value;
+
+use crate::context::Target;
+use crate::remote::Remote;
+use crate::table::{Output, Table};
+
+const COLUMNS: &[&str] = &[
+    "number", "time", "event", "count", "key", "by", "client", "code", "detail",
+];
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Show the newest events of the audit, the newest first
+    List {
+        /// How many events
+        #[arg(long, default_value_t = 100)]
+        limit: usize,
+    },
+}
+
+/// Asks the server.
+pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<()> {
+    let Command::List { limit } = command;
+    let remote = Remote::new(target)?;
+    let mut table = Table::new("events", COLUMNS);
+    let (mut left, mut cursor) = (*limit, None::<u64>);
+    while left > 0 {
+        let mut path = format!("/v1/audit?limit={}", left.min(PAGE));
+        if let Some(cursor) = cursor {
+            path.push_str(&format!("&cursor={cursor}"));
+        }
+        let page: Value = remote.ask(Method::GET, &path, None)?;
+        let events = page["events"].as_array();
+        let events = events.context("the server answered no list of events")?;
+        left -= events.len().min(left);
+        for event in events {
+            table.row(event.clone());
+        }
+        cursor = page["cursor"].as_u64();
+        if cursor.is_none() || events.is_empty() {
+            break;
+        }
+    }
+    table.print(output)
+}
+
+/// Events that are asked for at a time.
+const PAGE: usize = 1000;
