@@ -7,10 +7,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use steadfast_core::id::{Partition, Stream};
+use steadfast_core::limits;
 use steadfast_partition::{Handle, Router, Runtime, Services, Space, Window};
 use tokio::sync::{OnceCell, watch};
+use tokio::time::Instant;
 
 use crate::attach::Attach;
 use crate::blob::service::Containers;
@@ -50,6 +52,8 @@ pub(crate) struct Inner {
     pub(crate) slots: Handle<Slots>,
     pub(crate) claims: Handle<Claims>,
     known: RwLock<HashMap<String, Arc<Known>>>,
+    /// Counts changes of definitions that this node has learnt of.
+    revisions: watch::Sender<u64>,
     pub(crate) live: Arc<Live>,
     /// Rings when this node has come to own a partition, or has lost one.
     pub(crate) changes: watch::Receiver<u64>,
@@ -67,9 +71,28 @@ pub(crate) struct Known {
     /// Turns of publications without a key, shared by all versions.
     turns: Arc<AtomicU32>,
     streams: Arc<[OnceCell<Stream>]>,
+    /// When the catalog was last asked, shared by all versions.
+    asked: Arc<Mutex<Instant>>,
+}
+
+impl Inner {
+    fn revised(&self) {
+        self.revisions.send_modify(|number| *number += 1);
+    }
 }
 
 impl Known {
+    /// Whether the catalog is to be asked again. Of several that ask at a time, one is
+    /// told so.
+    fn is_due(&self) -> bool {
+        let (now, mut asked) = (Instant::now(), self.asked.lock());
+        let is_due = now >= *asked + limits::POLICY_LOOK;
+        if is_due {
+            *asked = now;
+        }
+        is_due
+    }
+
     pub(crate) fn next_partition(&self) -> u32 {
         self.turns.fetch_add(1, Ordering::Relaxed) % self.hub.partitions
     }
@@ -92,6 +115,7 @@ impl EventHubs {
             slots: runtime.handle(),
             claims: runtime.handle(),
             known: RwLock::new(HashMap::new()),
+            revisions: watch::Sender::new(0),
             live: Arc::default(),
             changes: runtime.changes(),
             followers: Arc::default(),
@@ -151,6 +175,7 @@ impl EventHubs {
         let deleting = tokio::spawn(async move {
             let hub = own.ask(CatalogCommand::Delete(name.clone())).await?;
             own.inner.known.write().remove(&folded(&name));
+            own.inner.revised();
             own.cut_all(&hub, None, &Error::hub(&name)).await;
             Ok(())
         });
@@ -178,6 +203,31 @@ impl EventHubs {
     /// One event hub; its name may be in any case.
     pub async fn get(&self, name: &str) -> Result<Arc<EventHub>> {
         Ok(Arc::clone(&self.known(name).await?.hub))
+    }
+
+    /// One event hub as it was defined a moment ago (`limits::POLICY_LOOK`), also if
+    /// another node has changed it.
+    pub async fn fresh(&self, name: &str) -> Result<Arc<EventHub>> {
+        let known = self.known(name).await?;
+        // All changes of a space that a single node serves come by here.
+        if self.inner.router.is_alone() || !known.is_due() {
+            return Ok(Arc::clone(&known.hub));
+        }
+        match self.ask(CatalogCommand::Get(name.to_owned())).await {
+            Ok(hub) => Ok(Arc::clone(&self.remember(hub).hub)),
+            Err(error) => Err(self.judged(&known, error)),
+        }
+    }
+
+    /// Rings when this node has learnt of a changed definition. Changes that other
+    /// nodes make are not among them.
+    pub fn revisions(&self) -> watch::Receiver<u64> {
+        self.inner.revisions.subscribe()
+    }
+
+    /// Whether other nodes change definitions, too.
+    pub fn is_shared(&self) -> bool {
+        !self.inner.router.is_alone()
     }
 
     /// All event hubs, by name.
@@ -303,11 +353,16 @@ impl EventHubs {
         if let Some(before) = before.filter(|known| known.hub.revision >= hub.revision) {
             return Arc::clone(before);
         }
-        let (turns, streams) = match before {
-            Some(before) => (Arc::clone(&before.turns), Arc::clone(&before.streams)),
+        let (turns, streams, asked) = match before {
+            Some(before) => (
+                Arc::clone(&before.turns),
+                Arc::clone(&before.streams),
+                Arc::clone(&before.asked),
+            ),
             None => {
                 let streams = (0..hub.partitions).map(|_| OnceCell::new()).collect();
-                (Arc::default(), streams)
+                let asked = Arc::new(Mutex::new(Instant::now()));
+                (Arc::default(), streams, asked)
             }
         };
         let found = Arc::new(Known {
@@ -316,8 +371,11 @@ impl EventHubs {
             hub: Arc::new(hub),
             turns,
             streams,
+            asked,
         });
         known.insert(name, Arc::clone(&found));
+        drop(known);
+        self.inner.revised();
         found
     }
 
@@ -339,6 +397,7 @@ impl EventHubs {
             all.remove(&*known.name);
         }
         drop(all);
+        self.inner.revised();
         let why = Error::hub(&known.hub.name);
         self.inner.live.cut_all(known.hub.id, None, &why);
     }

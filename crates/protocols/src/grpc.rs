@@ -5,7 +5,7 @@ use std::pin::Pin;
 use axum::body::Body;
 use axum::http::header::HeaderValue;
 use axum::response::Response;
-use futures_util::Stream;
+use futures_util::{Stream, StreamExt as _, stream};
 use prost::Message;
 use steadfast_core::limits;
 use tonic::server::{Grpc, ServerStreamingService, UnaryService};
@@ -85,6 +85,26 @@ where
     let codec = ProstCodec::<A, Q>::default();
     let mut grpc = Grpc::new(codec).max_decoding_message_size(limits::GRPC_MESSAGE_BYTES);
     Box::pin(async move { finish(grpc.server_streaming(Many(answer), request).await) })
+}
+
+/// The same messages, until `end` comes: then its status is the last one, and what the
+/// messages come from is dropped.
+pub(crate) fn until<A: Send + 'static>(
+    messages: Messages<A>,
+    end: impl Future<Output = Status> + Send + 'static,
+) -> Messages<A> {
+    let both = Some((messages, Box::pin(end)));
+    Box::pin(stream::unfold(both, |both| async move {
+        let (mut messages, mut end) = both?;
+        tokio::select! {
+            biased;
+            status = &mut end => {
+                drop(messages);
+                Some((Err(status), None))
+            }
+            message = messages.next() => Some((message?, Some((messages, end)))),
+        }
+    }))
 }
 
 /// A request that was not even read.

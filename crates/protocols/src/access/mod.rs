@@ -4,10 +4,12 @@
 //! other is in use. Every protocol brings its proof here: a shared access
 //! signature, a JSON web token, or a secret itself. What comes back is a [`Pass`],
 //! which says what its holder may do. Secrets are compared in constant time and
-//! never shown. [`Audit`] records what changes and what is refused.
+//! never shown. A connection that outlives its proof keeps a [`Follow`], which ends
+//! when the proof no longer counts. [`Audit`] records what changes and what is refused.
 
 mod audit;
 mod denied;
+mod follow;
 mod key;
 mod pass;
 mod right;
@@ -16,6 +18,7 @@ mod verify;
 
 pub use audit::{Asker, Audit, AuditEvent};
 pub use denied::{Denied, Reason};
+pub use follow::{Follow, ended};
 pub use key::{Key, Ring, Slot};
 pub use pass::Pass;
 pub use right::{Area, BadGrant, Grant, Right};

@@ -17,7 +17,7 @@ use steadfast_wire::amqp::session::{Begin, End, Flow};
 
 use super::context::Context;
 use super::fault::Fault;
-use super::link::{Kind, Link};
+use super::link::{Aborted, Kind, Link};
 use super::outbox::Outbox;
 use super::permit::Tokens;
 use super::session::{Handle, Session};
@@ -35,6 +35,8 @@ pub(super) struct Connection {
     next_link: u64,
     pub(super) work: Work,
     pub(super) tokens: Tokens,
+    /// Watches the policies that have signed tokens.
+    pub(super) policies: Option<Aborted>,
     /// Links that may have something to deliver.
     pub(super) ready: VecDeque<u64>,
     /// Sessions that have accepted something and not told.
@@ -50,7 +52,7 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) fn new(context: Arc<Context>, tokens: Tokens, frame_bytes: usize) -> Self {
-        Self {
+        let mut connection = Self {
             context,
             out: Outbox::default(),
             frame_bytes,
@@ -60,13 +62,16 @@ impl Connection {
             next_link: 0,
             work: Work::new(),
             tokens,
+            policies: None,
             ready: VecDeque::new(),
             owing: Vec::new(),
             taken_bytes: 0,
             partial_bytes: 0,
             waker: Waker::noop().clone(),
             is_closed: false,
-        }
+        };
+        connection.follow_keys();
+        connection
     }
 
     /// After this nothing is read any more.
@@ -346,6 +351,8 @@ impl Connection {
                 result,
             } => self.on_token(&request, &audience, result),
             Done::Answer { request, message } => self.on_answer(&request, message),
+            Done::Keys(rings) => self.on_keys(rings),
+            Done::Policies { found, revisions } => self.on_policies(&found, revisions),
             Done::Nobody => {}
         }
     }

@@ -1,9 +1,25 @@
 //! Tokens end, and links that rest on them.
+//!
+//! A token ends at its time, with its key, or with the right that a link needs. The
+//! connection stays: its client may put a token that counts.
 
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
 use steadfast_core::clock::Timestamp;
+use steadfast_core::limits;
+use steadfast_events::Kind;
+use tokio::sync::watch;
 
 use super::connection::Connection;
+use super::context::Context;
 use super::fault::Fault;
+use super::permit::{Found, Permit};
+use super::work::{self, Done};
+use crate::access::{Denied, Ring};
+
+/// What ends, in the words of the audit.
+const KIND: &str = "AMQP link";
 
 impl Connection {
     /// When a token ends next.
@@ -14,18 +30,130 @@ impl Connection {
 
     /// Detaches links whose token has ended and was not renewed.
     pub(super) fn lapse(&mut self) {
+        self.cut_denied();
+    }
+
+    /// Detaches links that no token covers; answers their paths, and why.
+    fn cut_denied(&mut self) -> Vec<(String, Denied)> {
         let now = self.context.clock.now();
-        let lapsed: Vec<_> = self
+        let denied: Vec<_> = self
             .links
             .iter()
             .filter_map(|(id, link)| {
                 let need = link.need.as_ref()?;
                 let allowed = self.tokens.allow(&need.path, &need.hub, need.right, now);
-                allowed.err().map(|denied| (*id, Fault::from(denied)))
+                let denied = allowed.err()?;
+                Some((*id, need.path.clone(), denied))
             })
             .collect();
-        for (id, fault) in lapsed {
-            self.cut(id, &fault);
+        let mut cut = Vec::new();
+        for (id, path, denied) in denied {
+            self.cut(id, &Fault::from(denied.clone()));
+            cut.push((path, denied));
+        }
+        cut
+    }
+
+    /// Watches the keys of the server for as long as the connection lasts.
+    pub(super) fn follow_keys(&mut self) {
+        let Some(access) = &self.context.access else {
+            return;
+        };
+        let mut rings = access.rings();
+        // What was proved before this is looked at once more.
+        rings.mark_changed();
+        self.work.push(changed(rings));
+    }
+
+    /// The keys of the server have changed.
+    pub(super) fn on_keys(&mut self, mut rings: watch::Receiver<Arc<Ring>>) {
+        let ring = Arc::clone(&rings.borrow_and_update());
+        let ended = self.tokens.renew(&ring);
+        self.revoke(&ended);
+        self.work.push(changed(rings));
+    }
+
+    /// Watches the policies that have signed tokens, from a revision on; without one
+    /// they are looked at once more.
+    pub(super) fn follow_policies(&mut self, since: Option<watch::Receiver<u64>>) {
+        let hubs = self.tokens.policy_hubs();
+        if hubs.is_empty() {
+            self.policies = None;
+            return;
+        }
+        let mut revisions = since.unwrap_or_else(|| {
+            let mut revisions = self.context.hubs.revisions();
+            revisions.mark_changed();
+            revisions
+        });
+        let context = Arc::clone(&self.context);
+        let (work, aborted) = work::bound(async move {
+            let changed = revisions.changed();
+            // Other nodes change policies without a word.
+            let _ = match context.hubs.is_shared() {
+                true => tokio::time::timeout(limits::POLICY_LOOK, changed)
+                    .await
+                    .is_ok(),
+                false => changed.await.is_ok(),
+            };
+            let found = look(&context, hubs).await;
+            Done::Policies { found, revisions }
+        });
+        self.policies = Some(aborted);
+        self.work.push(work);
+    }
+
+    /// Event hubs were looked at.
+    pub(super) fn on_policies(&mut self, found: &[Found], revisions: watch::Receiver<u64>) {
+        let ended = self.tokens.renew_policies(found);
+        self.revoke(&ended);
+        self.follow_policies(Some(revisions));
+    }
+
+    /// Ends what rests on keys that no longer count, or on rights that they have lost.
+    fn revoke(&mut self, ended: &[(String, Denied)]) {
+        let cut = self.cut_denied();
+        let Some(access) = &self.context.access else {
+            return;
+        };
+        for (holder, denied) in ended {
+            access.audit().revoked(KIND, holder, denied);
+        }
+        for (path, denied) in &cut {
+            if let Some(holder) = self.tokens.holder(path) {
+                access.audit().revoked(KIND, holder, denied);
+            }
         }
     }
+
+    /// A permit that was verified a moment ago, under the keys that count now.
+    pub(super) fn current(&self, permit: Permit) -> Result<Permit, Denied> {
+        match &self.context.access {
+            Some(access) => permit.renewed(&access.ring()),
+            None => Ok(permit),
+        }
+    }
+}
+
+/// Waits for other keys.
+fn changed(mut rings: watch::Receiver<Arc<Ring>>) -> BoxFuture<'static, Done> {
+    Box::pin(async move {
+        match rings.changed().await {
+            Ok(()) => Done::Keys(rings),
+            Err(_) => Done::Nobody,
+        }
+    })
+}
+
+/// Event hubs as they are now. One that cannot be asked for is left out.
+async fn look(context: &Context, hubs: Vec<String>) -> Vec<Found> {
+    let mut found = Vec::new();
+    for hub in hubs {
+        match context.hubs.fresh(&hub).await {
+            Ok(now) => found.push((hub, Some(now))),
+            Err(error) if error.kind() == Kind::HubNotFound => found.push((hub, None)),
+            Err(_) => {}
+        }
+    }
+    found
 }

@@ -1,13 +1,15 @@
 //! What a connection has proved by its tokens.
 
+use std::sync::Arc;
+
 use steadfast_core::clock::Timestamp;
 use steadfast_core::limits;
-use steadfast_events::{Policy, Rights};
+use steadfast_events::{EventHub, Policy, Rights};
 use steadfast_wire::amqp::address;
 use steadfast_wire::sas::Sas;
 
 use super::context::Context;
-use crate::access::{Area, Denied, Pass, Reason, Right};
+use crate::access::{Area, Denied, Pass, Reason, Right, Ring, Secret};
 
 /// What a token permits.
 #[derive(Clone, Debug)]
@@ -19,10 +21,14 @@ pub(crate) enum Permit {
         hub: String,
         name: String,
         rights: Rights,
+        /// The one of its keys that has signed the token.
+        key: Secret,
         expires: Timestamp,
     },
     /// Nothing is checked.
     Open,
+    /// It counted once: its key is gone.
+    Revoked(Denied),
 }
 
 impl Permit {
@@ -30,13 +36,61 @@ impl Permit {
         match self {
             Self::Key(pass) => pass.expires,
             Self::Policy { expires, .. } => Some(*expires),
-            Self::Open => None,
+            Self::Open | Self::Revoked(_) => None,
+        }
+    }
+
+    /// The key or the policy behind it.
+    fn holder(&self) -> Option<&str> {
+        match self {
+            Self::Key(pass) => Some(pass.name()),
+            Self::Policy { name, .. } => Some(name),
+            Self::Open | Self::Revoked(_) => None,
+        }
+    }
+
+    /// The same permit under the keys of a later ring.
+    pub(super) fn renewed(self, ring: &Ring) -> Result<Self, Denied> {
+        match self {
+            Self::Key(pass) => pass.renewed(ring).map(Self::Key),
+            other => Ok(other),
+        }
+    }
+
+    /// The same permit under the policies that its event hub has now; `None` if there
+    /// is no such event hub any more.
+    fn under(self, found: Option<&EventHub>) -> Result<Self, Denied> {
+        let Self::Policy {
+            hub,
+            name,
+            key,
+            expires,
+            ..
+        } = self
+        else {
+            return Ok(self);
+        };
+        let policy = found.and_then(|found| found.policy(&name));
+        let is_its = |policy: &&Policy| key.is(&policy.primary) || key.is(&policy.secondary);
+        match policy.filter(is_its) {
+            Some(policy) => Ok(Self::Policy {
+                rights: policy.rights,
+                hub,
+                name,
+                key,
+                expires,
+            }),
+            None => {
+                let words = format!("the key of the policy '{name}' of '{hub}' no longer counts");
+                Err(Denied::new(Reason::Wrong, words))
+            }
         }
     }
 
     pub(crate) fn allows(&self, right: Right, hub: &str) -> Result<(), Denied> {
         match self {
             Self::Open => Ok(()),
+            Self::Revoked(denied) => Err(denied.clone()),
             Self::Key(pass) => pass.allows(right, Area::Events, Some(hub)),
             Self::Policy {
                 hub: own,
@@ -60,6 +114,9 @@ impl Permit {
         }
     }
 }
+
+/// An event hub as it is now; none if it is gone.
+pub(super) type Found = (String, Option<Arc<EventHub>>);
 
 /// A permit and the path that it is for.
 #[derive(Debug)]
@@ -133,6 +190,61 @@ impl Tokens {
         Err(denied)
     }
 
+    /// Renews all tokens under a later ring; answers keys that no longer count.
+    pub(super) fn renew(&mut self, ring: &Ring) -> Vec<(String, Denied)> {
+        self.renew_by(|permit| permit.renewed(ring))
+    }
+
+    /// Renews tokens of policies, by the event hubs as they are now; answers policies
+    /// that no longer count. Event hubs that are not listed are not looked at.
+    pub(super) fn renew_policies(&mut self, found: &[Found]) -> Vec<(String, Denied)> {
+        self.renew_by(|permit| {
+            let Permit::Policy { hub, .. } = &permit else {
+                return Ok(permit);
+            };
+            match found.iter().find(|(name, _)| name == hub) {
+                Some((_, found)) => permit.under(found.as_deref()),
+                None => Ok(permit),
+            }
+        })
+    }
+
+    fn renew_by(
+        &mut self,
+        renew: impl Fn(Permit) -> Result<Permit, Denied>,
+    ) -> Vec<(String, Denied)> {
+        let mut ended = Vec::new();
+        for token in &mut self.all {
+            let Some(holder) = token.permit.holder().map(str::to_owned) else {
+                continue;
+            };
+            token.permit = renew(token.permit.clone()).unwrap_or_else(|denied| {
+                ended.push((holder, denied.clone()));
+                Permit::Revoked(denied)
+            });
+        }
+        ended
+    }
+
+    /// The key or the policy behind the tokens for a path.
+    pub(super) fn holder(&self, path: &str) -> Option<&str> {
+        let path = path.to_lowercase();
+        let mut meant = self.all.iter().filter(|token| covers(&token.path, &path));
+        meant.find_map(|token| token.permit.holder())
+    }
+
+    /// The event hubs whose policies have signed tokens.
+    pub(super) fn policy_hubs(&self) -> Vec<String> {
+        let hubs = self.all.iter().filter_map(|token| match &token.permit {
+            Permit::Policy { hub, .. } => Some(hub.clone()),
+            _ => None,
+        });
+        let mut hubs: Vec<_> = hubs.collect();
+        hubs.sort_unstable();
+        hubs.dedup();
+        hubs
+    }
+
     /// When the next token ends.
     pub(super) fn next_end(&self, after: Timestamp) -> Option<Timestamp> {
         let ends = self.all.iter().filter_map(|token| token.permit.expires());
@@ -171,15 +283,16 @@ pub(crate) async fn verify(
         Err(denied) => denied,
     };
     let hub = address::path(audience).split('/').next().unwrap_or("");
-    match (Sas::parse(token), context.hubs.get(hub).await) {
+    match (Sas::parse(token), context.hubs.fresh(hub).await) {
         (Ok(sas), Ok(hub)) => {
             let mut policies = hub.policies.iter();
             let policy = policies.find(|policy| policy.name == sas.key_name);
-            let policy = policy.filter(|policy| has_signed(policy, &sas));
-            let permit = policy.map(|policy| Permit::Policy {
+            let signed = policy.and_then(|policy| Some((policy, signer(policy, &sas)?)));
+            let permit = signed.map(|(policy, key)| Permit::Policy {
                 hub: hub.name.clone(),
                 name: policy.name.clone(),
                 rights: policy.rights,
+                key,
                 expires: Timestamp(sas.expiry.saturating_mul(1000)),
             });
             let is_live = sas.expiry.saturating_mul(1000) > context.clock.now().0;
@@ -204,6 +317,8 @@ pub(super) async fn verify_asking(context: &Context, token: &str, hub: &str) -> 
     listen.or_else(|_| permit.allows(Right::Send, hub))
 }
 
-fn has_signed(policy: &Policy, sas: &Sas) -> bool {
-    sas.is_signed_by(&policy.primary) || sas.is_signed_by(&policy.secondary)
+/// The key of a policy that has signed a token.
+fn signer(policy: &Policy, sas: &Sas) -> Option<Secret> {
+    let mut keys = [&policy.primary, &policy.secondary].into_iter();
+    keys.find(|key| sas.is_signed_by(key)).map(Secret::new)
 }

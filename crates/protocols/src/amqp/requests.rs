@@ -72,12 +72,19 @@ impl Connection {
         audience: &str,
         result: Result<Permit, Denied>,
     ) {
-        let message = match result {
+        let message = match result.and_then(|permit| self.current(permit)) {
             Ok(permit) => {
+                let is_policy = matches!(permit, Permit::Policy { .. });
                 self.tokens.put(audience, permit);
+                if is_policy {
+                    self.follow_policies(None);
+                }
                 accepted(asked)
             }
-            Err(denied) => refusal(asked, &denied.into()),
+            Err(denied) => {
+                self.context.refused(&denied);
+                refusal(asked, &denied.into())
+            }
         };
         self.on_answer(asked, message);
     }
@@ -109,7 +116,10 @@ impl Connection {
                 None => allowed,
             };
             let told = match (allowed, wanted) {
-                (Err(denied), _) => Err(denied.into()),
+                (Err(denied), _) => {
+                    context.refused(&denied);
+                    Err(denied.into())
+                }
                 (Ok(()), Ok(None)) => tell_hub(&context, &asked, &hub).await,
                 (Ok(()), Ok(Some(partition))) => {
                     tell_partition(&context, &asked, &hub, &partition).await

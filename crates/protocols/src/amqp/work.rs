@@ -1,13 +1,16 @@
 //! What a connection waits for beside its socket.
 
+use std::sync::Arc;
+
 use futures_util::future::{AbortHandle, Abortable, BoxFuture};
 use futures_util::stream::FuturesUnordered;
 use steadfast_events::{Error, ProducerState, Publication, Published, Reader, Sender, Submitted};
+use tokio::sync::watch;
 
 use super::fault::Fault;
 use super::link::{Aborted, Taken};
-use super::permit::Permit;
-use crate::access::Denied;
+use super::permit::{Found, Permit};
+use crate::access::{Denied, Ring};
 
 /// Something has come to its end.
 pub(super) enum Done {
@@ -57,6 +60,13 @@ pub(super) enum Done {
     },
     /// A request is answered.
     Answer { request: Asked, message: Vec<u8> },
+    /// The server's keys have changed.
+    Keys(watch::Receiver<Arc<Ring>>),
+    /// Event hubs whose policies have signed tokens, as they are now.
+    Policies {
+        found: Vec<Found>,
+        revisions: watch::Receiver<u64>,
+    },
     /// The link that wanted to know is gone.
     Nobody,
 }

@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 use tonic::Status;
 
 use super::refused::{denied, refused};
-use crate::access::{Access, Area, Denied, Right};
+use crate::access::{Access, Area, Denied, Follow, Pass, Right};
 
 /// The task hub of who names none.
 pub(super) const DEFAULT_HUB: &str = "default";
@@ -63,6 +63,8 @@ pub(super) struct Caller {
     pub(super) patience: Option<Duration>,
     /// The longest message that a worker takes.
     pub(super) message_bytes: usize,
+    /// What it has proved, and the right that it uses.
+    proof: Option<(Pass, Right)>,
 }
 
 impl Caller {
@@ -73,10 +75,15 @@ impl Caller {
         right: Right,
     ) -> Result<Self, Status> {
         let name = text(headers, "taskhub")?.unwrap_or(DEFAULT_HUB);
-        if let Some(access) = &context.access {
-            let header = text(headers, AUTHORIZATION.as_str())?;
-            allow(access, header, right, name).map_err(|why| denied(&why))?;
-        }
+        let proof = match &context.access {
+            Some(access) => {
+                let header = text(headers, AUTHORIZATION.as_str())?;
+                let allowed = allow(access, header, right, name);
+                let allowed = allowed.inspect_err(|why| access.audit().refused(why));
+                Some((allowed.map_err(|why| denied(&why))?, right))
+            }
+            None => None,
+        };
         Ok(Self {
             context: Arc::clone(context),
             hub: context.hubs.hub(name).map_err(|error| refused(&error))?,
@@ -84,7 +91,15 @@ impl Caller {
             patience: text(headers, "grpc-timeout")?.and_then(patience),
             message_bytes: text(headers, MESSAGE_BYTES)?
                 .map_or(Ok(limits::WORKER_MESSAGE_BYTES), message_bytes)?,
+            proof,
         })
+    }
+
+    /// Follows the proof for as long as a stream or a wait lasts.
+    pub(super) fn follow(&self, kind: &'static str) -> Option<Follow> {
+        let (access, (pass, right)) = (self.context.access.as_ref()?, self.proof.as_ref()?);
+        let hub = Some(self.hub.name());
+        Some(access.follow(kind, pass, *right, Area::Durable, hub))
     }
 }
 
@@ -105,7 +120,7 @@ pub(super) fn allow(
     header: Option<&str>,
     right: Right,
     hub: &str,
-) -> Result<(), Denied> {
+) -> Result<Pass, Denied> {
     let mut pass = access.header(header, "/TaskHubSidecarService");
     let token = header.and_then(|header| header.split_once(' '));
     if let (Err(_), Some((_, token))) = (&pass, token)
@@ -113,7 +128,9 @@ pub(super) fn allow(
     {
         pass = Ok(signed);
     }
-    pass?.allows(right, Area::Durable, Some(hub))
+    let pass = pass?;
+    pass.allows(right, Area::Durable, Some(hub))?;
+    Ok(pass)
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Status> {

@@ -10,8 +10,8 @@ use axum::routing::any;
 
 use super::context::{Caller, Context};
 use super::{clients, entities, history, refused, stream, workers};
-use crate::access::Right;
-use crate::grpc::{Answered, many, one, refuse};
+use crate::access::{Right, ended};
+use crate::grpc::{Answered, many, one, refuse, until};
 
 /// All methods of `TaskHubSidecarService`.
 pub fn routes(context: Arc<Context>) -> Router {
@@ -34,7 +34,18 @@ async fn handle(
         return refuse(refused::unknown(&method));
     };
     match Caller::new(&context, request.headers(), right) {
-        Ok(caller) => answer(&method, Arc::new(caller), request).await,
+        Ok(caller) => {
+            let mut follow = match method.as_str() {
+                "WaitForInstanceStart" | "WaitForInstanceCompletion" | "CallEntity" => {
+                    caller.follow("gRPC wait")
+                }
+                _ => None,
+            };
+            tokio::select! {
+                answer = answer(&method, Arc::new(caller), request) => answer,
+                why = ended(&mut follow) => refuse(refused::denied(&why)),
+            }
+        }
         Err(status) => {
             let why = status.message();
             tracing::debug!(event = "durable.refused", method, why);
@@ -80,49 +91,68 @@ fn right(method: &str) -> Option<Right> {
 
 /// Has a function answer a method: it gets the caller and the message.
 macro_rules! by {
-    ($how:ident, $caller:ident, $request:ident, $answer:path) => {
-        $how($request, move |message| {
+    ($caller:ident, $request:ident, $answer:path) => {
+        one($request, move |message| {
             let caller = Arc::clone(&$caller);
             Box::pin(async move { $answer(&caller, message).await })
         })
     };
 }
 
+/// Has a function answer a method with a stream, which ends with the caller's proof.
+macro_rules! streamed {
+    ($caller:ident, $request:ident, $answer:path, $kind:literal) => {
+        many($request, move |message| {
+            let caller = Arc::clone(&$caller);
+            Box::pin(async move {
+                let messages = $answer(&caller, message).await?;
+                let mut follow = caller.follow($kind);
+                let end = async move { refused::denied(&ended(&mut follow).await) };
+                Ok(until(messages, end))
+            })
+        })
+    };
+}
+
 fn answer(method: &str, caller: Arc<Caller>, request: Request) -> Answered {
     match method {
-        "Hello" => by!(one, caller, request, workers::hello),
-        "GetWorkItems" => by!(many, caller, request, stream::get_work_items),
-        "CompleteOrchestratorTask" => by!(one, caller, request, workers::complete_turn),
-        "CompleteActivityTask" => by!(one, caller, request, workers::complete_activity),
-        "CompleteEntityTask" => by!(one, caller, request, workers::complete_batch),
-        "CompleteTasks" => by!(one, caller, request, workers::complete_many),
+        "Hello" => by!(caller, request, workers::hello),
+        "GetWorkItems" => {
+            streamed!(caller, request, stream::get_work_items, "worker stream")
+        }
+        "CompleteOrchestratorTask" => by!(caller, request, workers::complete_turn),
+        "CompleteActivityTask" => by!(caller, request, workers::complete_activity),
+        "CompleteEntityTask" => by!(caller, request, workers::complete_batch),
+        "CompleteTasks" => by!(caller, request, workers::complete_many),
         "AbandonTaskOrchestratorWorkItem"
         | "AbandonTaskActivityWorkItem"
-        | "AbandonTaskEntityWorkItem" => by!(one, caller, request, workers::abandon),
-        "StreamInstanceHistory" => by!(many, caller, request, history::stream),
-        "StartInstance" => by!(one, caller, request, clients::start),
-        "GetInstance" => by!(one, caller, request, clients::get),
-        "WaitForInstanceStart" => by!(one, caller, request, clients::wait_for_start),
-        "WaitForInstanceCompletion" => by!(one, caller, request, clients::wait_for_end),
-        "RaiseEvent" => by!(one, caller, request, clients::raise),
-        "TerminateInstance" => by!(one, caller, request, clients::terminate),
-        "SuspendInstance" => by!(one, caller, request, clients::suspend),
-        "ResumeInstance" => by!(one, caller, request, clients::resume),
-        "RewindInstance" => by!(one, caller, request, clients::rewind),
-        "RestartInstance" => by!(one, caller, request, clients::restart),
-        "QueryInstances" => by!(one, caller, request, clients::query),
-        "ListInstanceIds" => by!(one, caller, request, clients::list_ids),
-        "PurgeInstances" => by!(one, caller, request, clients::purge),
-        "SkipGracefulOrchestrationTerminations" => {
-            by!(one, caller, request, clients::skip_graceful)
+        | "AbandonTaskEntityWorkItem" => by!(caller, request, workers::abandon),
+        "StreamInstanceHistory" => {
+            streamed!(caller, request, history::stream, "history stream")
         }
-        "CreateTaskHub" => by!(one, caller, request, clients::create_hub),
-        "DeleteTaskHub" => by!(one, caller, request, clients::delete_hub),
-        "SignalEntity" => by!(one, caller, request, entities::signal),
-        "CallEntity" => by!(one, caller, request, entities::call),
-        "GetEntity" => by!(one, caller, request, entities::get),
-        "QueryEntities" => by!(one, caller, request, entities::query),
-        "CleanEntityStorage" => by!(one, caller, request, entities::clean),
+        "StartInstance" => by!(caller, request, clients::start),
+        "GetInstance" => by!(caller, request, clients::get),
+        "WaitForInstanceStart" => by!(caller, request, clients::wait_for_start),
+        "WaitForInstanceCompletion" => by!(caller, request, clients::wait_for_end),
+        "RaiseEvent" => by!(caller, request, clients::raise),
+        "TerminateInstance" => by!(caller, request, clients::terminate),
+        "SuspendInstance" => by!(caller, request, clients::suspend),
+        "ResumeInstance" => by!(caller, request, clients::resume),
+        "RewindInstance" => by!(caller, request, clients::rewind),
+        "RestartInstance" => by!(caller, request, clients::restart),
+        "QueryInstances" => by!(caller, request, clients::query),
+        "ListInstanceIds" => by!(caller, request, clients::list_ids),
+        "PurgeInstances" => by!(caller, request, clients::purge),
+        "SkipGracefulOrchestrationTerminations" => {
+            by!(caller, request, clients::skip_graceful)
+        }
+        "CreateTaskHub" => by!(caller, request, clients::create_hub),
+        "DeleteTaskHub" => by!(caller, request, clients::delete_hub),
+        "SignalEntity" => by!(caller, request, entities::signal),
+        "CallEntity" => by!(caller, request, entities::call),
+        "GetEntity" => by!(caller, request, entities::get),
+        "QueryEntities" => by!(caller, request, entities::query),
+        "CleanEntityStorage" => by!(caller, request, entities::clean),
         other => {
             let refused = refuse(refused::unknown(other));
             Box::pin(std::future::ready(refused))

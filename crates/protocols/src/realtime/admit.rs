@@ -1,5 +1,6 @@
 //! Who comes, and to which hub.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::HeaderName;
@@ -8,19 +9,21 @@ use axum::http::header::{
 };
 use axum::http::request::Parts;
 use serde_json::{Map, Value};
-use steadfast_realtime::{Caller, Transport, Wishes};
+use steadfast_realtime::{Caller, Client, Transport, Wishes};
 
 use super::context::Context;
 use super::query::Query;
 use super::refusal::Refusal;
 use super::token;
-use crate::access::{Area, Denied, Reason, Right};
+use crate::access::{Area, Denied, Follow, Pass, Reason, Right, ended};
 use crate::http::Client as Forwarded;
 
 /// Somebody who may use a hub.
 pub(super) struct Admitted {
     pub(super) caller: Caller,
     pub(super) wishes: Wishes,
+    /// Ends with the key that has signed the token; none if the hub is open to all.
+    pub(super) follow: Option<Follow>,
     /// A bit per transport: 1, 2, 4.
     transports: u64,
 }
@@ -36,6 +39,19 @@ impl Admitted {
     }
 }
 
+/// What ends with its key, in the words of the audit.
+const KIND: &str = "hub client";
+
+/// Why a client is closed. It may come back, with a token that counts.
+const REVOKED: &str = "Connection closed: the key behind its token no longer counts.";
+
+/// Closes a client when the proof that has let it in ends. Never completes.
+pub(super) async fn close_revoked(client: &Arc<Client>, mut follow: Option<Follow>) {
+    ended(&mut follow).await;
+    client.close(Some(REVOKED), true);
+    std::future::pending().await
+}
+
 /// Looks at the token of a request, unless the hub is open to all.
 pub(super) fn admit(
     context: &Context,
@@ -44,9 +60,12 @@ pub(super) fn admit(
     query: &Query,
 ) -> Result<Admitted, Refusal> {
     let is_open = context.realtime.options(hub).is_open;
-    let claims = match shown(parts, query) {
-        Some(shown) => verify(context, hub, parts, shown)?,
-        None if is_open => Map::new(),
+    let (claims, pass) = match shown(parts, query) {
+        Some(shown) => {
+            let (claims, pass) = verify(context, hub, parts, shown)?;
+            (claims, Some(pass))
+        }
+        None if is_open => (Map::new(), None),
         None => {
             let words = "no token was given: send 'Authorization: Bearer <token>', or access_token";
             return Err(Denied::new(Reason::Missing, words).into());
@@ -64,6 +83,10 @@ pub(super) fn admit(
             handshake: number("asrs.s.cht").map(|own| Duration::from_secs(own.clamp(1, 30))),
         },
         transports: number("asrs.s.htt").unwrap_or(7),
+        follow: pass.map(|pass| {
+            let (right, area) = (Right::Listen, Area::Realtime);
+            context.access.follow(KIND, &pass, right, area, Some(hub))
+        }),
         caller: Caller {
             user: user.map(str::to_owned),
             claims: token::texts(&claims),
@@ -90,7 +113,7 @@ fn verify(
     hub: &str,
     parts: &Parts,
     shown: &str,
-) -> Result<Map<String, Value>, Refusal> {
+) -> Result<(Map<String, Value>, Pass), Refusal> {
     let (claims, pass) = context.access.jwt(shown, Right::Listen, Area::Realtime)?;
     pass.allows(Right::Listen, Area::Realtime, Some(hub))?;
     let forwarded = parts.extensions.get::<Forwarded>();
@@ -100,7 +123,7 @@ fn verify(
     let path = parts.uri.path();
     let is_ours = token::audience(&claims).any(|own| token::is_for(own, hub, path, host));
     match is_ours {
-        true => Ok(claims),
+        true => Ok((claims, pass)),
         false => {
             let words = format!("the token is not for the hub '{hub}' of this server");
             Err(Denied::new(Reason::Forbidden, words).into())

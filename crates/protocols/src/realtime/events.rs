@@ -12,13 +12,21 @@ use futures_util::stream;
 use steadfast_core::limits;
 use steadfast_realtime::{Client, Outgoing, Pulse, Ticket, Transport};
 
+use super::admit::close_revoked;
 use super::refusal::Refusal;
+use crate::access::Follow;
 
 /// Opens the stream: headers and a comment go at once, so that the client knows.
-pub(super) fn open(ticket: &Arc<Ticket>) -> Result<Response, Refusal> {
+pub(super) fn open(ticket: &Arc<Ticket>, follow: Option<Follow>) -> Result<Response, Refusal> {
     let open = ticket.open(Transport::ServerSentEvents, limits::CLIENT_POST_BYTES)?;
     // Nobody is asked for more while the client does not read.
-    tokio::spawn(Arc::clone(&open.client).watch());
+    let client = Arc::clone(&open.client);
+    tokio::spawn(async move {
+        tokio::select! {
+            () = Arc::clone(&client).watch() => {}
+            () = close_revoked(&client, follow) => {}
+        }
+    });
     let reader = Reader {
         client: Arc::clone(&open.client),
         has_begun: false,

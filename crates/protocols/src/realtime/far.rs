@@ -137,9 +137,9 @@ pub async fn answer(context: &Context, request: Bytes) -> Bytes {
             let wait = wait
                 .unwrap_or(limits::FAR_POLL_TIME)
                 .min(limits::FAR_POLL_TIME);
-            polling::poll(&ticket, Some(wait)).await
+            polling::poll(&ticket, Some(wait), None).await
         }
-        What::Post(body) => polling::post(&ticket, body).await,
+        What::Post(body) => polling::post(&ticket, body, None).await,
         What::End | What::Ticket => polling::end(&ticket),
     };
     write(done.unwrap_or_else(IntoResponse::into_response)).await

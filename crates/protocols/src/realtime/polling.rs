@@ -11,17 +11,20 @@ use steadfast_core::limits;
 use steadfast_realtime::{Open, Outgoing, Pulse, Ticket, Transport};
 use steadfast_wire::signalr::Protocol;
 
+use super::admit::close_revoked;
 use super::refusal::Refusal;
+use crate::access::Follow;
 
 /// One poll: the first opens the connection and returns at once, later ones wait.
 pub(super) async fn poll(
     ticket: &Arc<Ticket>,
     wait: Option<Duration>,
+    follow: Option<Follow>,
 ) -> Result<Response, Refusal> {
     let open = match ticket.opened() {
         Some(open) if open.transport == Transport::LongPolling => open,
         Some(_) => return Err(Refusal::other_transport()),
-        None => return Ok(answer(&*begin(ticket)?, Bytes::new())),
+        None => return Ok(answer(&*begin(ticket, follow)?, Bytes::new())),
     };
     // An older poll ends now, without having taken anything.
     open.poll
@@ -50,9 +53,9 @@ pub(super) async fn poll(
 }
 
 /// Opens the connection: by the first poll, or by what a client posts before it.
-fn begin(ticket: &Arc<Ticket>) -> Result<Arc<Open>, Refusal> {
+fn begin(ticket: &Arc<Ticket>, follow: Option<Follow>) -> Result<Arc<Open>, Refusal> {
     let open = ticket.open(Transport::LongPolling, limits::CLIENT_POST_BYTES)?;
-    tokio::spawn(keep(Arc::clone(&open), gap(ticket)));
+    tokio::spawn(keep(Arc::clone(&open), gap(ticket), follow));
     Ok(open)
 }
 
@@ -67,11 +70,15 @@ fn gap(ticket: &Ticket) -> Duration {
 }
 
 /// What the client says.
-pub(super) async fn post(ticket: &Arc<Ticket>, bytes: Bytes) -> Result<Response, Refusal> {
+pub(super) async fn post(
+    ticket: &Arc<Ticket>,
+    bytes: Bytes,
+    follow: Option<Follow>,
+) -> Result<Response, Refusal> {
     let open = match ticket.opened() {
         Some(open) => open,
         // One of the clients says hello before it polls.
-        None => begin(ticket)?,
+        None => begin(ticket, follow)?,
     };
     if open.transport == Transport::WebSockets {
         let text = "POST requests are not allowed for WebSocket connections.";
@@ -116,15 +123,19 @@ impl Drop for Polling {
     }
 }
 
-/// Ends a client that does not poll any more. Polls in progress have odd numbers.
-async fn keep(open: Arc<Open>, gap: Duration) {
+/// Ends a client that does not poll any more, or whose proof has ended. Polls in
+/// progress have odd numbers.
+async fn keep(open: Arc<Open>, gap: Duration, follow: Option<Follow>) {
     let mut polls = open.poll.subscribe();
+    let revoked = close_revoked(&open.client, follow);
+    tokio::pin!(revoked);
     loop {
         let number = *polls.borrow_and_update();
         let is_polled = number % 2 == 1;
         tokio::select! {
             () = open.client.gone() => return,
             _ = polls.changed() => {}
+            () = &mut revoked => {}
             () = tokio::time::sleep(gap), if !is_polled => {
                 open.client.leave(Some("the client does not poll any more"));
                 return;
@@ -184,7 +195,7 @@ mod tests {
     }
 
     async fn said(ticket: &Arc<Ticket>) -> Bytes {
-        let Ok(answer) = poll(ticket, None).await else {
+        let Ok(answer) = poll(ticket, None, None).await else {
             panic!("no answer");
         };
         assert_eq!(answer.status(), StatusCode::OK);
@@ -197,7 +208,7 @@ mod tests {
         let (_realtime, ticket) = ticket(&[]);
         assert_eq!(said(&ticket).await, "");
         let hello = Bytes::from_static(b"{\"protocol\":\"json\",\"version\":1}\x1e");
-        assert!(post(&ticket, hello).await.is_ok());
+        assert!(post(&ticket, hello, None).await.is_ok());
         assert_eq!(said(&ticket).await, "{}\x1e");
         let began = tokio::time::Instant::now();
         assert_eq!(said(&ticket).await, "");

@@ -8,6 +8,7 @@ use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::header::{ACCEPT, ALLOW, UPGRADE};
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
+use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use steadfast_core::limits;
@@ -20,6 +21,8 @@ use super::far::{FarRequest, What};
 use super::query::Query;
 use super::refusal::Refusal;
 use super::{events, far, negotiate, polling, rest, server, websocket};
+use crate::access::ended;
+use crate::http::audited;
 
 /// A path, and the hub behind it; without one the query names it.
 #[derive(Clone)]
@@ -45,6 +48,7 @@ pub fn routes(context: &Arc<Context>, paths: &[(String, String)]) -> Routes {
         };
         routes = routes.merge(door(path.trim_end_matches('/'), own));
     }
+    let access = Arc::clone(&context.access);
     let servers = Router::new()
         .route("/server", any(server::serve))
         .route("/server/", any(server::serve))
@@ -53,6 +57,7 @@ pub fn routes(context: &Arc<Context>, paths: &[(String, String)]) -> Routes {
         .merge(servers)
         .merge(rest::routes(context))
         .layer(DefaultBodyLimit::max(limits::CLIENT_POST_BYTES))
+        .layer(middleware::from_fn_with_state(access, audited))
 }
 
 fn door(path: &str, door: Door) -> Router {
@@ -127,22 +132,28 @@ async fn get(door: &Door, parts: &Parts, query: &Query) -> Result<Response, Refu
         ));
     }
     let token = token(query)?;
-    let (context, here) = (&door.context, door.ticket(&hub, token));
+    let (context, here, follow) = (&door.context, door.ticket(&hub, token), admitted.follow);
     match (transport, here) {
-        (Transport::ServerSentEvents, Some(ticket)) => events::open(&ticket),
+        (Transport::ServerSentEvents, Some(ticket)) => events::open(&ticket, follow),
         (Transport::ServerSentEvents, None) => {
             let taken = far::claim(context, &hub, token).await;
-            events::open(&taken.ok_or_else(Refusal::unknown)?)
+            events::open(&taken.ok_or_else(Refusal::unknown)?, follow)
         }
-        (_, Some(ticket)) => polling::poll(&ticket, None).await,
-        (_, None) => far::carry(context, wanted(&hub, token, What::Poll(None))).await,
+        (_, Some(ticket)) => polling::poll(&ticket, None, follow).await,
+        (_, None) => {
+            let mut follow = follow;
+            tokio::select! {
+                polled = far::carry(context, wanted(&hub, token, What::Poll(None))) => polled,
+                denied = ended(&mut follow) => Err(denied.into()),
+            }
+        }
     }
 }
 
 /// The send half of transports that have one.
 async fn post(door: &Door, parts: &Parts, query: &Query, body: Body) -> Result<Response, Refusal> {
     let hub = door.hub(query)?;
-    admit(&door.context, &hub, parts, query)?;
+    let follow = admit(&door.context, &hub, parts, query)?.follow;
     let token = token(query)?;
     let here = door.ticket(&hub, token);
     let most = limits::CLIENT_POST_BYTES;
@@ -158,7 +169,7 @@ async fn post(door: &Door, parts: &Parts, query: &Query, body: Body) -> Result<R
         Unread::Broken => Refusal::new(StatusCode::BAD_REQUEST, "The body broke off."),
     })?;
     match here {
-        Some(ticket) => polling::post(&ticket, bytes).await,
+        Some(ticket) => polling::post(&ticket, bytes, follow).await,
         None => far::carry(&door.context, wanted(&hub, token, What::Post(bytes))).await,
     }
 }

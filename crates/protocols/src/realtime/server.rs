@@ -20,10 +20,13 @@ use super::context::Context;
 use super::query::Query;
 use super::refusal::Refusal;
 use super::token;
-use crate::access::{Area, Denied, Reason, Right};
+use crate::access::{Area, Denied, Follow, Reason, Right};
 
 /// How app servers of this library introduce themselves.
 pub(super) const AGENT: &str = "steadfast";
+
+/// What ends with its key, in the words of the audit.
+const KIND: &str = "app server link";
 
 /// Opens the link of a server.
 pub(super) async fn serve(State(context): State<Arc<Context>>, request: Request) -> Response {
@@ -42,7 +45,7 @@ async fn open(context: &Context, mut parts: Parts, query: &Query) -> Result<Resp
     };
     let hub = query.get("hub").filter(|own| !own.is_empty());
     let hub = hub.ok_or_else(missing)?.to_ascii_lowercase();
-    let claims = verify(context, &hub, &parts, query)?;
+    let (claims, follow) = verify(context, &hub, &parts, query)?;
     let named = claims.get("nameid").and_then(Value::as_str);
     let server = header(&parts.headers, "x-asrs-server-id").or(named);
     let server = server.filter(|own| own.len() <= limits::GROUP_NAME);
@@ -62,10 +65,10 @@ async fn open(context: &Context, mut parts: Parts, query: &Query) -> Result<Resp
         .get("target")
         .and_then(|node| realtime.lend(node, &hub, &server, is_ours));
     if let Some((lent, words)) = lent {
-        return Ok(upgrade.on_upgrade(move |socket| carry(socket, lent, words)));
+        return Ok(upgrade.on_upgrade(move |socket| carry(socket, lent, words, follow)));
     }
     let link = realtime.server(&hub, &server, is_ours)?;
-    Ok(upgrade.on_upgrade(move |socket| run(socket, link, realtime)))
+    Ok(upgrade.on_upgrade(move |socket| run(socket, link, realtime, follow)))
 }
 
 fn verify(
@@ -73,7 +76,7 @@ fn verify(
     hub: &str,
     parts: &Parts,
     query: &Query,
-) -> Result<Map<String, Value>, Refusal> {
+) -> Result<(Map<String, Value>, Follow), Refusal> {
     let Some(shown) = shown(parts, query) else {
         let words = "no token was given: send 'Authorization: Bearer <token>'";
         return Err(Denied::new(Reason::Missing, words).into());
@@ -83,7 +86,11 @@ fn verify(
     let host = header(&parts.headers, HOST.as_str());
     let is_ours = token::audience(&claims).any(|own| token::is_for_server(own, hub, host));
     match is_ours {
-        true => Ok(claims),
+        true => {
+            let (right, area) = (Right::Send, Area::Realtime);
+            let follow = context.access.follow(KIND, &pass, right, area, Some(hub));
+            Ok((claims, follow))
+        }
         false => {
             let words = format!("the token is not for app servers of the hub '{hub}'");
             Err(Denied::new(Reason::Forbidden, words).into())
@@ -96,7 +103,7 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 }
 
 /// Carries bytes both ways until one side ends.
-async fn run(socket: WebSocket, mut server: ServerLink, realtime: Realtime) {
+async fn run(socket: WebSocket, mut server: ServerLink, realtime: Realtime, mut follow: Follow) {
     let (mut sink, mut stream) = socket.split();
     let link = Arc::clone(server.link());
     let reading = async {
@@ -120,12 +127,15 @@ async fn run(socket: WebSocket, mut server: ServerLink, realtime: Realtime) {
             // A refusal may still be under way.
             let _ = tokio::time::timeout(limits::CLIENT_STALL, drain(&link, writing)).await;
         }
+        _ = follow.ended() => {
+            let _ = tokio::time::timeout(limits::CLIENT_STALL, drain(&link, writing)).await;
+        }
         () = &mut writing => {}
     }
 }
 
 /// Carries bytes between a server and the node that has its link.
-async fn carry(socket: WebSocket, lent: Lent, mut words: LentWords) {
+async fn carry(socket: WebSocket, lent: Lent, mut words: LentWords, mut follow: Follow) {
     let (mut sink, mut stream) = socket.split();
     let reading = async {
         while let Some(Ok(message)) = stream.next().await {
@@ -152,6 +162,7 @@ async fn carry(socket: WebSocket, lent: Lent, mut words: LentWords) {
     tokio::select! {
         () = reading => {}
         () = writing => {}
+        _ = follow.ended() => {}
     }
 }
 

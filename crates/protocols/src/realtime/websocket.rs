@@ -20,11 +20,12 @@ use steadfast_realtime::{Client, Inlet, Outgoing, Pulse, Refused, Transport};
 use steadfast_wire::signalr::Protocol;
 use tokio_tungstenite::tungstenite;
 
-use super::admit::admit;
+use super::admit::{admit, close_revoked};
 use super::context::Context;
 use super::far;
 use super::query::Query;
 use super::refusal::Refusal;
+use crate::access::Follow;
 
 /// What a socket is read into while it is quiet.
 const QUIET_BYTES: usize = 512;
@@ -81,7 +82,7 @@ pub(super) async fn open(
             (Inlet::new(made.0, made.1, most), 0)
         }
     };
-    let client = Arc::clone(inlet.client());
+    let (client, follow) = (Arc::clone(inlet.client()), admitted.follow);
     let lost = Arc::clone(&client);
     Ok(upgrade
         .read_buffer_size(QUIET_BYTES)
@@ -90,11 +91,17 @@ pub(super) async fn open(
         .max_message_size(most)
         .max_frame_size(most)
         .on_failed_upgrade(move |_| lost.lost(socket, Some("the upgrade failed")))
-        .on_upgrade(move |stream| run(stream, inlet, client, socket)))
+        .on_upgrade(move |stream| run(stream, inlet, client, socket, follow)))
 }
 
 /// Carries bytes both ways until one side ends.
-async fn run(socket: WebSocket, inlet: Inlet, client: Arc<Client>, number: u64) {
+async fn run(
+    socket: WebSocket,
+    inlet: Inlet,
+    client: Arc<Client>,
+    number: u64,
+    follow: Option<Follow>,
+) {
     let (mut sink, stream) = socket.split();
     let is_too_long = AtomicBool::new(false);
     let reading = read(stream, inlet, &is_too_long);
@@ -111,6 +118,7 @@ async fn run(socket: WebSocket, inlet: Inlet, client: Arc<Client>, number: u64) 
                 false => ended,
             },
             ended = &mut writing => ended,
+            () = close_revoked(&client, follow) => None,
         }
     };
     client.lost(number, error.as_deref());

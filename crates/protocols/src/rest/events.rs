@@ -18,7 +18,7 @@ use steadfast_jobs::iso::parse_time;
 use super::event_form::{Draft, Place, shown};
 use super::eventhubs::{Hubs, on, operation};
 use super::interface::{Interface, read};
-use crate::access::{Area, Pass, Right};
+use crate::access::{Access, Area, Pass, Right};
 use crate::http::Problem;
 
 #[derive(Deserialize)]
@@ -111,6 +111,7 @@ async fn send(
 async fn tail(
     State(own): State<Arc<Hubs>>,
     Extension(pass): Extension<Pass>,
+    Extension(access): Extension<Arc<Access>>,
     Path(hub): Path<String>,
     query: Result<Query<Tail>, QueryRejection>,
 ) -> Result<Json<Value>, Problem> {
@@ -139,7 +140,12 @@ async fn tail(
         let words = format!("limit is 1 to {}", limits::TAIL_EVENTS);
         return Err(Problem::bad_request(words));
     }
-    page.fill(reader, wait, &own).await?;
+    let (right, area) = (Right::Listen, Area::Events);
+    let mut follow = access.follow("HTTP wait", &pass, right, area, Some(&hub));
+    tokio::select! {
+        filled = page.fill(reader, wait, &own) => filled?,
+        denied = follow.ended() => return Err(denied.into()),
+    }
     let (events, next) = (page.events, page.next);
     Ok(Json(json!({"events": events, "next_sequence": next})))
 }

@@ -13,7 +13,7 @@ use steadfast_durable::{Moment, Status, TaskHub};
 use steadfast_jobs::iso::parse_time;
 
 use super::fault::Fault;
-use crate::access::{Area, Right};
+use crate::access::{Area, Follow, Pass, Right};
 use crate::durabletask::context::{Context, DEFAULT_HUB, allow};
 use crate::http::Client;
 
@@ -32,6 +32,8 @@ pub(super) struct Asked {
     pub(super) body: Bytes,
     /// Scheme and host, as the client sees them.
     origin: String,
+    /// What the client has proved, and the right that it uses.
+    proof: Option<(Pass, Right)>,
 }
 
 impl Asked {
@@ -47,7 +49,7 @@ impl Asked {
         let query = Query::<Vec<(String, String)>>::try_from_uri(uri);
         let query = query.map_err(|_| Fault::bad("the query cannot be read"))?.0;
         let name = find(&query, "taskHub").unwrap_or(DEFAULT_HUB);
-        admit(context, &headers, find(&query, "code"), right, name)?;
+        let pass = admit(context, &headers, find(&query, "code"), right, name)?;
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let scheme = client
             .and_then(|client| client.scheme.as_deref())
@@ -63,7 +65,15 @@ impl Asked {
             headers,
             body: Bytes::new(),
             origin,
+            proof: pass.map(|pass| (pass, right)),
         })
+    }
+
+    /// Follows the proof of a client that waits.
+    pub(super) fn follow(&self) -> Option<Follow> {
+        let (access, (pass, right)) = (self.context.access.as_ref()?, self.proof.as_ref()?);
+        let hub = Some(self.hub.name());
+        Some(access.follow("HTTP wait", pass, *right, Area::Durable, hub))
     }
 
     /// A parameter of the query, whatever the case of its name.
@@ -200,17 +210,19 @@ fn admit(
     code: Option<&str>,
     right: Right,
     hub: &str,
-) -> Result<(), Fault> {
+) -> Result<Option<Pass>, Fault> {
     let Some(access) = &context.access else {
-        return Ok(());
+        return Ok(None);
     };
     let header = headers.get(AUTHORIZATION);
     let header = header.and_then(|value| value.to_str().ok());
-    match (header, code) {
-        (None, Some(code)) => access
-            .secret(code)?
-            .allows(right, Area::Durable, Some(hub))?,
-        (header, _) => allow(access, header, right, hub)?,
-    }
-    Ok(())
+    let pass = match (header, code) {
+        (None, Some(code)) => access.secret(code).and_then(|pass| {
+            pass.allows(right, Area::Durable, Some(hub))?;
+            Ok(pass)
+        }),
+        (header, _) => allow(access, header, right, hub),
+    };
+    let pass = pass.inspect_err(|denied| access.audit().refused(denied))?;
+    Ok(Some(pass))
 }

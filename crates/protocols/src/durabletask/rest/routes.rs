@@ -18,7 +18,7 @@ use super::asked::{Asked, BASE};
 use super::fault::Fault;
 use super::place::Place;
 use super::{entities, instances};
-use crate::access::Right;
+use crate::access::{Right, ended};
 use crate::durabletask::context::Context;
 use crate::http::Client;
 
@@ -61,7 +61,12 @@ async fn answer(face: &Face, request: Request) -> Result<Response, Fault> {
         client,
     )?;
     asked.body = whole(body).await?;
-    operate(&asked, &parts.method, place).await
+    let waits = asked.get("timeout").is_some() || matches!(place, Place::Call { .. });
+    let mut follow = asked.follow().filter(|_| waits);
+    tokio::select! {
+        answer = operate(&asked, &parts.method, place) => answer,
+        denied = ended(&mut follow) => Err(denied.into()),
+    }
 }
 
 /// Whether a resource can be asked by this method.

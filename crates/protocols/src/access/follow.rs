@@ -1,0 +1,170 @@
+//! Connections that end with their proof.
+//!
+//! A proof is verified once, when a connection or a wait begins. What holds it for
+//! longer follows the ring: it ends when the key is deleted, when the secret behind the
+//! proof is rotated away, or when the key loses the right that is in use. Expiry is the
+//! protocols' own: some end a connection with its token, others do not.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::audit::Audit;
+use super::denied::Denied;
+use super::key::Ring;
+use super::pass::Pass;
+use super::right::{Area, Right};
+use super::verify::Access;
+
+/// A proof in use, and the right that is used.
+pub struct Follow {
+    pass: Pass,
+    right: Right,
+    area: Area,
+    entity: Option<String>,
+    rings: watch::Receiver<Arc<Ring>>,
+    audit: Arc<Audit>,
+    /// What ends, in the words of the audit.
+    kind: &'static str,
+}
+
+impl Access {
+    /// Follows a proof that is used for this by a connection of a kind, for instance
+    /// `worker stream`.
+    pub fn follow(
+        &self,
+        kind: &'static str,
+        pass: &Pass,
+        right: Right,
+        area: Area,
+        entity: Option<&str>,
+    ) -> Follow {
+        let mut rings = self.rings();
+        // The ring may have changed since the proof was verified.
+        rings.mark_changed();
+        Follow {
+            pass: pass.clone(),
+            right,
+            area,
+            entity: entity.map(str::to_owned),
+            rings,
+            audit: Arc::clone(self.audit()),
+            kind,
+        }
+    }
+}
+
+impl Follow {
+    /// Waits until the proof no longer counts, and says why.
+    pub async fn ended(&mut self) -> Denied {
+        loop {
+            if self.rings.changed().await.is_err() {
+                // Without a ring there is nothing to follow.
+                std::future::pending::<()>().await;
+            }
+            if let Err(denied) = self.check() {
+                self.audit.revoked(self.kind, self.pass.name(), &denied);
+                return denied;
+            }
+        }
+    }
+
+    fn check(&mut self) -> Result<(), Denied> {
+        let ring = Arc::clone(&self.rings.borrow_and_update());
+        let pass = self.pass.renewed(&ring)?;
+        pass.allows(self.right, self.area, self.entity.as_deref())?;
+        self.pass = pass;
+        Ok(())
+    }
+}
+
+/// Waits for the end of a proof, if there is one to follow.
+pub async fn ended(follow: &mut Option<Follow>) -> Denied {
+    match follow {
+        Some(follow) => follow.ended().await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use steadfast_core::clock::{Timestamp, VirtualClock};
+
+    use super::super::key::Key;
+    use super::super::secret::Secret;
+    use super::*;
+
+    fn ring(keys: &[(&str, &str, &[&str])]) -> Ring {
+        let mut ring = Ring::new();
+        for (name, grant, secrets) in keys {
+            ring.add(Key {
+                name: (*name).to_owned(),
+                grants: vec![grant.parse().unwrap()],
+                primary: Secret::new(secrets[0]),
+                secondary: secrets.get(1).copied().map(Secret::new),
+            });
+        }
+        ring
+    }
+
+    fn access() -> Access {
+        let ring = ring(&[("a", "listen events/x", &["one"])]);
+        let clock = VirtualClock::starting_at(Timestamp(0));
+        Access::new(ring, Arc::new(clock))
+    }
+
+    fn follow(access: &Access) -> Follow {
+        let pass = access.secret("one").unwrap();
+        access.follow("test", &pass, Right::Listen, Area::Events, Some("x"))
+    }
+
+    #[test]
+    fn a_proof_ends_with_its_key_its_secret_or_its_right() {
+        let cases = [
+            (ring(&[]), "the key 'a' was deleted"),
+            (
+                ring(&[("a", "listen events/x", &["three", "two"])]),
+                "the secret of the key 'a' no longer counts",
+            ),
+            (
+                ring(&[("a", "listen events/y", &["one"])]),
+                "the key 'a' has no right 'listen events/x'",
+            ),
+        ];
+        for (changed, why) in cases {
+            let access = access();
+            let mut follow = follow(&access);
+            assert!(follow.ended().now_or_never().is_none());
+            access.replace(changed);
+            let denied = follow.ended().now_or_never().unwrap();
+            assert_eq!(denied.message(), why);
+        }
+    }
+
+    #[test]
+    fn a_proof_goes_on_while_its_secret_counts_and_its_right_stays() {
+        let access = access();
+        let mut follow = follow(&access);
+        // Rotated once, and with another right beside.
+        access.replace(ring(&[
+            ("a", "manage *", &["two", "one"]),
+            ("b", "manage *", &["other"]),
+        ]));
+        assert!(follow.ended().now_or_never().is_none());
+        access.replace(ring(&[("a", "listen events", &["two", "one"])]));
+        assert!(follow.ended().now_or_never().is_none());
+        // Rotated twice.
+        access.replace(ring(&[("a", "listen events", &["three", "two"])]));
+        assert!(follow.ended().now_or_never().is_some());
+    }
+
+    #[test]
+    fn a_change_between_proof_and_follow_is_not_missed() {
+        let access = access();
+        let pass = access.secret("one").unwrap();
+        access.replace(ring(&[]));
+        let mut follow = access.follow("test", &pass, Right::Listen, Area::Events, Some("x"));
+        assert!(follow.ended().now_or_never().is_some());
+    }
+}
