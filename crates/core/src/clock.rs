@@ -16,9 +16,22 @@ use rustix::time::{ClockId, clock_gettime};
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// The time `duration` later.
+    /// The time `duration` later; the last time there is if that lies beyond it.
     pub const fn plus(self, duration: Duration) -> Self {
-        Self(self.0.saturating_add(duration.as_millis() as i64))
+        let ms = whole_ms(duration);
+        match ms > i64::MAX as u64 {
+            true => Self(i64::MAX),
+            false => Self(self.0.saturating_add(ms as i64)),
+        }
+    }
+}
+
+/// The whole milliseconds of a duration that a client may have chosen: as many as fit.
+pub const fn whole_ms(duration: Duration) -> u64 {
+    let ms = duration.as_millis();
+    match ms > u64::MAX as u128 {
+        true => u64::MAX,
+        false => ms as u64,
     }
 }
 
@@ -174,6 +187,16 @@ mod tests {
         let before = clock.monotonic();
         while clock.monotonic() == before {}
         assert!(clock.monotonic() > before);
+    }
+
+    #[test]
+    fn a_duration_without_end_leads_to_the_last_time() {
+        for long in [Duration::MAX, Duration::from_millis(u64::MAX)] {
+            assert_eq!(Timestamp(7).plus(long), Timestamp(i64::MAX));
+            assert_eq!(Timestamp(i64::MIN).plus(long), Timestamp(i64::MAX));
+            assert_eq!(whole_ms(long), u64::MAX);
+        }
+        assert_eq!(Timestamp(7).plus(Duration::from_micros(2999)), Timestamp(9));
     }
 
     #[test]

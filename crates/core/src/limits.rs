@@ -574,6 +574,9 @@ pub const GROUP_NAME: usize = 1024;
 /// Groups that one client is in.
 pub const CLIENT_GROUPS: usize = 4096;
 
+/// Seconds for which a user may be put into a group by REST: the API has 32 bits.
+pub const GROUP_SECONDS: u64 = i32::MAX as u64;
+
 /// How long a hub waits for the answer of a client.
 pub const CLIENT_ANSWER: Duration = Duration::from_secs(600);
 

@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use steadfast_core::clock::Timestamp;
+use steadfast_core::clock::{Timestamp, whole_ms};
 
 use crate::calendar::{DAY_MS, Date, days_in_month};
 
@@ -211,7 +211,7 @@ fn parse_span(text: &str) -> Option<u64> {
 
 /// Writes `PT30S`, `P1DT30S`, `PT1H`.
 pub fn format_duration(duration: Duration) -> String {
-    let ms = duration.as_millis() as u64;
+    let ms = whole_ms(duration);
     let (days, rest) = (ms / DAY_MS as u64, ms % DAY_MS as u64);
     let mut text = String::from("P");
     if days > 0 {

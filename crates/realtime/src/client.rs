@@ -103,7 +103,7 @@ impl Client {
                 opened: now,
                 heard: now,
                 spoke: now,
-                expires: wishes.expires.map(|left| now + left),
+                expires: wishes.expires.and_then(|left| now.checked_add(left)),
                 handshake: wishes.handshake.unwrap_or(limits::CLIENT_HANDSHAKE),
             }),
             received: wishes.is_stateful.then(Mutex::default),

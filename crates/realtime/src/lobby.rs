@@ -489,7 +489,8 @@ impl Lobby {
     pub fn join_user(&self, user: &str, group: &str, ttl: Option<Duration>) -> Result<()> {
         check_name("group", group)?;
         check_name("user", user)?;
-        let until = ttl.map(|ttl| Instant::now() + ttl);
+        // A time beyond all time is none.
+        let until = ttl.and_then(|ttl| Instant::now().checked_add(ttl));
         {
             let mut state = self.state.write();
             let own = state.user_groups.entry(user.to_owned()).or_default();

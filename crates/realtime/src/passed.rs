@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use steadfast_core::clock::whole_ms;
 use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
 use steadfast_core::limits;
 
@@ -39,7 +40,7 @@ pub(crate) fn write(ticket: &Ticket) -> Bytes {
     put_bytes(&mut out, caller.query.as_bytes());
     out.push(u8::from(wishes.is_stateful));
     for time in [wishes.expires, wishes.handshake] {
-        let ms = time.map_or(0, |time| time.as_millis() as u64 + 1);
+        let ms = time.map_or(0, |time| whole_ms(time).saturating_add(1));
         put_varint(&mut out, ms);
     }
     out.into()

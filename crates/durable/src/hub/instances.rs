@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use steadfast_core::clock::whole_ms;
 use steadfast_partition::Glance;
 use uuid::Uuid;
 
@@ -47,7 +48,7 @@ impl TaskHub {
 
     fn kept_ms(&self) -> u64 {
         let kept = self.inner.kept.get(&*self.name);
-        kept.map_or(0, |kept| kept.as_millis() as u64)
+        kept.map_or(0, |kept| whole_ms(*kept))
     }
 
     /// An instance, if there is one.

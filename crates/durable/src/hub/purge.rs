@@ -53,7 +53,8 @@ impl TaskHub {
         limit: Option<Duration>,
         is_recursive: bool,
     ) -> Result<Purged> {
-        let until = limit.map(|limit| Instant::now() + limit);
+        // A limit beyond all time is none.
+        let until = limit.and_then(|limit| Instant::now().checked_add(limit));
         let wanted = |status: &Status| query.statuses.is_empty() || query.statuses.contains(status);
         let mut list = InstanceQuery {
             statuses: FINAL.into_iter().filter(wanted).collect(),

@@ -88,7 +88,11 @@ impl Progress {
     /// How long until a checkpoint is due, if time alone makes it so.
     pub(crate) fn due_in(&self, now: Duration) -> Option<Duration> {
         self.handled?;
-        Some((self.since + self.every.time?).saturating_sub(now))
+        Some(
+            self.since
+                .saturating_add(self.every.time?)
+                .saturating_sub(now),
+        )
     }
 
     /// What should be written when the partition is given up.

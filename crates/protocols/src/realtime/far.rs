@@ -11,6 +11,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use steadfast_core::clock::whole_ms;
 use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
 use steadfast_core::limits;
 use steadfast_partition::Kind;
@@ -57,7 +58,10 @@ impl FarRequest {
             What::Ticket => out.push(1),
             What::Poll(wait) => {
                 out.push(2);
-                put_varint(&mut out, wait.map_or(0, |wait| wait.as_millis() as u64 + 1));
+                put_varint(
+                    &mut out,
+                    wait.map_or(0, |wait| whole_ms(wait).saturating_add(1)),
+                );
             }
             What::Post(body) => {
                 out.push(3);

@@ -316,7 +316,16 @@ impl Asked {
             }
             "PUT" => {
                 let ttl = self.query.get("ttl").map(str::parse::<u64>).transpose();
-                let ttl = ttl.map_err(|_| Failure::bad("ttl is a number of seconds"))?;
+                let ttl = ttl
+                    .ok()
+                    .filter(|ttl| ttl.is_none_or(|s| s <= limits::GROUP_SECONDS));
+                let bad = || {
+                    format!(
+                        "ttl is a number of seconds, {} at most",
+                        limits::GROUP_SECONDS
+                    )
+                };
+                let ttl = ttl.ok_or_else(|| Failure::bad(bad()))?;
                 let joined = self
                     .all
                     .join_user(user, group, ttl.map(Duration::from_secs));

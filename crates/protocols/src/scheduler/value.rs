@@ -3,7 +3,7 @@
 //! Words are accepted in any case and given back in the one that clients know.
 
 use serde_json::{Map, Value};
-use steadfast_core::clock::Timestamp;
+use steadfast_core::clock::{Timestamp, whole_ms};
 use steadfast_jobs::iso;
 
 use super::fault::Fault;
@@ -105,7 +105,7 @@ impl<'a> Object<'a> {
             return Ok(None);
         };
         match iso::parse_duration(text) {
-            Some(duration) => Ok(Some(duration.as_millis() as u64)),
+            Some(duration) => Ok(Some(whole_ms(duration))),
             None => Err(self.wrong(name, "a duration such as PT30S is expected")),
         }
     }

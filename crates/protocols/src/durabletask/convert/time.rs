@@ -34,13 +34,19 @@ pub(crate) fn timestamp(moment: Moment) -> wire::Timestamp {
     }
 }
 
+/// The longest span of time that the protocol knows, in seconds: 10,000 years.
+const SPAN: u64 = 315_576_000_000;
+
 /// A span of time that is not negative.
 pub(crate) fn span_of_time(span: wire::Duration) -> Result<Duration, Malformed> {
     match u64::try_from(span.seconds) {
-        Ok(seconds) if NANOS.contains(&span.nanos) => {
+        Ok(seconds) if seconds <= SPAN && NANOS.contains(&span.nanos) => {
             Ok(Duration::new(seconds, span.nanos.unsigned_abs()))
         }
-        _ => Err(Malformed::new("a span of time is negative")),
+        _ => Err(Malformed::new(format!(
+            "{} s and {} ns are no span of time from 0 to 10,000 years",
+            span.seconds, span.nanos
+        ))),
     }
 }
 
@@ -60,6 +66,11 @@ mod tests {
             time(-62_135_596_801, 0),
         ] {
             assert!(moment(bad).is_err(), "{bad:?}");
+        }
+        let span = |seconds, nanos| span_of_time(wire::Duration { seconds, nanos });
+        assert_eq!(span(1, 5).unwrap(), Duration::new(1, 5));
+        for (seconds, nanos) in [(i64::MAX, 0), (i64::MIN, 0), (-1, 0), (0, -1)] {
+            assert!(span(seconds, nanos).is_err(), "{seconds} s {nanos} ns");
         }
     }
 }
