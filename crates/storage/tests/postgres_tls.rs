@@ -77,8 +77,13 @@ async fn the_server_must_be_who_it_should_be() {
     let missing = format!("sslmode=verify-full&sslrootcert={}.no", file.display());
     refused(&server, "localhost", &missing, "holds no certificate").await;
 
-    // Encrypted, whoever it is.
-    for settings in ["sslmode=require", "sslmode=prefer", ""] {
+    // Without an authority of its own, those of the system count, and none knows it.
+    for settings in ["sslmode=require", "sslmode=verify-full"] {
+        refused(&server, "localhost", settings, "sslrootcert=FILE").await;
+    }
+    // Encrypted, whoever it is: because that is written, or on this machine, where it
+    // need not be encrypted at all.
+    for settings in ["sslmode=no-verify", "sslmode=prefer", ""] {
         server.wait_for(GONE, "0").unwrap();
         let engine = open(&server, "127.0.0.1", settings).await.unwrap();
         assert_eq!(encrypted(&server), "t|f", "{settings}");
@@ -151,9 +156,58 @@ async fn a_server_may_ask_who_we_are() {
         assert!(matches!(error.kind(), Kind::AccessDenied { .. }), "{error}");
         assert_eq!(error.code().0, "STF-2031");
     };
-    denied("sslmode=require").await;
+    denied("sslmode=no-verify").await;
     // Somebody else wrote that it is hers.
     denied(&shown(&others, &other_key)).await;
     let error = open("ada", &shown(&ours, &other_key)).await.err().unwrap();
     assert!(error.to_string().contains("fit together"), "{error}");
+}
+
+/// A server that takes a connection, says that it speaks TLS, and shows a certificate of
+/// its own making. Answers what it was told in the encrypted connection.
+async fn stranger(listener: tokio::net::TcpListener, config: rustls::ServerConfig) -> Vec<u8> {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let acceptor = tokio_rustls::TlsAcceptor::from(std::sync::Arc::new(config));
+    let (mut stream, _) = listener.accept().await.unwrap();
+    drop(listener);
+    let mut request = [0; 8];
+    stream.read_exact(&mut request).await.unwrap();
+    stream.write_all(b"S").await.unwrap();
+    let mut told = Vec::new();
+    if let Ok(mut encrypted) = acceptor.accept(stream).await {
+        // Asks for the password in the clear, as a thief of passwords would.
+        let mut startup = [0; 512];
+        let read = encrypted.read(&mut startup).await.unwrap_or(0);
+        told.extend_from_slice(&startup[..read]);
+        let _ = encrypted.write_all(b"R\0\0\0\x08\0\0\0\x03").await;
+        let read = encrypted.read(&mut startup).await.unwrap_or(0);
+        told.extend_from_slice(&startup[..read]);
+    }
+    told
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_is_not_sent_to_a_server_that_has_not_proven_its_name() {
+    for (settings, is_told) in [("sslmode=require", false), ("sslmode=no-verify", true)] {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_string()]).unwrap();
+        let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+        let key = rustls::pki_types::PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![made.cert.der().clone()], key)
+            .unwrap();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let thief = tokio::spawn(stranger(listener, config));
+        let url = format!("postgres://ada:hush-hush@localhost:{port}/postgres?{settings}");
+        let mut options = Options::new(url);
+        options.durability = Durability::Single;
+        options.patience = Duration::from_secs(2);
+        let refused = Postgres::open(options).await.err().unwrap();
+        let told = thief.await.unwrap();
+        let told = String::from_utf8_lossy(&told);
+        assert_eq!(told.contains("hush-hush"), is_told, "{settings}: {refused}");
+    }
 }

@@ -70,7 +70,10 @@ impl Fault {
     pub(super) fn of_connect(error: tokio_postgres::Error, host: &str) -> Self {
         let text = describe(&error);
         let what = if text.contains("invalid peer certificate") {
-            format!("{host} shows a certificate that is not trusted: {text}")
+            format!(
+                "{host} shows a certificate that is not trusted ({text}): name its authority by \
+                 sslrootcert=FILE"
+            )
         } else if text.contains("server does not support TLS") {
             format!("{host} offers no TLS; if its network can be trusted, add sslmode=disable")
         } else if rejects_certificate(&text) {

@@ -103,7 +103,6 @@ impl Options {
             [one] => *one,
             many => many.get(index).copied().unwrap_or(5432),
         };
-        let connector = tls.connector()?;
         let targets = hosts.iter().enumerate();
         targets
             .map(|(index, host)| {
@@ -114,7 +113,7 @@ impl Options {
                     }
                     Host::Unix(_) => SslMode::Disable,
                 };
-                let mut target = target(&config, host, port(index), connector.clone());
+                let mut target = target(&config, host, port(index), tls.connector(mode)?);
                 target.config.ssl_mode(mode);
                 Ok(target)
             })

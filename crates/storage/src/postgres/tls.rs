@@ -1,10 +1,11 @@
 //! Encryption of connections to PostgreSQL.
 //!
-//! `sslmode` in the address decides, as with other clients: `disable`, `prefer`,
-//! `require` or `verify-full`. With `sslrootcert` the server must show a certificate
-//! of that authority, in its own name. With `sslcert` and `sslkey` we show one, too.
-//! A password never travels to another machine in the clear, unless `disable` is
-//! written down.
+//! `sslmode` in the address decides: `disable`, `prefer`, `no-verify`, `require` or
+//! `verify-full`. Where encryption is demanded, the server must show a certificate in
+//! its own name: of the authority in `sslrootcert`, or of one that the system trusts.
+//! With `sslcert` and `sslkey` we show one, too. A password never travels to another
+//! machine in the clear unless `disable` is written down, and to one that has not
+//! proven its name only if `no-verify` is.
 
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use rustls::crypto::{self, CryptoProvider};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls_platform_verifier::Verifier;
 use tokio_postgres::config::SslMode;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
@@ -64,19 +66,25 @@ impl Tls {
             None | Some("prefer") if self.certificate.is_some() => SslMode::Require,
             None | Some("prefer") if is_exposed => SslMode::Require,
             None | Some("prefer") => SslMode::Prefer,
-            Some("require") => SslMode::Require,
-            Some("verify-full") if self.root.is_some() => SslMode::Require,
-            Some("verify-full") => return Err(bad("sslmode=verify-full needs sslrootcert=FILE")),
+            Some("no-verify") if self.root.is_some() => {
+                return Err(bad(
+                    "sslrootcert has the server verified, and sslmode=no-verify does not",
+                ));
+            }
+            Some("require" | "verify-full" | "no-verify") => SslMode::Require,
             Some(other) => {
-                let known = "disable, prefer, require or verify-full";
+                let known = "disable, prefer, no-verify, require or verify-full";
                 return Err(bad(&format!("sslmode={other} is not {known}")));
             }
         };
         Ok(mode)
     }
 
-    /// What connections are made with.
-    pub(super) fn connector(&self) -> Result<MakeRustlsConnect> {
+    /// What connections of a mode are made with. Where encryption is not demanded, a
+    /// server could also do without: then its certificate proves nothing.
+    pub(super) fn connector(&self, mode: SslMode) -> Result<MakeRustlsConnect> {
+        let is_demanded = mode == SslMode::Require;
+        let is_trusted = !is_demanded || self.mode.as_deref() == Some("no-verify");
         let provider = Arc::new(crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(Arc::clone(&provider));
         let config = config
@@ -84,9 +92,12 @@ impl Tls {
             .map_err(|e| caused("TLS cannot be set up", e))?;
         let config = match &self.root {
             Some(root) => config.with_root_certificates(roots(root)?),
-            None => config
+            None if is_trusted => config
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider))),
+            None => config
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(system(provider)?)),
         };
         let config = match self.identity()? {
             Some((chain, key)) => config
@@ -146,7 +157,14 @@ fn roots(file: &str) -> Result<RootCertStore> {
     }
 }
 
-/// Encrypts without asking who is at the other end, as `require` does.
+/// Trusts the authorities of the system.
+fn system(provider: Arc<CryptoProvider>) -> Result<Verifier> {
+    let none = "the system has no authorities to verify the server with: name one by \
+                sslrootcert=FILE";
+    Verifier::new(provider).map_err(|e| caused(none, e))
+}
+
+/// Encrypts without asking who is at the other end, as `no-verify` does.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 
@@ -216,6 +234,23 @@ mod tests {
     }
 
     #[test]
+    fn encryption_that_is_demanded_is_verified_unless_no_verify_is_written() {
+        let at = |settings: &str| format!("postgres://ada:secret@db1/state?{settings}");
+        for settings in [
+            "",
+            "sslmode=require",
+            "sslmode=verify-full",
+            "sslmode=prefer",
+        ] {
+            let (_, tls) = Tls::split(&at(settings));
+            assert_eq!(tls.mode(true).unwrap(), SslMode::Require, "{settings}");
+        }
+        let (_, tls) = Tls::split(&at("sslmode=no-verify"));
+        assert_eq!(tls.mode(false).unwrap(), SslMode::Require);
+        assert!(tls.connector(SslMode::Require).is_ok());
+    }
+
+    #[test]
     fn only_our_settings_are_taken_out() {
         let url = "postgres://db1/state?options=-ca&sslmode=verify-full&sslrootcert=%2Fca.pem";
         let (left, tls) = Tls::split(url);
@@ -223,7 +258,10 @@ mod tests {
         assert_eq!(tls.root.as_deref(), Some("/ca.pem"));
         assert_eq!(Tls::split("postgres://db1?sslmode=x").0, "postgres://db1");
         let code = |url: &str| mode(url, true).unwrap_err().code().0;
-        assert_eq!(code("postgres://db1?sslmode=verify-full"), "STF-2037");
+        assert_eq!(
+            code("postgres://db1?sslmode=no-verify&sslrootcert=ca"),
+            "STF-2037"
+        );
         assert_eq!(code("postgres://db1?sslmode=verify-ca"), "STF-2037");
     }
 
@@ -237,9 +275,9 @@ mod tests {
         let error = mode(&format!("{url}&sslmode=disable"), false).unwrap_err();
         assert_eq!(error.code().0, "STF-2037");
         let alone = Tls::split("postgres://db1?sslcert=us.crt").1;
-        let error = alone.connector().err().unwrap();
+        let error = alone.connector(SslMode::Prefer).err().unwrap();
         assert!(error.to_string().contains("go together"), "{error}");
-        let missing = tls.connector().err().unwrap();
+        let missing = tls.connector(SslMode::Prefer).err().unwrap();
         assert!(missing.to_string().contains("holds no certificate"));
     }
 }
