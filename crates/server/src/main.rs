@@ -235,10 +235,29 @@ enum Command {
     Completions(completions::Completions),
 }
 
+impl Command {
+    /// Whether it writes what nobody but its owner may read.
+    fn keeps_state(&self) -> bool {
+        matches!(
+            self,
+            Self::Dev(_)
+                | Self::Serve(_)
+                | Self::Backup(_)
+                | Self::Restore(_)
+                | Self::Migrate(_)
+                | Self::Doctor(_)
+        )
+    }
+}
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     // Whoever encrypts in this process does it with ring; it can only be set once.
     let _ = rustls::crypto::ring::default_provider().install_default();
+    if arguments.command.keeps_state() {
+        // Also for files that other libraries make, such as those of tables.
+        rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
+    }
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

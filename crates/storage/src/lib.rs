@@ -29,6 +29,7 @@ pub mod mirror;
 mod node;
 mod overlay;
 pub mod postgres;
+pub mod private;
 mod queue;
 mod records;
 mod retention;

@@ -132,7 +132,7 @@ impl KeyFile {
 
     fn replace(&self, text: &str) -> io::Result<()> {
         let folder = self.path.parent().unwrap_or_else(|| Path::new("."));
-        fs::create_dir_all(folder)?;
+        steadfast_storage::private::create_dir_all(folder)?;
         let next = self.path.with_extension("next");
         // One that was left behind might be open to others.
         match fs::remove_file(&next) {

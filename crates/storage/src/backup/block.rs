@@ -21,6 +21,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::saved::{Content, FORMAT, SavedFile, damaged, unreadable};
 use crate::error::{Error, Kind, Result};
+use crate::private;
 
 const MAGIC: [u8; 4] = *b"STFB";
 const HEADER_BYTES: usize = 12;
@@ -43,7 +44,7 @@ pub(super) struct BlockWriter {
 impl BlockWriter {
     /// Begins a new file.
     pub(super) fn create(path: &Path, content: Content) -> Result<Self> {
-        let file = File::create_new(path).map_err(|e| Error::io(path, "create", e))?;
+        let file = private::create_new(path).map_err(|e| Error::io(path, "create", e))?;
         let mut writer = Self {
             path: path.to_path_buf(),
             file,

@@ -14,6 +14,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::saved::{Content, FORMAT, SavedFile, damaged, unreadable};
 use crate::error::{Error, Kind, Result};
+use crate::private;
 
 pub(super) const MANIFEST_FILE: &str = "manifest.json";
 const DRAFT_FILE: &str = "manifest.json.new";
@@ -102,7 +103,7 @@ impl Manifest {
         let draft = folder.join(DRAFT_FILE);
         let text = serde_json::to_string_pretty(&self).expect("plain data is JSON");
         let write = || -> std::io::Result<()> {
-            let mut file = File::create(&draft)?;
+            let mut file = private::create(&draft)?;
             writeln!(file, "{text}")?;
             file.sync_all()?;
             fs::rename(&draft, &path)?;

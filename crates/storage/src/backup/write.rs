@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use super::manifest::{Extent, Manifest};
 use crate::error::{Error, Kind, Result};
 use crate::local::create_folder;
+use crate::private;
 
 const LOCK_FILE: &str = "LOCK";
 const UNFINISHED: &str = ".unfinished";
@@ -35,6 +36,7 @@ impl Shelf {
         create_folder(path)?;
         let lock = lock(path)?;
         let mut next = 1;
+        close(path)?;
         for (name, folder) in list(path)? {
             if name.ends_with(UNFINISHED) && number_of(name.trim_end_matches(UNFINISHED)).is_some()
             {
@@ -55,7 +57,7 @@ impl Shelf {
     pub(super) fn draft(&self, extent: Extent) -> Result<Draft<'_>> {
         let name = format!("{:06}-{}", self.next, word(extent));
         let folder = self.path.join(format!("{name}{UNFINISHED}"));
-        fs::create_dir(&folder).map_err(|e| Error::io(&folder, "create", e))?;
+        private::create_dir(&folder).map_err(|e| Error::io(&folder, "create", e))?;
         Ok(Draft {
             shelf: self,
             name,
@@ -127,9 +129,25 @@ fn list(path: &Path) -> Result<Vec<(String, PathBuf)>> {
     Ok(found)
 }
 
+/// Closes backups that are open to others, and the folder if nothing else is in it.
+fn close(shelf: &Path) -> Result<()> {
+    let (ours, others): (Vec<_>, Vec<_>) = list(shelf)?
+        .into_iter()
+        .partition(|(name, _)| name == LOCK_FILE || number_of(name).is_some());
+    match others.is_empty() {
+        true => private::close(shelf).log(shelf),
+        false => {
+            for (_, backup) in ours {
+                private::close(&backup).log(&backup);
+            }
+        }
+    }
+    Ok(())
+}
+
 fn lock(path: &Path) -> Result<File> {
     let file = path.join(LOCK_FILE);
-    let lock = File::options()
+    let lock = private::options()
         .create(true)
         .truncate(false)
         .write(true)

@@ -37,6 +37,7 @@ use super::place::sync_folder;
 use super::record::LoggedBatch;
 use crate::engine::{BATCH_HEADER_BYTES, EventBatch};
 use crate::error::{Error, Result};
+use crate::private;
 
 const MAGIC: [u8; 4] = *b"STFE";
 
@@ -206,8 +207,8 @@ impl EventFiles {
         }
         let path = files.path(offset, batch.first.0);
         let create = || -> io::Result<()> {
-            fs::create_dir_all(&files.folder)?;
-            File::create_new(&path).map(drop)
+            private::create_dir_all(&files.folder)?;
+            private::create_new(&path).map(drop)
         };
         create().map_err(|e| Error::io(&path, "create", e))?;
         for open in &self.open {

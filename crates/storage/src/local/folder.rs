@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use super::place::{LOCK_FILE, create_folder, lock, sync_folder};
 use super::replace::settle;
 use crate::error::{Error, Kind, Result};
+use crate::private;
 
 /// The newest format that this version reads and the one that it writes.
 pub(super) const FORMAT: u32 = 1;
@@ -39,9 +40,11 @@ impl Folder {
             Some(salt) => salt,
             None => create(&root)?,
         };
+        // It is ours by now, so what is in it may be closed to others.
+        private::close(&root).log(&root);
         for name in ["log", "tables", "events"] {
             let path = root.join(name);
-            fs::create_dir_all(&path).map_err(|e| Error::io(&path, "create", e))?;
+            private::create_dir_all(&path).map_err(|e| Error::io(&path, "create", e))?;
             // A process that was killed may have left names that are not durable.
             sync_folder(&path)?;
         }
@@ -98,7 +101,7 @@ fn create(root: &Path) -> Result<u64> {
     let salt = fastrand::u64(..);
     let draft = root.join(DRAFT_FILE);
     let write = || -> io::Result<()> {
-        let mut file = File::create(&draft)?;
+        let mut file = private::create(&draft)?;
         writeln!(file, "steadfast-data {FORMAT} {salt:016x}")?;
         file.sync_all()?;
         fs::rename(&draft, root.join(FORMAT_FILE))

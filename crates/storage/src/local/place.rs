@@ -1,10 +1,11 @@
 //! Folders: made, locked, and their names made durable.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{File, TryLockError};
 use std::path::Path;
 use std::time::Duration;
 
 use crate::error::{Error, Kind, Result};
+use crate::private;
 
 /// The file that is locked while a folder is open.
 pub(super) const LOCK_FILE: &str = "LOCK";
@@ -33,14 +34,14 @@ pub(crate) fn create_folder(path: &Path) -> Result<()> {
     if let Some(parent) = parent {
         create_folder(parent)?;
     }
-    fs::create_dir_all(path).map_err(|e| Error::io(path, "create", e))?;
+    private::create_dir_all(path).map_err(|e| Error::io(path, "create", e))?;
     sync_folder(parent.unwrap_or(Path::new(".")))
 }
 
 /// Locks a folder until the answer is closed.
 pub(super) fn lock(root: &Path) -> Result<File> {
     let path = root.join(LOCK_FILE);
-    let file = File::options()
+    let file = private::options()
         .create(true)
         .truncate(false)
         .write(true)

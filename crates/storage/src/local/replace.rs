@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use super::place::{LOCK_FILE, create_folder, lock, sync_folder};
 use crate::error::{Error, Kind, Result};
+use crate::private;
 
 const RESTORING: &str = "restoring";
 const COMPLETE_FILE: &str = "COMPLETE";
@@ -32,7 +33,7 @@ impl Replacement {
         let (root, lock) = lock_clean(root)?;
         check_ours(&root)?;
         let folder = root.join(RESTORING);
-        fs::create_dir(&folder).map_err(|e| Error::io(&folder, "create", e))?;
+        private::create_dir(&folder).map_err(|e| Error::io(&folder, "create", e))?;
         sync_folder(&root)?;
         Ok(Self {
             root,
@@ -49,7 +50,7 @@ impl Replacement {
     /// Lets the new folder take the old one's place. It must be closed and durable.
     pub(crate) fn finish(self) -> Result<()> {
         let complete = self.folder.join(COMPLETE_FILE);
-        let file = File::create(&complete).and_then(|file| file.sync_all());
+        let file = private::create(&complete).and_then(|file| file.sync_all());
         file.map_err(|e| Error::io(&complete, "create", e))?;
         sync_folder(&self.folder)?;
         move_into_place(&self.root)

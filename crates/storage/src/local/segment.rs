@@ -15,6 +15,7 @@ use bytes::Bytes;
 
 use super::place::sync_folder;
 use crate::error::{Error, Result};
+use crate::private;
 
 /// A log file that is ready to be written.
 #[derive(Debug)]
@@ -45,11 +46,7 @@ impl Slot {
     pub(super) fn create(folder: &Path, id: u64, size: u64) -> Result<Self> {
         let path = folder.join(format!("{id:06}.log"));
         let fill = || -> io::Result<File> {
-            let file = File::options()
-                .read(true)
-                .write(true)
-                .create_new(true)
-                .open(&path)?;
+            let file = private::create_new(&path)?;
             let zeros = vec![0; 256 * 1024];
             let mut at = 0;
             while at < size {
