@@ -39,7 +39,8 @@ pub(crate) struct Backup {
     /// Who keeps the second copy of what a database acknowledges
     #[arg(long, value_enum, default_value_t = Durability::Quorum)]
     durability: Durability,
-    /// The folder of backups; it is made if need be
+    /// The folder of backups; it is made if need be. With a running server, below its
+    /// `backup.root`
     #[arg(long, value_name = "DIR", required = true)]
     to: Option<PathBuf>,
     /// Only what has changed since the newest backup there
@@ -59,7 +60,8 @@ enum Check {
 
 #[derive(Args)]
 pub(crate) struct Restore {
-    /// A backup, or a folder of backups: then the newest one
+    /// A backup, or a folder of backups: then the newest one. With a running server,
+    /// below its `backup.root`
     #[arg(long, value_name = "DIR")]
     from: PathBuf,
     #[command(flatten)]
@@ -129,7 +131,7 @@ pub(crate) fn run_restore(arguments: &Restore, output: Output) -> Result<()> {
 /// Has a running server back itself up.
 fn back_up_remote(arguments: &Backup, to: &Path, output: Output) -> Result<()> {
     let remote = Remote::new(&arguments.target)?;
-    let order = json!({"to": absolute(to)?, "incremental": arguments.incremental});
+    let order = json!({"to": to, "incremental": arguments.incremental});
     let saved: Value = remote.ask_within(PATIENCE, Method::POST, "/v1/backup", Some(&order))?;
     print_object(&saved, output)
 }
@@ -137,7 +139,7 @@ fn back_up_remote(arguments: &Backup, to: &Path, output: Output) -> Result<()> {
 /// Has a running server bring a backup back, and waits until it serves again.
 fn restore_remote(arguments: &Restore, output: Output) -> Result<()> {
     let remote = Remote::new(&arguments.target)?;
-    let order = json!({"from": absolute(&arguments.from)?, "force": arguments.force});
+    let order = json!({"from": arguments.from, "force": arguments.force});
     let accepted: Value = remote.ask(Method::POST, "/v1/restore", Some(&order))?;
     let clock = SystemClock::new();
     while clock.monotonic() < PATIENCE {
@@ -153,11 +155,6 @@ fn restore_remote(arguments: &Restore, output: Output) -> Result<()> {
         }
     }
     Err(Failure::TimedOut("the server has not come back".to_owned()).into())
-}
-
-/// The server may have another working folder.
-fn absolute(path: &Path) -> Result<PathBuf> {
-    std::path::absolute(path).context("find the working folder")
 }
 
 fn print_object(object: &Value, output: Output) -> Result<()> {

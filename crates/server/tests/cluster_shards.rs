@@ -34,10 +34,11 @@ fn expect_all(server: &Caller) {
 #[test]
 fn a_cluster_is_backed_up_while_it_runs() {
     let url = database();
-    let nodes = [node("a", &url).ready(), node("b", &url).ready()];
+    let folder = tempfile::tempdir().unwrap();
+    let root = format!("backup.root={}", folder.path().display());
+    let nodes = ["a", "b"].map(|name| node(name, &url).set(&root).ready());
     settled(&nodes[0], 2);
     fill(&Caller::of(&nodes[0]));
-    let folder = tempfile::tempdir().unwrap();
     let place = |name: &str| folder.path().join(name).display().to_string();
     let (backups, data) = (place("backups"), place("data"));
     let (code, _, error) = said(&nodes[1].run(&["backup", "--to", &backups]));

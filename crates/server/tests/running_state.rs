@@ -353,7 +353,13 @@ fn a_running_server_is_backed_up_and_restored() {
     assert_eq!(put(&server, ALICE, json!(201)), StatusCode::NO_CONTENT);
 
     // A chain with a hole is refused before anybody leaves.
-    std::fs::remove_dir_all(server.folder.path().join("backups/000001-full")).unwrap();
+    std::fs::remove_dir_all(
+        server
+            .folder
+            .path()
+            .join("steadfast-data-backups/backups/000001-full"),
+    )
+    .unwrap();
     let (code, _, error) = said(&server.run(&["restore", "--from", "backups", "--force"]));
     assert!(code == 1 && error.contains("STF-20"), "{error}");
     assert_eq!(server.get(ALICE).1, json!(201));

@@ -97,7 +97,7 @@ impl Problem {
     fn status(&self) -> StatusCode {
         match self.code.0 {
             "STF-6001" | "STF-6002" | "STF-6003" | "STF-6004" => StatusCode::UNAUTHORIZED,
-            "STF-6005" => StatusCode::FORBIDDEN,
+            "STF-6005" | "STF-7006" => StatusCode::FORBIDDEN,
             "STF-6020" | "STF-2009" | "STF-4006" => StatusCode::BAD_REQUEST,
             "STF-6021" | "STF-4004" => StatusCode::NOT_FOUND,
             "STF-7034" | "STF-6031" | "STF-2058" | "STF-6022" | "STF-3001" | "STF-3004"

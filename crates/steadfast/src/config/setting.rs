@@ -40,6 +40,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("partitions", Form::Number(1, 4096), "64", "Into how many partitions state is divided; fixed when a data folder is made."),
     setting("memory", Form::Size, "\"512MiB\"", "Memory for cached rows, tails of events and buffers, at most."),
     setting("listen", Form::Address, "\"127.0.0.1\"", "The address that every port is opened on."),
+    setting("backup.root", Form::Text, "", "The folder below which backups by command over the network lie; the data folder's name with -backups behind it unless set."),
     setting("postgres.url", Form::Secret, "", "The PostgreSQL cluster, with all its hosts: postgres://user:password@a,b,c/database; several, with spaces between them, share the partitions."),
     setting("cluster.key", Form::Secret, "", "What all nodes of a cluster on PostgreSQL, or of a pair of regions, know, 32 characters at least; without it the node is alone."),
     setting("cluster.port", PORT, "7071", "Other nodes of the cluster or pair; open if there is a cluster key."),
@@ -145,7 +146,7 @@ mod tests {
 
     #[test]
     fn there_are_about_forty_settings_at_most() {
-        assert!(SETTINGS.len() <= 43, "{}", SETTINGS.len());
+        assert!(SETTINGS.len() <= 44, "{}", SETTINGS.len());
     }
 
     #[test]

@@ -58,6 +58,8 @@ pub struct Config {
     pub name: String,
     /// The folder of the local engine.
     pub data: PathBuf,
+    /// The folder below which backups by command over the network lie.
+    pub backup_root: PathBuf,
     /// Where state is kept.
     pub engine: Engine,
     /// How many partitions there are.
@@ -165,6 +167,7 @@ impl Config {
         };
         let data = PathBuf::from(text(layers, "data").unwrap_or_default());
         let keys_file = text(layers, "access.keys").map(PathBuf::from);
+        let backup_root = text(layers, "backup.root").map(PathBuf::from);
         let declared = layers.declared.clone();
         let region = |key| text(layers, key);
         let regions = Regions::new(
@@ -230,6 +233,7 @@ impl Config {
             job_collections: declared.job_collections,
             regions,
             upstreams: declared.upstreams,
+            backup_root: backup_root.unwrap_or_else(|| beside(&data)),
             data,
         };
         config.check(layers)?;
@@ -440,6 +444,18 @@ fn tls(layers: &Layers) -> Result<Option<(PathBuf, PathBuf)>, Error> {
             layers.layer("tls.certificate"),
             "tls.key needs it",
         )),
+    }
+}
+
+/// The folder of backups beside a data folder: its name with `-backups` behind it.
+fn beside(data: &Path) -> PathBuf {
+    match data.file_name() {
+        Some(name) => {
+            let mut name = name.to_owned();
+            name.push("-backups");
+            data.with_file_name(name)
+        }
+        None => data.join("../steadfast-backups"),
     }
 }
 

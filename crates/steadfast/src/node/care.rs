@@ -1,6 +1,6 @@
 //! Backup, restore and a look inside, while the node runs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use steadfast_collections::Inspector;
@@ -14,6 +14,7 @@ use steadfast_storage::backup::{
 };
 use tokio::sync::watch;
 
+use super::backups;
 use super::inner::Inner;
 use super::lending::{Done, Errand};
 use crate::config::Engine;
@@ -32,7 +33,7 @@ impl Inner {
             false => Extent::Full,
         };
         let (progress, _) = watch::channel(Progress::default());
-        let order = Order::new(order.to, extent);
+        let order = Order::new(self.backup_place(&order.to)?, extent);
         // A backup of some partitions would look like one of all.
         let is_whole = self.runtime.serving().len() == usize::from(self.partitions());
         let taken = match &self.shards {
@@ -44,17 +45,26 @@ impl Inner {
         Ok(saved(&taken.folder, &taken.manifest))
     }
 
-    /// Checks that there is something to restore, before anybody leaves.
-    pub(super) async fn check_restore(&self, order: &RestoreOrder) -> Result<(), Problem> {
+    fn backup_place(&self, name: &Path) -> Result<PathBuf, Problem> {
+        backups::place(&self.config.backup_root, &self.config.data, name)
+    }
+
+    /// Checks that there is something to restore, before anybody leaves; answers the
+    /// order with the folder that it means.
+    pub(super) async fn check_restore(&self, order: RestoreOrder) -> Result<RestoreOrder, Problem> {
         if self.config.engine != Engine::Local {
             let message = "only a data folder is restored while its server runs: stop the server \
                            and use `steadfast restore --data`";
             return Err(Problem::new(UNSUPPORTED, message));
         }
-        let from = order.from.clone();
+        let from = self.backup_place(&order.from)?;
+        let order = RestoreOrder {
+            from: from.clone(),
+            ..order
+        };
         let opened = tokio::task::spawn_blocking(move || Chain::open(&from)).await;
         let opened = opened.expect("opening a chain does not panic");
-        opened.map(drop).map_err(|error| problem(&error))
+        opened.map(|_| order).map_err(|error| problem(&error))
     }
 
     pub(super) async fn look_inside(&self, question: Value) -> Result<Value, Problem> {

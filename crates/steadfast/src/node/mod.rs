@@ -3,6 +3,7 @@
 mod abroad;
 mod address;
 mod amqp;
+mod backups;
 mod blob;
 mod builder;
 mod care;

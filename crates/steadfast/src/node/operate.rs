@@ -101,7 +101,7 @@ impl Operator for Inner {
     }
 
     async fn restore(&self, order: RestoreOrder) -> Result<u64, Problem> {
-        self.check_restore(&order).await?;
+        let order = self.check_restore(order).await?;
         let number = self.restores + 1;
         *self.wanted.lock() = Some(order);
         self.ended.cancel();

@@ -1,0 +1,83 @@
+//! Where commands over the network may keep backups.
+//!
+//! A key of the server is not an account of its machine: who may have a backup taken
+//! names it below one folder, and nowhere else. Commands on the machine itself name any
+//! folder, with the rights of their user.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use steadfast_core::error::Code;
+use steadfast_protocols::http::Problem;
+use steadfast_storage::private;
+
+/// A backup may not lie there.
+const OUTSIDE: Code = Code("STF-7006");
+
+/// The folder that a name means, below the root of backups.
+pub(super) fn place(root: &Path, data: &Path, name: &Path) -> Result<PathBuf, Problem> {
+    let shown = root.display();
+    let inside = match name.is_absolute() {
+        true => {
+            let root = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
+            name.strip_prefix(root)
+                .map_err(|_| outside(&root_words(&shown)))?
+        }
+        false => name,
+    };
+    private::create_dir_all(root)
+        .map_err(|error| outside(&format!("the folder {shown} cannot be made: {error}")))?;
+    let mut found = fs::canonicalize(root)
+        .map_err(|error| outside(&format!("the folder {shown} cannot be read: {error}")))?;
+    for part in inside.components() {
+        match part {
+            Component::CurDir => continue,
+            Component::Normal(part) => found.push(part),
+            _ => return Err(outside(&root_words(&shown))),
+        }
+        if fs::symlink_metadata(&found).is_ok_and(|found| found.is_symlink()) {
+            let words = format!("{} is a link: it may lead elsewhere", found.display());
+            return Err(outside(&words));
+        }
+    }
+    let data = fs::canonicalize(data).unwrap_or_else(|_| data.to_owned());
+    match found.starts_with(&data) {
+        true => Err(outside("it is in the data folder of the server")),
+        false => Ok(found),
+    }
+}
+
+fn root_words(root: &impl std::fmt::Display) -> String {
+    format!("backups by command over the network are below {root} (backup.root); name them so")
+}
+
+fn outside(why: &str) -> Problem {
+    Problem::new(OUTSIDE, format!("a backup may not lie there: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_below_the_root_are_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = fs::canonicalize(folder.path()).unwrap();
+        let (root, data) = (top.join("backups"), top.join("data"));
+        fs::create_dir_all(data.join("log")).unwrap();
+        let place = |root: &Path, name: &str| place(root, &data, Path::new(name));
+        for good in ["", ".", "a", "a/b", "./a", root.join("a").to_str().unwrap()] {
+            assert!(place(&root, good).unwrap().starts_with(&root), "{good}");
+        }
+        std::os::unix::fs::symlink(&data, root.join("link")).unwrap();
+        let inside = root.join("../data");
+        let bad = ["..", "a/../..", "/", "/etc", "link", "link/log"];
+        for bad in bad.into_iter().chain(inside.to_str()) {
+            let refused = place(&root, bad).unwrap_err();
+            assert_eq!(refused.code().0, "STF-7006", "{bad}");
+        }
+        // A root that holds the data folder, or lies in it.
+        assert!(place(&top, "data/log").is_err() && place(&top, "other").is_ok());
+        assert!(place(&data, "backups").is_err());
+    }
+}
