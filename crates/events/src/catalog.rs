@@ -15,10 +15,19 @@ use crate::definition::{DEFAULT_GROUP, Definition, EventHub, Policy, Retention, 
 use crate::error::{Error, Kind};
 use crate::hash::partition_of;
 use crate::place::{self, CATALOG, HUBS, INDEX, SLOT, TURNS, folded, message};
+use crate::sealer::KeyVault;
 use crate::slot_command::{Publish, SlotCommand};
 
 /// Keeps the definitions.
-pub(crate) struct Catalog;
+pub(crate) struct Catalog {
+    vault: KeyVault,
+}
+
+impl Catalog {
+    pub(crate) fn new(vault: KeyVault) -> Self {
+        Self { vault }
+    }
+}
 
 #[derive(Record, Clone, Debug)]
 #[record(crate = "steadfast_collections", closed)]
@@ -121,17 +130,20 @@ impl Service for Catalog {
         _: &Address,
         command: &CatalogCommand,
     ) -> Result<Answer<CatalogReply>, Halt> {
+        let vault = &self.vault;
         let reply = match command {
             CatalogCommand::Create {
                 definition,
                 is_ensured,
-            } => CatalogReply::Hub(create(turn, definition, *is_ensured)?),
-            CatalogCommand::Change { name, what } => CatalogReply::Hub(change(turn, name, what)?),
-            CatalogCommand::Delete(name) => CatalogReply::Hub(delete(turn, name)?),
-            CatalogCommand::Get(name) => CatalogReply::Hub(get(turn, name)?),
-            CatalogCommand::List => CatalogReply::Hubs(list(turn)?),
+            } => CatalogReply::Hub(create(vault, turn, definition, *is_ensured)?),
+            CatalogCommand::Change { name, what } => {
+                CatalogReply::Hub(change(vault, turn, name, what)?)
+            }
+            CatalogCommand::Delete(name) => CatalogReply::Hub(delete(vault, turn, name)?),
+            CatalogCommand::Get(name) => CatalogReply::Hub(get(vault, turn, name)?),
+            CatalogCommand::List => CatalogReply::Hubs(list(vault, turn)?),
             CatalogCommand::Publish(letter) => {
-                pass_on(turn, letter)?;
+                pass_on(vault, turn, letter)?;
                 CatalogReply::Passed
             }
         };
@@ -140,14 +152,15 @@ impl Service for Catalog {
 }
 
 fn create(
+    vault: &KeyVault,
     turn: &mut Turn<'_>,
     definition: &Definition,
     is_ensured: bool,
 ) -> Result<EventHub, Halt> {
     definition.check()?;
-    if let Some(found) = find(turn, &definition.name)? {
+    if let Some(found) = find(vault, turn, &definition.name)? {
         return match is_ensured {
-            true => bring_in_line(turn, found, definition),
+            true => bring_in_line(vault, turn, found, definition),
             false => Err(exists(&definition.name).into()),
         };
     }
@@ -163,13 +176,14 @@ fn create(
     index.names.insert(at, name);
     turn.put(INDEX, b"", place::encode(&index));
     let hub = EventHub::of(index.last_id, definition, turn.time());
-    put(turn, &hub);
+    put(vault, turn, &hub)?;
     Ok(hub)
 }
 
 /// Brings an event hub in line with a definition. Groups that the definition does
 /// not name stay: somebody made them at run time.
 fn bring_in_line(
+    vault: &KeyVault,
     turn: &mut Turn<'_>,
     found: EventHub,
     definition: &Definition,
@@ -191,12 +205,17 @@ fn bring_in_line(
     }
     match hub == found {
         true => Ok(found),
-        false => Ok(replace(turn, hub, found.retention)),
+        false => replace(vault, turn, hub, found.retention),
     }
 }
 
-fn change(turn: &mut Turn<'_>, name: &str, change: &Change) -> Result<EventHub, Halt> {
-    let mut hub = get(turn, name)?;
+fn change(
+    vault: &KeyVault,
+    turn: &mut Turn<'_>,
+    name: &str,
+    change: &Change,
+) -> Result<EventHub, Halt> {
+    let mut hub = get(vault, turn, name)?;
     let retention = hub.retention;
     match change {
         Change::Retention(retention) => {
@@ -224,7 +243,7 @@ fn change(turn: &mut Turn<'_>, name: &str, change: &Change) -> Result<EventHub, 
             }
         }
     }
-    Ok(replace(turn, hub, retention))
+    replace(vault, turn, hub, retention)
 }
 
 fn remove_group(turn: &mut Turn<'_>, hub: &mut EventHub, group: &str) -> Result<(), Halt> {
@@ -262,18 +281,23 @@ fn put_policy(hub: &mut EventHub, policy: &Policy) -> Result<(), Error> {
 }
 
 /// Writes a changed event hub, and tells its slots what concerns them.
-fn replace(turn: &mut Turn<'_>, mut hub: EventHub, retention: Retention) -> EventHub {
+fn replace(
+    vault: &KeyVault,
+    turn: &mut Turn<'_>,
+    mut hub: EventHub,
+    retention: Retention,
+) -> Result<EventHub, Halt> {
     hub.revision += 1;
-    put(turn, &hub);
+    put(vault, turn, &hub)?;
     if hub.retention != retention {
         let terms = hub.terms();
         tell_slots(turn, &hub, &SlotCommand::Configure(terms));
     }
-    hub
+    Ok(hub)
 }
 
-fn delete(turn: &mut Turn<'_>, name: &str) -> Result<EventHub, Halt> {
-    let hub = get(turn, name)?;
+fn delete(vault: &KeyVault, turn: &mut Turn<'_>, name: &str) -> Result<EventHub, Halt> {
+    let hub = get(vault, turn, name)?;
     let mut index = index(turn)?;
     index.names.retain(|other| *other != folded(name));
     turn.put(INDEX, b"", place::encode(&index));
@@ -312,8 +336,8 @@ fn tell_slots(turn: &mut Turn<'_>, hub: &EventHub, command: &SlotCommand) {
 }
 
 /// Sends a publication to its slot: as a message of this commit, so it arrives once.
-fn pass_on(turn: &mut Turn<'_>, letter: &Letter) -> Result<(), Halt> {
-    let hub = get(turn, &letter.hub)?;
+fn pass_on(vault: &KeyVault, turn: &mut Turn<'_>, letter: &Letter) -> Result<(), Halt> {
+    let hub = get(vault, turn, &letter.hub)?;
     let slot = match (letter.partition, &letter.key) {
         (Some(slot), _) if slot < hub.partitions => slot,
         (Some(_), _) => return Err(Error::partition(&hub.name, hub.partitions).into()),
@@ -343,11 +367,11 @@ fn next_turn(turn: &mut Turn<'_>, hub: &EventHub) -> Result<u32, Halt> {
     Ok(next % hub.partitions)
 }
 
-fn list(turn: &mut Turn<'_>) -> Result<Vec<EventHub>, Halt> {
+fn list(vault: &KeyVault, turn: &mut Turn<'_>) -> Result<Vec<EventHub>, Halt> {
     let index = index(turn)?;
     let rows: Vec<_> = index.names.iter().map(|n| (HUBS, n.as_bytes())).collect();
     turn.need(&rows)?;
-    let found = index.names.iter().map(|name| find(turn, name));
+    let found = index.names.iter().map(|name| find(vault, turn, name));
     Ok(found
         .collect::<Result<Vec<_>, _>>()?
         .into_iter()
@@ -355,14 +379,34 @@ fn list(turn: &mut Turn<'_>) -> Result<Vec<EventHub>, Halt> {
         .collect())
 }
 
-fn get(turn: &mut Turn<'_>, name: &str) -> Result<EventHub, Halt> {
-    find(turn, name)?.ok_or_else(|| Error::hub(name).into())
+fn get(vault: &KeyVault, turn: &mut Turn<'_>, name: &str) -> Result<EventHub, Halt> {
+    find(vault, turn, name)?.ok_or_else(|| Error::hub(name).into())
 }
 
-fn find(turn: &mut Turn<'_>, name: &str) -> Result<Option<EventHub>, Halt> {
+fn find(vault: &KeyVault, turn: &mut Turn<'_>, name: &str) -> Result<Option<EventHub>, Halt> {
+    let Some((hub, locked)) = stored(vault, turn, name)? else {
+        return Ok(None);
+    };
+    for policy in locked {
+        // It was sealed by another key, or copied here: nothing is signed with it.
+        tracing::warn!(
+            event = "events.policy_locked",
+            hub = hub.name,
+            policy = policy.name
+        );
+    }
+    Ok(Some(hub))
+}
+
+/// An event hub, and its policies whose keys do not open.
+fn stored(
+    vault: &KeyVault,
+    turn: &mut Turn<'_>,
+    name: &str,
+) -> Result<Option<(EventHub, Vec<Policy>)>, Halt> {
     match turn.get(HUBS, folded(name).as_bytes())? {
         Some(row) => match place::decode(&row) {
-            Ok(hub) => Ok(Some(hub)),
+            Ok(hub) => Ok(Some(vault.opened(hub))),
             Err(_) => Err(Error::damaged("the definition of an event hub").into()),
         },
         None => Ok(None),
@@ -379,9 +423,16 @@ fn index(turn: &mut Turn<'_>) -> Result<Index, Halt> {
     }
 }
 
-fn put(turn: &mut Turn<'_>, hub: &EventHub) {
-    let name = folded(&hub.name);
-    turn.put(HUBS, name.as_bytes(), place::encode(hub));
+/// Writes an event hub. Policies whose keys do not open stay until they are replaced.
+fn put(vault: &KeyVault, turn: &mut Turn<'_>, hub: &EventHub) -> Result<(), Halt> {
+    let mut sealed = vault.sealed(hub);
+    let locked = stored(vault, turn, &hub.name)?.map(|(_, locked)| locked);
+    let is_kept = |policy: &Policy| hub.policy(&policy.name).is_none();
+    sealed
+        .policies
+        .extend(locked.unwrap_or_default().into_iter().filter(is_kept));
+    turn.put(HUBS, folded(&hub.name).as_bytes(), place::encode(&sealed));
+    Ok(())
 }
 
 fn exists(name: &str) -> Error {

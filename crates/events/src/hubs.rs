@@ -26,14 +26,26 @@ use crate::live::{Live, ReaderCounts, Spot};
 use crate::place::{self, SLOT, folded};
 use crate::position::{self, Position};
 use crate::reader::{Hold, PartitionProperties, Reader};
+use crate::sealer::{KeyVault, Sealer};
 use crate::slot::{Slots, stream_of};
 use crate::slot_command::{SlotCommand, SlotReply};
 use crate::traffic::{Counter, Traffic};
 
-/// Adds the services of this crate to those of a node.
+/// Adds the services of this crate to those of a node. Keys of policies are stored as
+/// they are.
 pub fn register(services: Services) -> Services {
+    all(services, KeyVault::default())
+}
+
+/// Adds the services of this crate to those of a node. Keys of policies are sealed; all
+/// nodes of a cluster must open what any of them has sealed.
+pub fn register_sealed(services: Services, sealer: Arc<dyn Sealer>) -> Services {
+    all(services, KeyVault(Some(sealer)))
+}
+
+fn all(services: Services, vault: KeyVault) -> Services {
     services
-        .with(Catalog)
+        .with(Catalog::new(vault))
         .with(Slots)
         .with(Claims)
         .with(Containers)

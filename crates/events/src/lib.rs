@@ -30,6 +30,7 @@ mod processor;
 mod producer;
 mod reader;
 mod retention;
+mod sealer;
 mod sender;
 mod slot;
 mod slot_command;
@@ -49,7 +50,7 @@ pub use definition::{DEFAULT_GROUP, Definition, EventHub, Group, Policy, Retenti
 pub use error::{Error, Kind, Result};
 pub use groups::{Claimed, Standing};
 pub use hash::partition_of;
-pub use hubs::{EventHubs, register};
+pub use hubs::{EventHubs, register, register_sealed};
 pub use import::emulator_definitions;
 pub use letter::letter;
 pub use live::ReaderCounts;
@@ -62,6 +63,7 @@ pub use processor::{
 };
 pub use producer::{ProducerState, Stamp, Wish};
 pub use reader::{PartitionProperties, Reader};
+pub use sealer::Sealer;
 pub use sender::{Sender, Submitted};
 pub use slot_command::Published;
 pub use traffic::Traffic;

@@ -17,4 +17,5 @@ pub mod publish;
 pub mod realtime;
 pub mod rest;
 pub mod scheduler;
+pub mod sealing;
 pub mod telemetry;

@@ -57,7 +57,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("events.partitions", Form::Number(1, 1024), "4", "Partitions of an event hub whose declaration does not say."),
     setting("durable.port", PORT, "4001", "Orchestrations and entities by gRPC, for the Durable Task SDKs; encrypted if there is a certificate."),
     setting("durable.unknown_hubs", Form::Flag, "true", "Whether a task hub that is not declared comes to be when it is used."),
-    setting("jobs.secret_key", Form::Text, "", "A file whose text encrypts the secrets of jobs; secret.key in the data folder unless set."),
+    setting("jobs.secret_key", Form::Text, "", "A file whose text encrypts the secrets of jobs and the keys of event hubs' policies; secret.key in the data folder unless set."),
     setting("jobs.allow", Form::List, "[]", "Networks that jobs may call although they are closed to them, such as link-local ones."),
     setting("jobs.proxy", Form::Text, "", "A proxy for all calls of jobs."),
     setting("jobs.ca", Form::Text, "", "A PEM file with authorities that calls of jobs trust beside those of the system."),

@@ -486,7 +486,7 @@ impl Builder {
         hosted.set_mode(&config, &prepared.outbound, &access)?;
         let pusher = Pusher::new(hosted.realtime.clone());
         makers.insert(PUSHES, Box::new(move |_| pusher as Arc<dyn Performer>));
-        let services = own::services(self.services);
+        let services = own::services(self.services, &prepared);
         let outbound = &prepared.outbound;
         let (paired, entrance) =
             region::start(&config, &engine, nodes_port, outbound, &clock).await?;

@@ -13,6 +13,7 @@ use steadfast_partition::{Kind, Performer, Replicas, Runtime, Services};
 use steadfast_protocols::durabletask::Counts;
 use steadfast_protocols::outbound::{self, Guard, Outbound, Permit};
 use steadfast_protocols::scheduler::SecretKey;
+use steadfast_protocols::sealing::SealingKey;
 use steadfast_realtime::Pushes;
 use steadfast_storage::Lease;
 use tokio_util::task::TaskTracker;
@@ -42,6 +43,8 @@ pub(super) struct Own {
 /// What is prepared before the runtime is there.
 pub(super) struct Prepared {
     secret: SecretKey,
+    /// Opens and closes the keys of event hubs' policies.
+    sealing: SealingKey,
     addresses: Arc<RwLock<Vec<SocketAddr>>>,
     /// How calls to the outside are made.
     pub(super) outbound: outbound::Options,
@@ -50,8 +53,9 @@ pub(super) struct Prepared {
 }
 
 /// Adds the node's own services to those of its user.
-pub(super) fn services(services: Services) -> Services {
-    steadfast_events::register(services)
+pub(super) fn services(services: Services, prepared: &Prepared) -> Services {
+    let sealer = Arc::new(prepared.sealing.clone());
+    steadfast_events::register_sealed(services, sealer)
         .with(Scheduler)
         .with(Instances)
         .with(Pushes)
@@ -64,7 +68,8 @@ pub(super) fn prepare(
     makers: &mut BTreeMap<Kind, Maker>,
     lease: Option<Lease>,
 ) -> Result<Prepared> {
-    let secret = secret::key(config)?;
+    let text = secret::text(config)?;
+    let secret = SecretKey::new(&text);
     let addresses = Arc::new(RwLock::new(Vec::new()));
     let mut options = outbound::Options::new(secret.clone());
     options.guard = guard(config, Arc::clone(&addresses))?;
@@ -89,6 +94,7 @@ pub(super) fn prepare(
     }
     Ok(Prepared {
         secret,
+        sealing: SealingKey::new(&text),
         addresses,
         outbound: kept,
         runner: made,

@@ -1,0 +1,135 @@
+//! Keys of policies, as they may be stored.
+//!
+//! What seals them is passed in. A sealed key is bound to its place: event hub, policy,
+//! and which of its two keys it is. Keys of before, which are not sealed, are read as
+//! they are, and sealed when their event hub is next written.
+
+use std::sync::Arc;
+
+use crate::definition::{EventHub, Policy};
+use crate::place::folded;
+
+/// Seals keys, and opens them again.
+pub trait Sealer: Send + Sync + 'static {
+    /// A text as it may be stored at a place.
+    fn seal(&self, place: &str, text: &str) -> String;
+
+    /// The text that is stored at a place, sealed or not. `None` if it was sealed by
+    /// another key, or at another place.
+    fn open(&self, place: &str, stored: &str) -> Option<String>;
+}
+
+/// How the catalog stores keys: sealed, if there is something that seals them.
+#[derive(Clone, Default)]
+pub(crate) struct KeyVault(pub(crate) Option<Arc<dyn Sealer>>);
+
+impl KeyVault {
+    /// An event hub as it is stored.
+    pub(crate) fn sealed(&self, hub: &EventHub) -> EventHub {
+        let mut stored = hub.clone();
+        if let Some(sealer) = &self.0 {
+            for policy in &mut stored.policies {
+                policy.primary = sealer.seal(&place(hub, policy, "primary"), &policy.primary);
+                policy.secondary = sealer.seal(&place(hub, policy, "secondary"), &policy.secondary);
+            }
+        }
+        stored
+    }
+
+    /// An event hub with the policies whose keys open, and those whose keys do not.
+    pub(crate) fn opened(&self, mut stored: EventHub) -> (EventHub, Vec<Policy>) {
+        let mut locked = Vec::new();
+        if self.0.is_some() {
+            for policy in std::mem::take(&mut stored.policies) {
+                match self.opened_policy(&stored, &policy) {
+                    Some(open) => stored.policies.push(open),
+                    None => locked.push(policy),
+                }
+            }
+        }
+        (stored, locked)
+    }
+
+    fn opened_policy(&self, hub: &EventHub, policy: &Policy) -> Option<Policy> {
+        let sealer = self.0.as_ref()?;
+        Some(Policy {
+            primary: sealer.open(&place(hub, policy, "primary"), &policy.primary)?,
+            secondary: sealer.open(&place(hub, policy, "secondary"), &policy.secondary)?,
+            ..policy.clone()
+        })
+    }
+}
+
+/// Where a key stands: no event hub has the number of another one, ever.
+fn place(hub: &EventHub, policy: &Policy, which: &str) -> String {
+    let (id, name) = (hub.id, folded(&hub.name));
+    format!("event hub {id} {name}\0policy {}\0{which}", policy.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use steadfast_core::clock::Timestamp;
+
+    use super::*;
+    use crate::definition::{Definition, Rights};
+
+    /// Writes the place in front of the text.
+    struct Shown;
+
+    impl Sealer for Shown {
+        fn seal(&self, place: &str, text: &str) -> String {
+            format!("sealed {place}|{text}")
+        }
+
+        fn open(&self, place: &str, stored: &str) -> Option<String> {
+            match stored.strip_prefix("sealed ") {
+                Some(rest) => Some(rest.strip_prefix(place)?.strip_prefix('|')?.to_owned()),
+                None => Some(stored.to_owned()),
+            }
+        }
+    }
+
+    fn hub(id: u64, name: &str, policy: &str) -> EventHub {
+        let mut definition = Definition::new(name, 1);
+        definition.policies.push(Policy {
+            name: policy.to_owned(),
+            rights: Rights::default(),
+            primary: "one".to_owned(),
+            secondary: "two".to_owned(),
+        });
+        EventHub::of(id, &definition, Timestamp(0))
+    }
+
+    #[test]
+    fn keys_open_at_their_own_place_only() {
+        let vault = KeyVault(Some(Arc::new(Shown)));
+        let own = hub(7, "Orders", "send");
+        let sealed = vault.sealed(&own);
+        assert!(sealed.policies[0].primary.starts_with("sealed "));
+        assert_eq!(vault.opened(sealed.clone()), (own.clone(), Vec::new()));
+        // To another event hub, another policy, and the other key of the same policy.
+        let copied = sealed.policies[0].clone();
+        let mut renamed = copied.clone();
+        renamed.name = "manage".to_owned();
+        let mut swapped = copied.clone();
+        std::mem::swap(&mut swapped.primary, &mut swapped.secondary);
+        let places = [(8, "Orders", copied.clone()), (7, "Other", copied)];
+        let same = [(7, "Orders", renamed), (7, "Orders", swapped)];
+        for (id, name, policy) in places.into_iter().chain(same) {
+            let mut other = hub(id, name, "send");
+            other.policies = vec![policy.clone()];
+            let (open, locked) = vault.opened(other);
+            assert_eq!((open.policies, locked), (Vec::new(), vec![policy]));
+        }
+    }
+
+    #[test]
+    fn keys_that_were_stored_as_they_are_open_and_are_sealed_then() {
+        let vault = KeyVault(Some(Arc::new(Shown)));
+        let plain = hub(7, "orders", "send");
+        let (open, locked) = vault.opened(plain.clone());
+        assert_eq!((&open, locked.len()), (&plain, 0));
+        assert_ne!(vault.sealed(&open), plain);
+        assert_eq!(KeyVault::default().sealed(&open), plain);
+    }
+}
