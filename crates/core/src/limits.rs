@@ -81,7 +81,7 @@ pub const SWEPT_ROWS: usize = 256;
 /// Timers of a partition that are kept in memory.
 pub const NEAR_TIMERS: usize = 4 * 1024;
 
-/// Timers behind those that are kept beside them, so that a burst does not delay them.
+/// Timers that are read ahead of those, so that a burst does not delay them.
 pub const FRESH_TIMERS: usize = 512;
 
 /// Messages to one partition that are kept in memory.

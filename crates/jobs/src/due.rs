@@ -32,7 +32,7 @@ impl Live<'_> {
         if let Some(next) = next {
             let due = next.0.saturating_add(self.jitter_ms(next.0));
             self.status.due = Some(due);
-            turn.schedule_unordered(Timestamp(due), 0, Ask::Due(next.0).encode());
+            turn.schedule(Timestamp(due), 0, Ask::Due(next.0).encode());
         }
     }
 

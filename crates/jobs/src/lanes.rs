@@ -2,11 +2,12 @@
 //!
 //! Attempts to one host and port share a lane with a bounded number of calls. In a lane
 //! the collections take turns. Of one collection the attempt that waits longest and the
-//! one that came last take turns, so that a burst delays no job that comes after it, and
-//! no job waits longer than in the order of arrival by more than a factor of two.
+//! one that was due last take turns, so that a burst delays no job that is due after it,
+//! also while attempts of the burst still arrive, and no job waits longer than in the
+//! order of arrival by more than a factor of two.
 //! Nothing here runs or spawns anything: the caller gets what is to be started.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use bytes::Bytes;
 use steadfast_core::id::Partition;
@@ -46,12 +47,46 @@ struct Lane {
     turns: VecDeque<Bytes>,
 }
 
-/// What waits of one collection, in the order of arrival.
+/// What waits of one collection.
 #[derive(Default)]
 struct Backlog {
-    attempts: VecDeque<Attempt>,
-    /// Whether the one that came last is next.
+    /// In the order of arrival.
+    attempts: BTreeMap<u64, Attempt>,
+    /// By when they were due, then in the order of arrival.
+    by_due: BTreeSet<(i64, u64)>,
+    arrived: u64,
+    /// Whether the one that was due last is next.
     is_newest_next: bool,
+}
+
+impl Backlog {
+    fn push(&mut self, attempt: Attempt) {
+        self.arrived += 1;
+        let due = attempt.order.occurrence;
+        self.by_due.insert((due, self.arrived));
+        self.attempts.insert(self.arrived, attempt);
+    }
+
+    fn pop(&mut self) -> Option<Attempt> {
+        let newest = self.by_due.last().map(|(_, number)| *number);
+        let number = newest.filter(|_| self.is_newest_next);
+        let number = number.or_else(|| self.attempts.keys().next().copied())?;
+        self.is_newest_next = !self.is_newest_next;
+        let attempt = self.attempts.remove(&number)?;
+        self.by_due.remove(&(attempt.order.occurrence, number));
+        Some(attempt)
+    }
+
+    fn remove(&mut self, ticket: &Ticket) {
+        let by_due = &mut self.by_due;
+        self.attempts.retain(|number, attempt| {
+            let is_kept = attempt.ticket != *ticket;
+            if !is_kept {
+                by_due.remove(&(attempt.order.occurrence, *number));
+            }
+            is_kept
+        });
+    }
 }
 
 impl Lane {
@@ -61,18 +96,14 @@ impl Lane {
         if backlog.attempts.is_empty() {
             self.turns.push_back(collection);
         }
-        backlog.attempts.push_back(attempt);
+        backlog.push(attempt);
     }
 
     /// The attempt whose turn it is.
     fn pop(&mut self) -> Option<Attempt> {
         let collection = self.turns.pop_front()?;
         let backlog = self.waiting.get_mut(&collection)?;
-        let attempt = match backlog.is_newest_next {
-            true => backlog.attempts.pop_back(),
-            false => backlog.attempts.pop_front(),
-        };
-        backlog.is_newest_next = !backlog.is_newest_next;
+        let attempt = backlog.pop();
         match backlog.attempts.is_empty() {
             true => drop(self.waiting.remove(&collection)),
             false => self.turns.push_back(collection),
@@ -82,7 +113,7 @@ impl Lane {
 
     fn remove(&mut self, ticket: &Ticket) {
         for backlog in self.waiting.values_mut() {
-            backlog.attempts.retain(|attempt| attempt.ticket != *ticket);
+            backlog.remove(ticket);
         }
         self.waiting
             .retain(|_, backlog| !backlog.attempts.is_empty());
@@ -97,7 +128,7 @@ impl Lane {
         let waiting = std::mem::take(&mut self.waiting);
         waiting
             .into_values()
-            .flat_map(|backlog| backlog.attempts.into_iter())
+            .flat_map(|backlog| backlog.attempts.into_values())
     }
 }
 
@@ -317,6 +348,16 @@ mod tests {
         let found = [(); 7].map(|()| pop(&mut lane));
         assert_eq!(found, [a(9), b(7), a(1), b(8), a(3), a(2), None]);
         assert!(lane.waiting.is_empty() && lane.turns.is_empty());
+    }
+
+    #[test]
+    fn one_that_is_due_last_is_next_though_a_burst_arrives_behind_it() {
+        let mut lane = Lane::default();
+        for number in [0, 1, 99, 2, 3] {
+            lane.push(attempt("a", number));
+        }
+        let found = [(); 6].map(|()| pop(&mut lane).map(|(_, number)| number));
+        assert_eq!(found, [Some(0), Some(99), Some(1), Some(3), Some(2), None]);
     }
 
     #[test]

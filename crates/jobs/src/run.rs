@@ -216,7 +216,7 @@ impl Live<'_> {
             let wait = retry.wait_ms(run.attempt).min(i64::MAX as u64 / 4) as i64;
             let at = ended.saturating_add(wait);
             run.retry_at = Some(at);
-            turn.schedule_unordered(Timestamp(at), run.ordinal, Ask::Again(run.ordinal).encode());
+            turn.schedule(Timestamp(at), run.ordinal, Ask::Again(run.ordinal).encode());
             self.replace(run);
             return Ok(());
         }
@@ -352,7 +352,7 @@ impl Live<'_> {
         self.status.state = state;
         self.status.finished = Some(now.0);
         let due = now.plus(limits::HISTORY_AGE);
-        turn.schedule_unordered(due, EXPIRE_TAG, Ask::Expire.encode());
+        turn.schedule(due, EXPIRE_TAG, Ask::Expire.encode());
     }
 
     /// Takes back the timer, what waits, and pending retries. Attempts that are

@@ -25,6 +25,11 @@ impl Service for Scheduler {
         KIND
     }
 
+    /// What a timer of a job is for does not depend on other timers of it.
+    fn keeps_timer_order(&self) -> bool {
+        false
+    }
+
     fn handle(&self, turn: &mut Turn<'_>, to: &Address, ask: &Ask) -> Result<Answer<Say>, Halt> {
         let reply = match ask {
             Ask::GetCollection => Say::Collection(Box::new(collection(turn, to)?)),

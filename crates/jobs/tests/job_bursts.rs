@@ -90,3 +90,31 @@ async fn a_burst_in_one_collection_does_not_delay_a_job_of_it_that_comes_after_i
     let place = place.unwrap();
     assert!(place < BURST / 4, "{place} of {BURST} ran before it");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_does_not_delay_a_job_of_its_collection_and_host_that_was_made_before_it() {
+    const BURST: usize = 3 * NEAR_TIMERS;
+    let lab = Lab::at(NOON);
+    let node = lab.start().await;
+    let home = node.collection().await;
+    // It is due after the burst, and goes where the burst goes.
+    let canary = home.job("canary").unwrap();
+    let due = time(NOON) + 31_000;
+    node.make(draft(canary, Some(due), None)).await;
+    burst(&node, &home, BURST).await;
+    node.kill();
+    pass(60).await;
+    // All of them are due, more than memory holds and than the host takes at a time.
+    *lab.script.usual.lock() = Manner {
+        takes: Duration::from_millis(5),
+        is_success: true,
+    };
+    let _node = lab.start().await;
+    lab.script.until_called(BURST + 1).await;
+    let calls = lab.script.calls.lock().clone();
+    let place = calls
+        .iter()
+        .position(|call| call.order.job.name == "canary");
+    let place = place.unwrap();
+    assert!(place < 1000, "{place} of {BURST} ran before it");
+}

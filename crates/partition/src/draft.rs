@@ -7,7 +7,7 @@ use steadfast_core::clock::Timestamp;
 use steadfast_core::codec::Reader;
 use steadfast_core::id::Partition;
 
-use crate::address::{Address, Envelope};
+use crate::address::{Address, Envelope, Kind};
 use crate::effect::Effect;
 use crate::message::Payload;
 
@@ -30,9 +30,6 @@ pub(crate) struct Draft {
 pub(crate) struct Timer {
     pub(crate) key: Bytes,
     pub(crate) body: Bytes,
-    /// Whether it may ring before earlier timers of its instance. Known to the tenure
-    /// that has set it only.
-    pub(crate) is_unordered: bool,
 }
 
 /// The key of a timer's row: ordered by due time.
@@ -51,4 +48,17 @@ pub(crate) fn timer_address(key: &Bytes) -> Option<Address> {
     }
     let mut reader = Reader::new(key.slice(8..key.len() - 8));
     Address::decode(&mut reader).ok()
+}
+
+/// The kind of the service in the key of a timer's row.
+pub(crate) fn timer_kind(key: &Bytes) -> Option<Kind> {
+    let mut reader = Reader::new(key.get(8..).map(|_| key.slice(8..))?);
+    let kind = u16::try_from(reader.varint().ok()?).ok()?;
+    Some(Kind(kind))
+}
+
+/// The due time in a timer's key.
+pub(crate) fn due_of(key: &[u8]) -> Timestamp {
+    let due = key.first_chunk::<8>().copied().unwrap_or_default();
+    Timestamp(i64::try_from(u64::from_be_bytes(due)).unwrap_or(i64::MAX))
 }

@@ -9,6 +9,7 @@
 //! `runtime` takes partitions and gives them up.
 
 mod address;
+mod ahead;
 mod alarm;
 mod asking;
 mod clerk;

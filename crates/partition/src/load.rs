@@ -83,12 +83,16 @@ pub(crate) async fn rows(ledger: Ledger, rows: Vec<Row>) -> Vec<(Row, Option<Byt
     futures_util::future::join_all(read).await
 }
 
-/// Reads a page of timers from `from` on, as it is once `after` is durable, and
-/// tells where the next page starts.
-pub(crate) async fn timers(ledger: Ledger, from: Bytes, after: Lsn) -> (Vec<Timer>, Option<Bytes>) {
+/// Reads so many timers from `from` on, as they are once `after` is durable, and
+/// tells which one comes behind them.
+pub(crate) async fn timers(
+    ledger: Ledger,
+    from: Bytes,
+    limit: usize,
+    after: Lsn,
+) -> (Vec<Timer>, Option<Bytes>) {
     // If it is never durable, the partition is loaded again and this is forgotten.
     let _ = ledger.wait(after).await;
-    let limit = limits::NEAR_TIMERS / 2;
     let range = |from: Bytes| Scan {
         from: Bound::Included(from),
         to: Bound::Unbounded,
@@ -99,7 +103,6 @@ pub(crate) async fn timers(ledger: Ledger, from: Bytes, after: Lsn) -> (Vec<Time
     let timers = rows.into_iter().map(|row| Timer {
         key: row.key,
         body: row.value,
-        is_unordered: false,
     });
     (timers.collect(), next.map(|row| row.key))
 }

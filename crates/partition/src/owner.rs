@@ -87,6 +87,7 @@ pub(crate) struct Owner {
 enum Done {
     Rows(Address, Vec<(Row, Option<Bytes>)>),
     Timers(Vec<Timer>, Option<Bytes>),
+    TimersAhead(Vec<Timer>, Option<Bytes>),
     Messages(Partition, Vec<(u64, Bytes)>, bool),
     Delivered(Partition, u64),
     Undelivered(Partition),
@@ -287,8 +288,14 @@ impl Owner {
                 Done::Rows(lane, load::rows(ledger, rows).await)
             })),
             Job::Timers { from, after } => self.pending.push(Box::pin(async move {
-                let (timers, next) = load::timers(ledger, from, after).await;
+                let limit = limits::NEAR_TIMERS / 2;
+                let (timers, next) = load::timers(ledger, from, limit, after).await;
                 Done::Timers(timers, next)
+            })),
+            Job::TimersAhead { from, after } => self.pending.push(Box::pin(async move {
+                let limit = limits::FRESH_TIMERS;
+                let (timers, next) = load::timers(ledger, from, limit, after).await;
+                Done::TimersAhead(timers, next)
             })),
             Job::Messages { to, from } => self.pending.push(Box::pin(async move {
                 let (messages, is_last) = load::messages(ledger, to, from).await;
@@ -317,6 +324,7 @@ impl Owner {
         match done {
             Done::Rows(lane, rows) => sequencer.rows_loaded(&lane, rows),
             Done::Timers(timers, next) => sequencer.timers_loaded(timers, next),
+            Done::TimersAhead(timers, next) => sequencer.timers_looked(timers, next),
             Done::Messages(to, messages, is_last) => {
                 sequencer.messages_loaded(to, messages, is_last);
             }

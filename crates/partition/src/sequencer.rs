@@ -18,7 +18,7 @@ use steadfast_storage::Ledger;
 
 use crate::address::{Address, Envelope};
 use crate::command::{Command, Errand, Origin, Returned, Waiting};
-use crate::draft::{CallId, Timer, timer_address};
+use crate::draft::{CallId, Timer, due_of, timer_address};
 use crate::effect::{Effect, Performer};
 use crate::error::Error;
 use crate::gate::{Gate, Release};
@@ -30,7 +30,7 @@ use crate::outbox::{Next, Outbox};
 use crate::post::{Posts, Receipt};
 use crate::service::Services;
 use crate::space::Space;
-use crate::timers::{Timers, due_of};
+use crate::timers::Timers;
 use crate::transport::{Link, Parcel};
 use crate::warm::{Row, Warm};
 
@@ -40,6 +40,8 @@ pub(crate) enum Job {
     Rows { lane: Address, rows: Vec<Row> },
     /// Read timers from this key on, once `after` is durable.
     Timers { from: Bytes, after: Lsn },
+    /// The same, ahead of those.
+    TimersAhead { from: Bytes, after: Lsn },
     /// Read messages from this number on.
     Messages { to: Partition, from: u64 },
     /// Bring a parcel to its destination.
@@ -109,7 +111,7 @@ impl Sequencer {
             lanes: Lanes::default(),
             warm: Warm::default(),
             gate: Gate::default(),
-            timers: Timers::unloaded(),
+            timers: Timers::unloaded(services.unordered()),
             outbox: Outbox::new(link),
             inbox: Inbox::default(),
             open_links: VecDeque::new(),
@@ -151,6 +153,10 @@ impl Sequencer {
         if let Some(from) = self.timers.begin_page() {
             let after = self.staged;
             self.jobs.push(Job::Timers { from, after });
+        }
+        if let Some(from) = self.timers.begin_look(self.now) {
+            let after = self.staged;
+            self.jobs.push(Job::TimersAhead { from, after });
         }
         std::mem::take(&mut self.jobs)
     }
@@ -235,7 +241,7 @@ impl Sequencer {
     fn fire_some(&mut self) -> bool {
         let due = self.timers.take_due(self.now, limits::TURN_LOOK);
         let is_full = due.len() == limits::TURN_LOOK;
-        for Timer { key, body, .. } in due {
+        for Timer { key, body } in due {
             let late = self.now.0.saturating_sub(due_of(&key).0).max(0) as u64;
             raise(&self.metrics.lateness_ms, late);
             match timer_address(&key) {
@@ -312,6 +318,11 @@ impl Sequencer {
     /// A page of timers has been read.
     pub(crate) fn timers_loaded(&mut self, rows: Vec<Timer>, next: Option<Bytes>) {
         self.timers.page(rows, next);
+    }
+
+    /// Timers ahead of the pages have been read.
+    pub(crate) fn timers_looked(&mut self, rows: Vec<Timer>, next: Option<Bytes>) {
+        self.timers.looked(rows, next);
     }
 
     /// Rows of messages have been read.

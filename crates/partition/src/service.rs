@@ -27,6 +27,12 @@ pub trait Service: Send + Sync + 'static {
     /// Which addresses are its own.
     fn kind(&self) -> Kind;
 
+    /// Whether the timers of an instance ring in the order in which they are due. If
+    /// not, one that is due since just now does not wait while very many others are due.
+    fn keeps_timer_order(&self) -> bool {
+        true
+    }
+
     /// Handles one command. It may run several times for one command, when rows
     /// have to be loaded first; only the last run counts. It must not panic on rows
     /// that do not fit together: an owner that has lost its partition, and does not
@@ -70,10 +76,21 @@ impl Services {
     pub(crate) fn get(&self, kind: Kind) -> Option<&Arc<dyn Erased>> {
         self.by_kind.get(&kind)
     }
+
+    /// The services whose timers need not keep an order.
+    pub(crate) fn unordered(&self) -> Vec<Kind> {
+        let unordered = self
+            .by_kind
+            .iter()
+            .filter(|(_, service)| !service.keeps_timer_order());
+        unordered.map(|(kind, _)| *kind).collect()
+    }
 }
 
 /// A service whose types are forgotten.
 pub(crate) trait Erased: Send + Sync {
+    fn keeps_timer_order(&self) -> bool;
+
     fn handle(
         &self,
         turn: &mut Turn<'_>,
@@ -89,6 +106,10 @@ pub(crate) trait Erased: Send + Sync {
 pub(crate) const MALFORMED: Code = Code("STF-4006");
 
 impl<S: Service> Erased for S {
+    fn keeps_timer_order(&self) -> bool {
+        Service::keeps_timer_order(self)
+    }
+
     fn handle(
         &self,
         turn: &mut Turn<'_>,

@@ -5,9 +5,9 @@
 //! when memory runs low. While a page is on its way, what is scheduled or taken
 //! back meanwhile is noted, because the page may or may not show it.
 //!
-//! When more timers are due than memory holds, the horizon lies in the past, and a new
-//! timer lies behind it. Some of these are kept beside the near ones, the soonest, so
-//! that such a burst does not delay whatever comes after it.
+//! When more timers are due than memory holds, the horizon lies in the past. Timers of
+//! services that keep no order are then read ahead of it, so that such a burst does not
+//! delay timers that become due after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,18 +15,24 @@ use bytes::Bytes;
 use steadfast_core::clock::Timestamp;
 use steadfast_core::limits;
 
-use crate::draft::Timer;
+use crate::address::Kind;
+use crate::ahead::Ahead;
+use crate::draft::{Timer, due_of, timer_kind};
 use crate::near::Near;
 
 #[derive(Default)]
 pub(crate) struct Timers {
+    /// Services whose timers need not keep an order.
+    unordered: Vec<Kind>,
     near: Near,
     /// Timers from this key on are in the table only; `None`: all are in memory.
     horizon: Option<Bytes>,
     /// Timers behind the horizon that need not keep an order.
-    fresh: BTreeMap<Bytes, Bytes>,
+    ahead: Ahead,
     /// Set while a page is on its way.
     meanwhile: Option<Meanwhile>,
+    /// Set while rows ahead of the pages are on their way: where they begin.
+    look: Option<(Bytes, Meanwhile)>,
     /// Due, handed out, and not yet handled.
     firing: BTreeSet<Bytes>,
 }
@@ -37,53 +43,61 @@ struct Meanwhile {
     cancelled: BTreeSet<Bytes>,
 }
 
+impl Meanwhile {
+    fn schedule(&mut self, key: Bytes, body: Bytes) {
+        self.cancelled.remove(&key);
+        self.scheduled.insert(key, body);
+    }
+
+    fn cancel(&mut self, key: &Bytes) {
+        self.scheduled.remove(key);
+        self.cancelled.insert(key.clone());
+    }
+}
+
 impl Timers {
     /// Knows nothing: everything is behind the horizon.
-    pub(crate) fn unloaded() -> Self {
+    pub(crate) fn unloaded(unordered: Vec<Kind>) -> Self {
         Self {
+            unordered,
             horizon: Some(Bytes::new()),
             ..Self::default()
         }
     }
 
     pub(crate) fn schedule(&mut self, timer: Timer) {
-        let Timer {
-            key,
-            body,
-            is_unordered,
-        } = timer;
+        let Timer { key, body } = timer;
         self.firing.remove(&key);
         if self.is_near(&key) {
             self.near.insert(key, body);
             self.shorten();
             return;
         }
-        // Those of a burst are due with the horizon, and come with its next page.
-        let is_behind = |horizon: &Bytes| due_of(&key) > due_of(horizon);
-        if is_unordered && self.horizon.as_ref().is_some_and(is_behind) {
-            self.fresh.insert(key.clone(), body.clone());
-            if self.fresh.len() > limits::FRESH_TIMERS {
-                self.fresh.pop_last();
+        if self.is_unordered(&key) {
+            self.ahead.schedule(key.clone(), body.clone());
+            if let Some((_, meanwhile)) = &mut self.look {
+                meanwhile.schedule(key.clone(), body.clone());
             }
         }
         if let Some(meanwhile) = &mut self.meanwhile {
-            meanwhile.cancelled.remove(&key);
-            meanwhile.scheduled.insert(key, body);
+            meanwhile.schedule(key, body);
         }
     }
 
     pub(crate) fn cancel(&mut self, key: &Bytes) {
         self.firing.remove(key);
         self.near.remove(key);
-        self.fresh.remove(key);
+        self.ahead.remove(key);
         self.forget(key);
     }
 
     /// A page that is on its way may show a timer that is not there any more.
     fn forget(&mut self, key: &Bytes) {
         if let Some(meanwhile) = &mut self.meanwhile {
-            meanwhile.scheduled.remove(key);
-            meanwhile.cancelled.insert(key.clone());
+            meanwhile.cancel(key);
+        }
+        if let Some((_, meanwhile)) = &mut self.look {
+            meanwhile.cancel(key);
         }
     }
 
@@ -108,15 +122,11 @@ impl Timers {
                 break;
             };
             let removed = self.near.remove(&key);
-            let Some((key, body)) = removed.or_else(|| self.fresh.remove_entry(&key)) else {
+            let Some((key, body)) = removed.or_else(|| self.ahead.remove(&key)) else {
                 break;
             };
             self.firing.insert(key.clone());
-            due.push(Timer {
-                key,
-                body,
-                is_unordered: false,
-            });
+            due.push(Timer { key, body });
         }
         due
     }
@@ -126,16 +136,17 @@ impl Timers {
         (due_of(key) <= now).then(|| key.clone())
     }
 
-    /// The timer that is due since just now, if its address has no other one.
+    /// The timer that is due since just now, if no other one must ring before it.
     fn freshest(&self, now: Timestamp) -> Option<Bytes> {
         let end = now.0.max(0).saturating_add(1) as u64;
         let end = Bytes::copy_from_slice(&end.to_be_bytes());
         // All of these are due later than the near ones.
-        if let Some((key, _)) = self.fresh.range(..end.clone()).next_back() {
+        if let Some(key) = self.ahead.last_before(end.clone()) {
             return Some(key.clone());
         }
         let key = self.near.last_before(end)?;
-        self.near.is_only_one(key).then(|| key.clone())
+        let is_free = self.is_unordered(key) || self.near.is_only_one(key);
+        is_free.then(|| key.clone())
     }
 
     /// Whether a timer that was handed out is still wanted.
@@ -166,7 +177,7 @@ impl Timers {
             return;
         };
         self.horizon = next;
-        for Timer { key, body, .. } in rows {
+        for Timer { key, body } in rows {
             // One that rings now was taken although it lay behind the horizon.
             if !meanwhile.cancelled.contains(&key) && !self.firing.contains(&key) {
                 self.near.insert(key, body);
@@ -178,10 +189,40 @@ impl Timers {
             }
         }
         // What is near now was among these rows.
-        self.fresh = match &self.horizon {
-            Some(horizon) => self.fresh.split_off(horizon),
-            None => BTreeMap::new(),
+        self.ahead.trim(self.horizon.as_ref());
+        self.shorten();
+    }
+
+    /// Where to read ahead of the pages, if timers that are due at `now` may lie behind
+    /// them. The rows are then on their way.
+    pub(crate) fn begin_look(&mut self, now: Timestamp) -> Option<Bytes> {
+        if self.look.is_some() || self.unordered.is_empty() {
+            return None;
+        }
+        let from = self.ahead.start(self.horizon.as_ref()?, now)?;
+        self.look = Some((from.clone(), Meanwhile::default()));
+        Some(from)
+    }
+
+    /// Rows ahead of the pages have come. `next` is the row behind them.
+    pub(crate) fn looked(&mut self, rows: Vec<Timer>, next: Option<Bytes>) {
+        let Some((from, meanwhile)) = self.look.take() else {
+            return;
         };
+        let last = rows.last().map(|row| due_of(&row.key));
+        self.ahead.begin(from, last, next);
+        for Timer { key, body } in rows {
+            let is_wanted = !meanwhile.cancelled.contains(&key) && !self.firing.contains(&key);
+            if is_wanted && !self.is_near(&key) && self.is_unordered(&key) {
+                self.ahead.add(key, body);
+            }
+        }
+        for (key, body) in meanwhile.scheduled {
+            if !self.is_near(&key) && !self.firing.contains(&key) {
+                self.ahead.schedule(key, body);
+            }
+        }
+        self.ahead.trim(self.horizon.as_ref());
         self.shorten();
     }
 
@@ -190,48 +231,50 @@ impl Timers {
         self.near.len()
     }
 
+    fn is_unordered(&self, key: &Bytes) -> bool {
+        timer_kind(key).is_some_and(|kind| self.unordered.contains(&kind))
+    }
+
     fn is_near(&self, key: &Bytes) -> bool {
         self.horizon.as_ref().is_none_or(|horizon| key < horizon)
     }
 
-    /// Lets go of the far half when memory holds too many. Not while a page is on
-    /// its way: its start is fixed.
+    /// Lets go of the far half when memory holds too many. Not while rows are on
+    /// their way: where they start is fixed.
     fn shorten(&mut self) {
-        if self.near.len() <= limits::NEAR_TIMERS || self.meanwhile.is_some() {
+        let is_reading = self.meanwhile.is_some() || self.look.is_some();
+        if self.near.len() <= limits::NEAR_TIMERS || is_reading {
             return;
         }
         if let Some(first) = self.near.truncate(limits::NEAR_TIMERS / 2) {
             self.horizon = Some(first);
+            self.ahead.clear();
         }
     }
-}
-
-/// The due time in a timer's key.
-pub(crate) fn due_of(key: &[u8]) -> Timestamp {
-    let due = key.first_chunk::<8>().copied().unwrap_or_default();
-    Timestamp(i64::try_from(u64::from_be_bytes(due)).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::address::{Address, Kind};
+    use crate::address::Address;
     use crate::draft::timer_key;
     use proptest::prelude::*;
 
-    fn timer(due: i64, tag: u64) -> Timer {
-        timer_of("k", due, tag)
+    const UNORDERED: Kind = Kind(2);
+
+    fn timer(due: i64, tag: u64, is_unordered: bool) -> Timer {
+        let kind = if is_unordered { UNORDERED } else { Kind(1) };
+        timer_to(&Address::new(kind, "n", "k"), due, tag)
     }
 
     fn timer_of(address: &str, due: i64, tag: u64) -> Timer {
-        let to = Address::new(Kind(1), "n", address.to_string());
-        let key = timer_key(Timestamp(due), &to, tag);
+        timer_to(&Address::new(Kind(1), "n", address.to_string()), due, tag)
+    }
+
+    fn timer_to(to: &Address, due: i64, tag: u64) -> Timer {
+        let key = timer_key(Timestamp(due), to, tag);
         let body = Bytes::from(format!("{due}/{tag}"));
-        Timer {
-            key,
-            body,
-            is_unordered: false,
-        }
+        Timer { key, body }
     }
 
     /// Pages of a table, as the owner reads them.
@@ -245,7 +288,6 @@ mod tests {
         let page = page.map(|(key, body)| Timer {
             key: key.clone(),
             body: body.clone(),
-            is_unordered: false,
         });
         let page: Vec<_> = page.collect();
         (page, found.next().map(|(key, _)| key.clone()))
@@ -268,44 +310,129 @@ mod tests {
         assert_eq!(taken(&mut timers, 500, 4), [0, 1, 2, 500]);
     }
 
-    #[test]
-    fn a_burst_that_memory_does_not_hold_does_not_delay_what_comes_after_it() {
-        let mut timers = Timers::default();
-        let burst = 2 * limits::NEAR_TIMERS as i64;
-        for number in 0..burst {
-            timers.schedule(timer_of(&format!("b{number}"), number, 0));
+    /// Of a service that keeps no order.
+    fn unordered(address: &str, due: i64) -> Timer {
+        let to = Address::new(UNORDERED, "n", address.to_string());
+        let key = timer_key(Timestamp(due), &to, 0);
+        let body = Bytes::from(due.to_string());
+        Timer { key, body }
+    }
+
+    /// Everything in the table as a partition has it that was loaded just now.
+    fn loaded(table: &BTreeMap<Bytes, Bytes>) -> Timers {
+        let mut timers = Timers::unloaded(vec![UNORDERED]);
+        let from = timers.begin_page().unwrap();
+        let (rows, next) = page(table, &from, limits::NEAR_TIMERS / 2);
+        timers.page(rows, next);
+        timers
+    }
+
+    /// Reads what the timers want read.
+    fn read(timers: &mut Timers, table: &BTreeMap<Bytes, Bytes>, now: i64) {
+        if let Some(from) = timers.begin_page() {
+            let (rows, next) = page(table, &from, limits::NEAR_TIMERS / 2);
+            timers.page(rows, next);
         }
-        let horizon = timers.horizon.clone().unwrap();
-        assert!(due_of(&horizon).0 < burst, "all of it is in memory");
-        for (address, is_unordered) in [("ordered", false), ("canary", true)] {
-            timers.schedule(Timer {
-                is_unordered,
-                ..timer_of(address, burst, 0)
-            });
+        if let Some(from) = timers.begin_look(Timestamp(now)) {
+            let (rows, next) = page(table, &from, limits::FRESH_TIMERS);
+            timers.looked(rows, next);
         }
-        assert_eq!(taken(&mut timers, burst, 4), [0, 1, 2, burst]);
-        // The other one comes with its page.
-        assert_eq!(
-            taken(&mut timers, burst, 4),
-            [3, 4, 5, due_of(&horizon).0 - 1]
-        );
+    }
+
+    fn put(table: &mut BTreeMap<Bytes, Bytes>, timer: Timer) {
+        table.insert(timer.key, timer.body);
+    }
+
+    /// After how many timers one that is due at `due` rings.
+    fn rings_after(
+        timers: &mut Timers,
+        table: &mut BTreeMap<Bytes, Bytes>,
+        due: i64,
+        now: i64,
+    ) -> usize {
+        let mut before = 0;
+        loop {
+            read(timers, table, now);
+            let rung = timers.take_due(Timestamp(now), limits::TURN_LOOK);
+            assert!(!rung.is_empty(), "it has not rung");
+            for Timer { key, .. } in rung {
+                assert!(table.remove(&key).is_some(), "it rings twice");
+                timers.fired(&key);
+                if due_of(&key).0 == due {
+                    return before;
+                }
+                before += 1;
+            }
+        }
     }
 
     #[test]
-    fn a_burst_at_one_moment_does_not_crowd_out_what_comes_after_it() {
-        let mut timers = Timers::default();
-        let unordered = |address: &str, due| Timer {
-            is_unordered: true,
-            ..timer_of(address, due, 0)
-        };
-        let burst = limits::NEAR_TIMERS + limits::FRESH_TIMERS;
-        for number in 0..2 * burst {
-            timers.schedule(unordered(&format!("b{number}"), 7));
-            if number == burst {
-                timers.schedule(unordered("canary", 8));
+    fn a_burst_of_100_000_does_not_delay_a_timer_that_was_scheduled_before_it() {
+        for spread in [1, 100, 100_000] {
+            let mut table = BTreeMap::new();
+            let mut timers = loaded(&table);
+            let canary = unordered("canary", 200_000);
+            timers.schedule(canary.clone());
+            put(&mut table, canary);
+            for number in 0..100_000 {
+                let timer = unordered(&format!("b{number}"), 1 + number % spread);
+                timers.schedule(timer.clone());
+                put(&mut table, timer);
             }
+            assert!(timers.len() <= limits::NEAR_TIMERS);
+            // The burst takes a while; then the other one is due.
+            rings_after(&mut timers, &mut table, 1, 150_000);
+            let before = rings_after(&mut timers, &mut table, 200_000, 200_000);
+            assert!(
+                before < 5_000,
+                "spread over {spread} ms: {before} before it"
+            );
         }
-        assert_eq!(taken(&mut timers, 8, 4), [7, 7, 7, 8]);
+    }
+
+    #[test]
+    fn a_burst_of_100_000_does_not_delay_a_timer_after_a_restart() {
+        let mut table = BTreeMap::new();
+        for number in 0..100_000 {
+            put(&mut table, unordered(&format!("b{number}"), 7));
+        }
+        put(&mut table, unordered("canary", 8));
+        let mut timers = loaded(&table);
+        let before = rings_after(&mut timers, &mut table, 8, 9);
+        assert!(before < limits::TURN_LOOK, "{before} before it");
+        // One that comes while the burst runs.
+        let canary = unordered("canary", 10);
+        put(&mut table, canary.clone());
+        timers.schedule(canary);
+        let before = rings_after(&mut timers, &mut table, 10, 10);
+        assert!(before < limits::TURN_LOOK, "{before} before it");
+    }
+
+    #[test]
+    fn a_second_burst_does_not_hide_what_is_due_behind_it() {
+        let mut table = BTreeMap::new();
+        for number in 0..20_000 {
+            put(&mut table, unordered(&format!("b{number}"), 7));
+            put(&mut table, unordered(&format!("c{number}"), 900));
+        }
+        put(&mut table, unordered("canary", 901));
+        let mut timers = loaded(&table);
+        rings_after(&mut timers, &mut table, 7, 800);
+        let before = rings_after(&mut timers, &mut table, 901, 1000);
+        assert!(before < 4 * limits::TURN_LOOK, "{before} before it");
+    }
+
+    #[test]
+    fn a_timer_of_a_service_that_keeps_order_comes_with_its_page() {
+        let mut table = BTreeMap::new();
+        let burst = limits::NEAR_TIMERS as i64;
+        for number in 0..burst {
+            put(&mut table, timer_of(&format!("b{number}"), 7, 0));
+        }
+        put(&mut table, timer_of("ordered", 8, 0));
+        let mut timers = loaded(&table);
+        let before = rings_after(&mut timers, &mut table, 8, 9);
+        assert!(before > limits::NEAR_TIMERS / 4, "{before} before it");
     }
 
     #[test]
@@ -322,7 +449,9 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Step {
         Schedule(i64, u64, bool),
-        Cancel(i64, u64),
+        Cancel(i64, u64, bool),
+        BeginLook,
+        EndLook,
         BeginPage,
         EndPage,
         Fire(i64, usize),
@@ -332,7 +461,10 @@ mod tests {
         prop_oneof![
             4 => (0i64..200, 0u64..4, any::<bool>())
                 .prop_map(|(due, tag, is_unordered)| Step::Schedule(due, tag, is_unordered)),
-            2 => (0i64..200, 0u64..4).prop_map(|(due, tag)| Step::Cancel(due, tag)),
+            2 => (0i64..200, 0u64..4, any::<bool>())
+                .prop_map(|(due, tag, is_unordered)| Step::Cancel(due, tag, is_unordered)),
+            1 => Just(Step::BeginLook),
+            1 => Just(Step::EndLook),
             1 => Just(Step::BeginPage),
             1 => Just(Step::EndPage),
             2 => (0i64..200, 1usize..6).prop_map(|(at, limit)| Step::Fire(at, limit)),
@@ -344,13 +476,14 @@ mod tests {
         #[test]
         fn every_timer_fires_once(
             steps in proptest::collection::vec(step(), 1..200),
-            before in proptest::collection::btree_set((0i64..200, 0u64..4), 0..50),
+            before in proptest::collection::btree_set((0i64..200, 0u64..4, any::<bool>()), 0..50),
             rows in 1usize..20, early in any::<bool>(),
         ) {
-            let row = |(due, tag)| { let timer = timer(due, tag); (timer.key, timer.body) };
+            let row = |(due, tag, free)| { let timer = timer(due, tag, free); (timer.key, timer.body) };
             let mut table: BTreeMap<_, _> = before.into_iter().map(row).collect();
-            let mut timers = Timers::unloaded();
+            let mut timers = Timers::unloaded(vec![UNORDERED]);
             let mut on_its_way = None;
+            let mut look = None;
             let mut now = 0;
             let mut handed = Vec::new();
             let handle = |timers: &mut Timers, table: &mut BTreeMap<Bytes, Bytes>, due: Timer| {
@@ -367,12 +500,12 @@ mod tests {
             for step in steps {
                 match step {
                     Step::Schedule(due, tag, is_unordered) => {
-                        let timer = Timer { is_unordered, ..timer(due, tag) };
+                        let timer = timer(due, tag, is_unordered);
                         table.insert(timer.key.clone(), timer.body.clone());
                         timers.schedule(timer);
                     }
-                    Step::Cancel(due, tag) => {
-                        let timer = timer(due, tag);
+                    Step::Cancel(due, tag, is_unordered) => {
+                        let timer = timer(due, tag, is_unordered);
                         table.remove(&timer.key);
                         timers.cancel(&timer.key);
                     }
@@ -383,6 +516,13 @@ mod tests {
                     Step::EndPage => if let Some((from, old)) = on_its_way.take() {
                         let (found, next) = if early { old } else { page(&table, &from, rows) };
                         timers.page(found, next);
+                    },
+                    Step::BeginLook => if let Some(from) = timers.begin_look(Timestamp(now)) {
+                        look = Some((from.clone(), page(&table, &from, rows)));
+                    },
+                    Step::EndLook => if let Some((from, old)) = look.take() {
+                        let (found, next) = if early { old } else { page(&table, &from, rows) };
+                        timers.looked(found, next);
                     },
                     // What is handed out is handled some steps later.
                     Step::Fire(at, limit) => {
@@ -396,6 +536,7 @@ mod tests {
             }
             for due in handed { handle(&mut timers, &mut table, due); }
             if let Some((_, (found, next))) = on_its_way { timers.page(found, next); }
+            if let Some((_, (found, next))) = look { timers.looked(found, next); }
             for _ in 0..300 {
                 fire(&mut timers, &mut table, now);
                 if let Some(from) = timers.begin_page() {

@@ -230,23 +230,9 @@ impl<'a> Turn<'a> {
     /// Sends `body` to this instance at `due` or soon after. Due time and tag name
     /// the timer: the same again replaces it.
     pub fn schedule(&mut self, due: Timestamp, tag: u64, body: impl Into<Bytes>) {
-        self.set_timer(due, tag, body.into(), false);
-    }
-
-    /// The same, in no order with other timers of this instance: while very many timers
-    /// are due, one that is due since just now does not wait for all of them.
-    pub fn schedule_unordered(&mut self, due: Timestamp, tag: u64, body: impl Into<Bytes>) {
-        self.set_timer(due, tag, body.into(), true);
-    }
-
-    fn set_timer(&mut self, due: Timestamp, tag: u64, body: Bytes, is_unordered: bool) {
-        let key = timer_key(due, self.to, tag);
+        let (key, body) = (timer_key(due, self.to, tag), body.into());
         self.writes.put(TIMERS, &key, &body);
-        self.draft.timers.push(Timer {
-            key,
-            body,
-            is_unordered,
-        });
+        self.draft.timers.push(Timer { key, body });
     }
 
     /// Takes a timer of this instance back; nothing happens if it is not there.
