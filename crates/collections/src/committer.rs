@@ -7,6 +7,7 @@
 
 use parking_lot::Mutex;
 use steadfast_core::id::Lsn;
+use steadfast_core::task::named;
 use steadfast_storage::{Ledger, Result, Writes};
 use tokio::sync::mpsc;
 
@@ -24,7 +25,7 @@ impl Committer {
     /// Starts on the current runtime; ends when it is dropped and all is finished.
     pub(crate) fn start(ledger: Ledger) -> Self {
         let (sender, receiver) = mpsc::unbounded_channel();
-        tokio::spawn(run(ledger.clone(), receiver));
+        tokio::spawn(named(run(ledger.clone(), receiver)));
         Self {
             queue: Mutex::new(sender),
             ledger,

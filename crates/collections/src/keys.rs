@@ -12,6 +12,7 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use steadfast_core::limits;
+use steadfast_core::task::named;
 use steadfast_storage::engine::Scan;
 
 use crate::collection::{Collection, Life};
@@ -34,7 +35,7 @@ pub(crate) async fn check<K: Key>(part: &Part) -> Result<()> {
     let is_first = !collection.keys_checked().swap(true, Ordering::AcqRel);
     if let Some(last) = last.filter(|_| is_first) {
         let home = Arc::downgrade(&part.home);
-        tokio::spawn(check_rest(home, Arc::clone(collection), check, last));
+        tokio::spawn(named(check_rest(home, Arc::clone(collection), check, last)));
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use steadfast_core::id::Lsn;
+use steadfast_core::task::named;
 use steadfast_storage::{Ledger, Writes};
 
 use crate::collection::{Collection, Life, Shape};
@@ -54,11 +55,11 @@ impl<'p> Tx<'p> {
             Ok(mut sealed) => match (&home.committer, sealed.take_writes()) {
                 (_, writes) if sealed.has_commands() => {
                     let outcome = sealed.hand_over(writes.unwrap_or_default());
-                    tokio::spawn(async move {
+                    tokio::spawn(named(async move {
                         let outcome = outcome.await;
                         // Nobody may wait for it any more.
                         let _ = reply.send(sealed.conclude(outcome));
-                    });
+                    }));
                 }
                 (Some(committer), Some(writes)) => {
                     let finish = move |outcome| {

@@ -9,3 +9,4 @@ pub mod codec;
 pub mod error;
 pub mod id;
 pub mod limits;
+pub mod task;

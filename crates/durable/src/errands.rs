@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use parking_lot::Mutex;
+use steadfast_core::task::named;
 
 /// Small pieces of work, run in order by as many tasks as there are processors: a
 /// task for each would cost more than most of them do. Whoever adds to it bounds it.
@@ -53,7 +54,7 @@ impl Errands {
                 queue: Arc::clone(&self.queue),
                 is_over: false,
             };
-            tokio::spawn(runner.work_off());
+            tokio::spawn(named(runner.work_off()));
         }
     }
 
@@ -63,7 +64,7 @@ impl Errands {
             let mut errand = Box::pin(errand);
             let mut context = Context::from_waker(Waker::noop());
             if errand.as_mut().poll(&mut context).is_pending() {
-                tokio::spawn(errand);
+                tokio::spawn(named(errand));
             }
         });
     }

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use steadfast_collections::schema::Record;
 use steadfast_core::id::Partition;
 use steadfast_core::limits;
+use steadfast_core::task::named;
 use steadfast_partition::{
     Clerk, Error as PartitionError, ErrorKind, Inquiry, Refusal, Result as PartitionResult, Router,
     Transport as _,
@@ -229,7 +230,7 @@ impl Chairs {
         });
         let id = sitter.chair;
         self.all.lock().insert(id.clone(), chair);
-        tokio::spawn(watch_over(Arc::clone(&self.all), id));
+        tokio::spawn(named(watch_over(Arc::clone(&self.all), id)));
         Ok(())
     }
 
@@ -347,7 +348,7 @@ impl Usher {
         sitter.is_back = true;
         let cut = Arc::new(Cut::new());
         let chair = sitter.chair.clone();
-        let task = tokio::spawn(stay(self.clone(), sitter, Arc::clone(&cut)));
+        let task = tokio::spawn(named(stay(self.clone(), sitter, Arc::clone(&cut))));
         Ok(Sitting {
             usher: self,
             chair,

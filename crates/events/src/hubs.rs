@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use parking_lot::{Mutex, RwLock};
 use steadfast_core::id::{Partition, Stream};
 use steadfast_core::limits;
+use steadfast_core::task::named;
 use steadfast_partition::{Handle, Router, Runtime, Services, Space, Window};
 use tokio::sync::{OnceCell, watch};
 use tokio::time::Instant;
@@ -184,13 +185,13 @@ impl EventHubs {
     pub async fn delete(&self, name: &str) -> Result<()> {
         let (own, name) = (self.clone(), name.to_owned());
         // Its readers are told also if nobody waits for that any more.
-        let deleting = tokio::spawn(async move {
+        let deleting = tokio::spawn(named(async move {
             let hub = own.ask(CatalogCommand::Delete(name.clone())).await?;
             own.inner.known.write().remove(&folded(&name));
             own.inner.revised();
             own.cut_all(&hub, None, &Error::hub(&name)).await;
             Ok(())
-        });
+        }));
         deleting.await.unwrap_or_else(|_| Err(Error::broken_off()))
     }
 

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use steadfast_core::task::named;
 use steadfast_partition::{Pending, Result as PartitionResult};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -126,7 +127,7 @@ impl Sender {
                 let (done, after) = oneshot::channel();
                 let before = self.lanes.lock().insert(partition, after);
                 // It goes on if nobody waits for it, as it would here.
-                let call = tokio::spawn(async move {
+                let call = tokio::spawn(named(async move {
                     if let Some(before) = before {
                         // Whatever became of it, it is over.
                         let _ = before.await;
@@ -134,7 +135,7 @@ impl Sender {
                     let answer = slots.call_in(place, to, command).await;
                     drop(done);
                     answer
-                });
+                }));
                 Answering::Elsewhere(call)
             }
         };

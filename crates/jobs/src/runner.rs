@@ -15,6 +15,7 @@ use futures_util::FutureExt;
 use parking_lot::Mutex;
 use steadfast_core::clock::{Clock, Timestamp};
 use steadfast_core::limits;
+use steadfast_core::task::named;
 use steadfast_partition::{
     Door, Effect, Envelope, Error, ErrorKind, Message, Performer, Router, Transport,
 };
@@ -174,7 +175,7 @@ impl Performer for Runner {
             }
             (Wish::Sweep { collection, sweep }, _) => {
                 let inner = Arc::clone(&self.inner);
-                tokio::spawn(async move {
+                tokio::spawn(named(async move {
                     let door = inner.router.door(effect.partition);
                     if let Some(door) = door
                         && let Err(error) = sweeper::sweep(&door, &collection, sweep).await
@@ -187,7 +188,7 @@ impl Performer for Runner {
                         );
                     }
                     inner.swept.send_modify(|count| *count += 1);
-                });
+                }));
             }
             (Wish::Cancel(work), _) => self.inner.cancel(&(effect.partition, work.into())),
             (Wish::Attempt(_), None) => {}
@@ -209,10 +210,10 @@ impl Inner {
     fn start(self: &Arc<Self>, attempt: Attempt) {
         let (inner, ticket) = (Arc::clone(self), attempt.ticket.clone());
         let own = ticket.clone();
-        let task = tokio::spawn(async move {
+        let task = tokio::spawn(named(async move {
             let after = inner.attempt(attempt).await;
             inner.finish(&own, after);
-        });
+        }));
         let is_wanted = self.lanes.lock().started(&ticket, task.abort_handle());
         if !is_wanted {
             task.abort();

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use steadfast_collections::{Courier, Declined, Options, Outcome, Replica, Tx};
 use steadfast_core::id::{Lsn, Partition};
+use steadfast_core::task::named;
 use steadfast_storage::Writes;
 use tokio::sync::Mutex;
 
@@ -71,7 +72,7 @@ impl Replicas {
         let staged = envelopes(sealed.take_commands())?;
         let commands = staged.into_iter().chain(commands).collect();
         // Once it is handed over, its outcome must be taken in whoever still waits.
-        let task = tokio::spawn(async move {
+        let task = tokio::spawn(named(async move {
             match door.commit(writes, commands).await {
                 Ok(lsn) => sealed.finish(Ok(lsn)).map_err(|error| collections(&error)),
                 Err(error) => {
@@ -83,7 +84,7 @@ impl Replicas {
                     Err(error)
                 }
             }
-        });
+        }));
         task.await
             .unwrap_or_else(|_| Err(Error::unknown(partition, None)))
     }

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use steadfast_core::clock::Clock;
 use steadfast_core::id::Partition;
 use steadfast_core::limits;
+use steadfast_core::task::named;
 use steadfast_storage::{Error as StorageError, Kind as StorageKind, Ledger, Store};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
@@ -186,7 +187,9 @@ impl Runtime {
         limit: Duration,
     ) -> Result<HandedOver> {
         let inner = Arc::clone(&self.inner);
-        let giving = tokio::spawn(async move { inner.hand_over(partition, limit).await });
+        let giving = tokio::spawn(named(
+            async move { inner.hand_over(partition, limit).await },
+        ));
         let broken_off = |_| Err(Error::unknown(partition, None));
         giving.await.unwrap_or_else(broken_off)
     }
@@ -266,7 +269,7 @@ impl Inner {
         let (tell, taken) = oneshot::channel();
         let (end, ended) = watch::channel(false);
         let (inner, own) = (Arc::clone(self), ended.clone());
-        let task = tokio::spawn(async move {
+        let task = tokio::spawn(named(async move {
             match inner.take(partition).await {
                 Ok(owner) => {
                     inner.changed();
@@ -277,7 +280,7 @@ impl Inner {
             }
             inner.ended(partition, &own);
             end.send_replace(true);
-        });
+        }));
         vacant.insert(Served {
             task: task.abort_handle(),
             is_leaving: false,

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use steadfast_core::id::{Partition, Sequence, Stream, Table};
+use steadfast_core::task::named;
 use steadfast_storage::Snapshot;
 use steadfast_storage::engine::Scan;
 use tokio::sync::watch;
@@ -248,7 +249,7 @@ impl Remote {
     async fn follow(self, stream: Stream) -> Result<watch::Receiver<Sequence>> {
         let head = self.stream(Question::Head(stream), stream).await?;
         let (end, ends) = watch::channel(head.unwrap_or_default().next);
-        tokio::spawn(async move {
+        tokio::spawn(named(async move {
             loop {
                 let after = *end.borrow();
                 let question = Question::Follow { stream, after };
@@ -263,7 +264,7 @@ impl Remote {
                 let next = head.unwrap_or_default().next;
                 end.send_if_modified(|end| std::mem::replace(end, next) != next);
             }
-        });
+        }));
         Ok(ends)
     }
 }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use steadfast_core::task::named;
 use steadfast_wire::signalr::service::{Completion, Message, Question};
 
 use crate::across;
@@ -49,7 +50,7 @@ impl Links {
         self.note(link, &question);
         let found = self.lobby.everywhere().question(question.clone());
         let (links, link) = (Arc::clone(self), Arc::clone(link));
-        tokio::spawn(async move {
+        tokio::spawn(named(async move {
             let found = found.await;
             let mut questions = links.questions.lock();
             match (found, questions.get_mut(&question.id)) {
@@ -64,7 +65,7 @@ impl Links {
                 // The answer was faster.
                 (_, None) => {}
             }
-        });
+        }));
     }
 
     fn note(&self, link: &Link, question: &Question) {

@@ -12,6 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use steadfast_core::limits;
+use steadfast_core::task::named;
 use steadfast_wire::signalr::message::kind;
 use steadfast_wire::signalr::{Protocol, frame, read, write};
 use tokio::sync::Notify;
@@ -275,7 +276,7 @@ impl Client {
         // may hold its routing.
         if self.is_away() {
             let client = Arc::clone(self);
-            tokio::spawn(async move { client.leave(None) });
+            tokio::spawn(named(async move { client.leave(None) }));
         }
     }
 
@@ -341,7 +342,7 @@ impl Client {
         received.lock().is_away = true;
         let client = Arc::clone(self);
         let error = error.map(str::to_owned);
-        tokio::spawn(async move {
+        tokio::spawn(named(async move {
             let back = client.displacement(number);
             let waited = tokio::select! {
                 waited = tokio::time::timeout(limits::CLIENT_RESUME, back) => waited,
@@ -350,7 +351,7 @@ impl Client {
             if waited.is_err() {
                 client.leave(error.as_deref());
             }
-        });
+        }));
     }
 
     /// It has gone for good; told once.

@@ -13,6 +13,7 @@ use futures_util::stream::BoxStream;
 use futures_util::{FutureExt as _, StreamExt as _};
 use parking_lot::Mutex;
 use steadfast_core::limits;
+use steadfast_core::task::named;
 use steadfast_wire::signalr::message::{Invocation, Message, Outcome};
 use steadfast_wire::signalr::service::Completion;
 use steadfast_wire::signalr::{Protocol, handshake, read, write};
@@ -99,7 +100,7 @@ impl<H: Hub> Host<H> {
 
     fn add(&self, seat: &Arc<Seat>, job: Job, bytes: usize) {
         if seat.add(job, bytes) {
-            tokio::spawn(self.worker().work(Arc::clone(seat)));
+            tokio::spawn(named(self.worker().work(Arc::clone(seat))));
         }
     }
 
@@ -282,7 +283,7 @@ impl<H: Hub> Worker<H> {
         };
         let run = Arc::clone(self).run(Arc::clone(seat), place, call, uploads, token);
         match method.uploads > 0 {
-            true => drop(tokio::spawn(run)),
+            true => drop(tokio::spawn(named(run))),
             false => run.await,
         }
     }
@@ -351,7 +352,7 @@ impl<H: Hub> Worker<H> {
             Reply::Value(value) => Outcome::Value(value),
             Reply::Stream(items) => {
                 let token = token.unwrap_or_else(|| seat.gone.child_token());
-                tokio::spawn(self.pump(seat, id, target, items, token, streams));
+                tokio::spawn(named(self.pump(seat, id, target, items, token, streams)));
                 return;
             }
             Reply::Unfit(error) => Outcome::Error(format!(

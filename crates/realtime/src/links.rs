@@ -10,6 +10,7 @@ use futures_util::stream;
 use futures_util::{FutureExt as _, StreamExt as _};
 use parking_lot::Mutex;
 use steadfast_core::limits;
+use steadfast_core::task::named;
 use steadfast_wire::signalr::service::{
     Ack, Close, CloseMany, Data, Flow, FlowKind, Handshake, Message, members, status,
 };
@@ -140,7 +141,7 @@ impl Links {
             if is_first {
                 link.send_elsewhere();
                 if link.may_move() {
-                    tokio::spawn(Arc::clone(self).empty(Arc::clone(link)));
+                    tokio::spawn(named(Arc::clone(self).empty(Arc::clone(link))));
                 }
             }
         }
@@ -178,7 +179,7 @@ impl Links {
         );
         for client in held {
             let (lobby, from) = (Arc::clone(&self.lobby), server.to_owned());
-            tokio::spawn(async move { take_in(&lobby, &client, &from).await });
+            tokio::spawn(named(async move { take_in(&lobby, &client, &from).await }));
         }
         let mut questions = self.questions.lock();
         questions.retain(|_, asker| asker.link != link.id());
@@ -360,7 +361,7 @@ impl Links {
                 let is_first = self.take_offline(link);
                 say(&["shutdown", "finack"]);
                 if is_first && fin == Fin::Migrate {
-                    tokio::spawn(Arc::clone(self).empty(Arc::clone(link)));
+                    tokio::spawn(named(Arc::clone(self).empty(Arc::clone(link))));
                 }
             }
             _ => {}
@@ -546,6 +547,6 @@ fn later(link: &Arc<Link>, ack: Option<i64>, done: BoxFuture<'static, bool>) {
 fn soon(work: impl Future<Output = ()> + Send + 'static) {
     let mut work = Box::pin(work);
     if work.as_mut().now_or_never().is_none() {
-        tokio::spawn(work);
+        tokio::spawn(named(work));
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use steadfast_core::limits;
+use steadfast_core::task::named;
 use steadfast_wire::signalr::Protocol;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -505,12 +506,12 @@ impl Lobby {
         }
         if let Some(until) = until {
             let (me, user, group) = (self.me.clone(), user.to_owned(), group.to_owned());
-            tokio::spawn(async move {
+            tokio::spawn(named(async move {
                 tokio::time::sleep_until(until).await;
                 if let Some(lobby) = me.upgrade() {
                     lobby.expire(&user, &group);
                 }
-            });
+            }));
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use steadfast_core::codec::Malformed;
+use steadfast_core::task::named;
 use steadfast_partition::Kind as PartitionKind;
 
 use crate::error::{Error, Kind, Result};
@@ -62,7 +63,7 @@ impl Realtime {
             } => {
                 if let Ok(link) = self.server(&hub, &server, is_ours) {
                     let intake = pipes.borrow(node, &id);
-                    tokio::spawn(self.clone().serve(link, intake, node.to_owned(), id));
+                    tokio::spawn(named(self.clone().serve(link, intake, node.to_owned(), id)));
                 } else {
                     self.shared.nodes.tell(node, Word::End { id }.encode());
                 }

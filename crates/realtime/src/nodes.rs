@@ -14,6 +14,7 @@ use futures_util::future::{BoxFuture, join_all};
 use parking_lot::{Mutex, RwLock};
 use steadfast_core::codec::Malformed;
 use steadfast_core::limits;
+use steadfast_core::task::named;
 use steadfast_partition::{Error, ErrorKind, Kind, Result as PartitionResult};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
@@ -89,7 +90,7 @@ impl Nodes {
         let changes = others.changes();
         if self.others.set(others).is_ok() {
             self.look(&*watcher);
-            tokio::spawn(keep(Arc::downgrade(self), changes, watcher));
+            tokio::spawn(named(keep(Arc::downgrade(self), changes, watcher)));
         }
     }
 
@@ -331,7 +332,7 @@ impl Lane {
         queue.bytes += body.len();
         queue.words.push_back(Word { body, reply });
         if !std::mem::replace(&mut queue.is_running, true) {
-            tokio::spawn(Arc::clone(self).run());
+            tokio::spawn(named(Arc::clone(self).run()));
         }
         true
     }

@@ -13,6 +13,7 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::json;
 use steadfast_core::limits;
+use steadfast_core::task::named;
 use steadfast_wire::signalr::frame::{self, Splitter};
 use steadfast_wire::signalr::message::{Invocation, Message, Outcome};
 use steadfast_wire::signalr::{Protocol, handshake, read, write};
@@ -103,7 +104,7 @@ impl Serverless {
 
     fn add(&self, guest: &Arc<Guest>, task: Task) {
         if guest.add(task) {
-            tokio::spawn(Arc::clone(&self.work).run(Arc::clone(guest)));
+            tokio::spawn(named(Arc::clone(&self.work).run(Arc::clone(guest))));
         }
     }
 

@@ -9,6 +9,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use steadfast_core::limits;
+use steadfast_core::task::named;
 use tokio::sync::watch;
 
 use crate::caller::Caller;
@@ -114,12 +115,12 @@ impl Tickets {
         all.insert(token.clone(), Arc::clone(&ticket));
         drop(all);
         let tickets = Arc::downgrade(self);
-        tokio::spawn(async move {
+        tokio::spawn(named(async move {
             tokio::time::sleep(limits::TICKET_TIME).await;
             if let Some(tickets) = tickets.upgrade() {
                 tickets.expire(&token);
             }
-        });
+        }));
         Ok(ticket)
     }
 

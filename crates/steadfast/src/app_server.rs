@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use steadfast_core::clock::{Clock, SystemClock};
+use steadfast_core::task::named;
 use steadfast_protocols::realtime::{DialOptions, Dialed};
 use steadfast_realtime::{Clients, Hub, HubOptions, ShutdownMode};
 use uuid::Uuid;
@@ -136,7 +137,7 @@ impl AppServer {
                     hook(clients.clone()).await;
                 }
             });
-            tokio::spawn(hub.dialed.leave(limit, hooks))
+            tokio::spawn(named(hub.dialed.leave(limit, hooks)))
         });
         let leaving: Vec<_> = leaving.collect();
         let mut left = 0;

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use steadfast::Node;
 use steadfast::config::{Config, Layers};
+use steadfast_core::task::named;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -83,7 +84,7 @@ fn config(folder: &Path) -> Config {
 }
 
 #[test]
-fn a_worker_that_one_task_keeps_is_logged_with_the_threads_and_counted() {
+fn a_worker_that_one_task_keeps_is_logged_with_the_task_and_the_threads_and_counted() {
     let (ears, lines) = channel();
     let ears = Ears(parking_lot::Mutex::new(ears));
     tracing::subscriber::set_global_default(ears).unwrap();
@@ -97,17 +98,23 @@ fn a_worker_that_one_task_keeps_is_logged_with_the_threads_and_counted() {
     let node = runtime.block_on(starting.start()).unwrap();
     let is_over = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&is_over);
-    runtime.spawn(async move {
+    let spinning = async move {
         while !flag.load(Ordering::Relaxed) {
             std::hint::spin_loop();
         }
-    });
+    };
+    let line = line!() + 1;
+    runtime.spawn(named(spinning));
     let stuck = heard(&lines, "runtime.worker_stuck").0;
     assert_eq!(stuck["workers"], "2");
     assert!(
         stuck["kept_ms"].parse::<u64>().unwrap() >= 5000,
         "{stuck:?}"
     );
+    // Other tasks are polled as well, and come back.
+    let place = format!("tests/node_watchdog.rs:{line} on tokio-");
+    assert!(stuck["stuck"].contains(&place), "{stuck:?}");
+    assert!(!stuck["stuck"].contains("; "), "{stuck:?}");
     let mut threads = stuck["threads"].split("; ");
     let is_stuck = |thread: &str| thread.starts_with("tokio-") && thread.contains(" R ");
     assert!(threads.any(is_stuck), "{stuck:?}");

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use steadfast_core::task::named;
 use tokio::task::JoinHandle;
 
 use crate::commit;
@@ -31,7 +32,7 @@ impl Lanes {
         let mut lanes = self.0.lock();
         let lane = lanes.entry(shard).or_insert_with(|| {
             let ready = Arc::new(Queue::new());
-            let task = tokio::spawn(commit::run(Arc::clone(node), Arc::clone(&ready)));
+            let task = tokio::spawn(named(commit::run(Arc::clone(node), Arc::clone(&ready))));
             Lane { ready, task }
         });
         Arc::clone(&lane.ready)

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition};
 use steadfast_core::limits;
+use steadfast_core::task::named;
 use tokio::task::JoinHandle;
 
 use crate::behind::Behind;
@@ -95,7 +96,7 @@ impl Store {
             backing_up: AtomicBool::new(false),
         });
         let owned = Arc::new(Owned::default());
-        let flushing = tokio::spawn(flush::run(Arc::clone(&node), Arc::clone(&owned)));
+        let flushing = tokio::spawn(named(flush::run(Arc::clone(&node), Arc::clone(&owned))));
         Self {
             node,
             lanes: Lanes::default(),

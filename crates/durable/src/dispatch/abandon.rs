@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::time::Duration;
+use steadfast_core::task::named;
 
 use super::desk::{Desk, State};
 use super::entry::{Entry, Key, Place};
@@ -72,12 +73,12 @@ impl Desk {
     /// Offers an entry again, after a pause, to a worker that has given it back.
     fn offer_again(&self, offer: Offer, pause: Duration) {
         let me = self.me.clone();
-        tokio::spawn(async move {
+        tokio::spawn(named(async move {
             tokio::time::sleep(pause).await;
             if let Some(desk) = me.upgrade() {
                 desk.offer(&mut desk.state.lock(), &offer);
             }
-        });
+        }));
     }
 
     fn offer(&self, state: &mut State, offer: &Offer) {

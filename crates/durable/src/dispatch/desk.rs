@@ -8,6 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use steadfast_core::clock::Clock;
 use steadfast_core::id::Partition;
+use steadfast_core::task::named;
 use steadfast_partition::{Address, Router};
 use tokio::sync::watch;
 
@@ -219,7 +220,7 @@ impl Desk {
         }
         self.pump(state);
         let (me, key) = (self.me.clone(), key.clone());
-        tokio::spawn(async move {
+        tokio::spawn(named(async move {
             tokio::time::sleep(pause).await;
             let Some(desk) = me.upgrade() else {
                 return;
@@ -230,7 +231,7 @@ impl Desk {
             if entry.is_some_and(is_same) {
                 desk.ready(&mut state, &key);
             }
-        });
+        }));
     }
 
     /// Brings what waits to workers that have room, oldest first.
@@ -300,7 +301,7 @@ impl Desk {
             let deadline = tokio::time::Instant::now() + self.delivery.turn_lease;
             let is_first = state.leases.add(deadline, key.clone(), number, attempt);
             if is_first {
-                tokio::spawn(Self::watch(self.me.clone()));
+                tokio::spawn(named(Self::watch(self.me.clone())));
             }
         }
         if let Some(desk) = self.me.upgrade() {

@@ -9,6 +9,7 @@ use steadfast_core::clock::Timestamp;
 use steadfast_core::codec::Malformed;
 use steadfast_core::id::Table;
 use steadfast_core::limits;
+use steadfast_core::task::named;
 use steadfast_partition::{
     Address, Door, Envelope, Error as PartitionError, Glance, Message, Row, Scan, Window,
 };
@@ -199,14 +200,14 @@ impl Desk {
                 failure: Some(failure),
             }),
             Wish::Turn { .. } => {
-                tokio::spawn(async move {
+                tokio::spawn(named(async move {
                     let row = door.row(INSTANCES, &key_of(&from)).await.ok().flatten();
                     let row: Option<Instance> = row.and_then(|row| rows::decode(&row).ok());
                     if let Some(Instance { execution, .. }) = row {
                         let ask = Ask::GiveUp { execution, failure };
                         door.post(Envelope::new(from, ask.encode()));
                     }
-                });
+                }));
                 return;
             }
             // An entity has nobody to fail for it; its requests stay.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use steadfast_core::limits;
+use steadfast_core::task::named;
 use tokio::sync::oneshot;
 
 use super::task_hub::{TaskHub, unreadable};
@@ -28,7 +29,7 @@ impl TaskHub {
             Err(asked) => return Ok(Settled::Queue(asked.request)),
             Ok(true) => {
                 let hub = self.clone();
-                tokio::spawn(async move { hub.drive(&entity, &operator).await });
+                tokio::spawn(named(async move { hub.drive(&entity, &operator).await }));
             }
             Ok(false) => {}
         }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use steadfast_core::task::named;
 use steadfast_partition::Error as PartitionError;
 use tokio::time::Instant;
 
@@ -28,7 +29,9 @@ impl TaskHub {
     pub async fn purge(&self, instance: &str, is_recursive: bool) -> Result<u64> {
         let (own, instance) = (self.clone(), instance.to_owned());
         let partition = self.partition(&instance);
-        let purging = tokio::spawn(async move { own.purge_whole(instance, is_recursive).await });
+        let purging = tokio::spawn(named(async move {
+            own.purge_whole(instance, is_recursive).await
+        }));
         let broken_off = |_| Err(PartitionError::unknown(partition, None).into());
         purging.await.unwrap_or_else(broken_off)
     }

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use steadfast_core::codec::{Reader, put_bytes, put_varint};
 use steadfast_core::limits;
+use steadfast_core::task::named;
 use steadfast_partition::{Error as PartitionError, ErrorKind, Result as PartitionResult};
 use tokio::task::JoinSet;
 
@@ -94,14 +95,14 @@ impl Inner {
     fn expect_again(self: &Arc<Self>, seat: u64, guest: &Arc<Guest>) {
         let asked = *guest.asked.lock();
         let (me, guest) = (Arc::downgrade(self), Arc::downgrade(guest));
-        tokio::spawn(async move {
+        tokio::spawn(named(async move {
             tokio::time::sleep(SILENCE).await;
             if let (Some(me), Some(guest)) = (Weak::upgrade(&me), Weak::upgrade(&guest))
                 && *guest.asked.lock() == asked
             {
                 me.guests.give_up(seat, &guest);
             }
-        });
+        }));
     }
 }
 
@@ -110,7 +111,9 @@ impl TaskHub {
     pub(super) fn shared_worker(&self, terms: Terms, others: &Arc<dyn Others>) -> Worker {
         let (worker, inbox) = Worker::shared(Arc::clone(&self.desk), terms.clone());
         let (hub, others) = (self.name().to_owned(), Arc::clone(others));
-        tokio::spawn(async move { pull_all(hub, terms, others, inbox).await });
+        tokio::spawn(named(
+            async move { pull_all(hub, terms, others, inbox).await },
+        ));
         worker
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use steadfast_core::task::named;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::functions::Functions;
@@ -48,14 +49,14 @@ impl Host {
             hub: hub.clone(),
             runner,
         };
-        let task = tokio::spawn(async move {
+        let task = tokio::spawn(named(async move {
             let mut running = JoinSet::new();
             while let Some(item) = worker.next().await {
                 while running.try_join_next().is_some() {}
                 let bench = bench.clone();
                 running.spawn(async move { bench.run(item).await });
             }
-        });
+        }));
         Self {
             hub,
             task: task.abort_handle(),

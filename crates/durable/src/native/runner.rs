@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use parking_lot::{Mutex, RwLock};
+use steadfast_core::task::named;
 use tokio::task::JoinHandle;
 
 use super::activity::ActivityContext;
@@ -227,7 +228,7 @@ impl Operator for Runner {
         let begun = Begun {
             request: asked.operation.request.clone(),
             state: state.map(str::to_owned),
-            task: tokio::spawn(run),
+            task: tokio::spawn(named(run)),
         };
         let mut all = self.begun.lock();
         if all.len() >= WARM {

@@ -6,6 +6,7 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 use steadfast_core::limits::SCAN_ROWS;
+use steadfast_core::task::named;
 
 use crate::blob::command::BlobCommand;
 use crate::blob::key::{blob_key, pieces};
@@ -117,10 +118,10 @@ impl Blobs {
     /// also if the caller no longer waits.
     pub async fn delete_container(&self, container: &str) -> Result<()> {
         let (own, container) = (self.clone(), container.to_owned());
-        let deleting = tokio::spawn(async move {
+        let deleting = tokio::spawn(named(async move {
             let removed = own.container_of(&container, BlobCommand::Remove).await?;
             own.sweep(&container, removed.id).await
-        });
+        }));
         deleting.await.unwrap_or_else(|_| Err(Error::broken_off()))
     }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use steadfast_core::clock::Timestamp;
+use steadfast_core::task::named;
 use steadfast_ownership::balance::{Action, Kind as For};
 use steadfast_ownership::census::Census;
 use steadfast_ownership::listing::Listing;
@@ -82,7 +83,7 @@ impl EventHubs {
         Ok(Processor {
             owner,
             stop,
-            task: Some(tokio::spawn(balance.run(stopped))),
+            task: Some(tokio::spawn(named(balance.run(stopped)))),
             held,
             running,
         })
@@ -315,7 +316,7 @@ impl<H: Handler> Balance<H> {
         let before = self.pumps.remove(&partition);
         let (end, ended) = watch::channel(None);
         let work = Arc::clone(&self.work);
-        let task = tokio::spawn(async move {
+        let task = tokio::spawn(named(async move {
             if let Some(before) = before {
                 // It was lost and is back: one task at a time.
                 before.end.send_if_modified(|why| {
@@ -325,7 +326,7 @@ impl<H: Handler> Balance<H> {
                 let _ = before.task.await;
             }
             pump::run(work, partition, ended).await;
-        });
+        }));
         self.running.lock().insert(partition, task.abort_handle());
         self.pumps.insert(partition, Pump { end, task });
     }

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use steadfast_core::id::{Owner, Partition};
 use steadfast_core::limits;
+use steadfast_core::task::named;
 use steadfast_storage::{Lease, Store};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -119,14 +120,14 @@ impl Cluster {
         inner.publish().await?;
         // The heart waits for nothing else: a lease must not end because others are slow.
         let heart = Arc::clone(&inner);
-        let heart = tokio::spawn(async move { heart.live().await });
+        let heart = tokio::spawn(named(async move { heart.live().await }));
         let running = Arc::clone(&inner);
-        let running = tokio::spawn(async move { running.run().await });
+        let running = tokio::spawn(named(async move { running.run().await }));
         let probing = Arc::clone(&inner);
-        let probing = tokio::spawn(async move {
+        let probing = tokio::spawn(named(async move {
             let Inner { setup, owner, .. } = &*probing;
             probe::run(setup, *owner, &probing.probes, &probing.bell).await;
-        });
+        }));
         let tasks = [heart, running, probing].map(|task| task.abort_handle());
         Ok(Self { inner, tasks })
     }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use steadfast_core::task::named;
 use steadfast_storage::mirror::{Ask, Mode};
 use tokio::task::JoinHandle;
 
@@ -102,10 +103,10 @@ impl Inner {
     pub(super) fn begin_handing(self: &Arc<Self>) -> JoinHandle<Result<(), String>> {
         let own = Arc::clone(self);
         own.handing.fetch_add(1, Ordering::AcqRel);
-        tokio::spawn(async move {
+        tokio::spawn(named(async move {
             let _counted = Counted(&own.handing);
             own.hand_over_now().await
-        })
+        }))
     }
 
     /// Whether the space is being handed over.

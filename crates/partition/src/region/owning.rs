@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::join;
+use steadfast_core::task::named;
 use steadfast_storage::mirror::{Ask, Ballot, Mode, Say, USED};
 
 use super::lines::To;
@@ -102,7 +103,7 @@ impl Inner {
             return;
         }
         let own = Arc::clone(self);
-        tokio::spawn(async move {
+        tokio::spawn(named(async move {
             let setup = &own.setup;
             let partitions = usize::from(setup.runtime.space().partitions);
             match setup.mirror.copy_all(&setup.store, partitions).await {
@@ -119,7 +120,7 @@ impl Inner {
                 }
             }
             own.is_copying.store(false, Ordering::Release);
-        });
+        }));
     }
 
     /// Home gets its space back when it has followed for long enough. The seat is
@@ -138,13 +139,13 @@ impl Inner {
         }
         let handing = self.begin_handing();
         let own = Arc::clone(self);
-        tokio::spawn(async move {
+        tokio::spawn(named(async move {
             if let Ok(Err(why)) = handing.await {
                 tracing::warn!(event = "region.not_handed_over", home = own.setup.home, why);
                 // Work that rests again and again would never be done.
                 let mut since = own.synced_since.lock();
                 *since = since.map(|_| own.now());
             }
-        });
+        }));
     }
 }

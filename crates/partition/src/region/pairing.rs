@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::join;
 use parking_lot::Mutex;
+use steadfast_core::task::named;
 use steadfast_storage::mirror::{
     Ask, Ballot, Follower, Mirror, Mode, RENEWAL, Reply, Say, Seat, USED,
 };
@@ -106,7 +107,7 @@ impl Pairing {
             takeovers: AtomicU64::new(0),
         });
         let running = Arc::clone(&inner);
-        let task = tokio::spawn(async move { running.run().await }).abort_handle();
+        let task = tokio::spawn(named(async move { running.run().await })).abort_handle();
         Ok(Self { inner, task })
     }
 
@@ -130,7 +131,7 @@ impl Pairing {
     /// What was begun comes to its end also if the answer is not waited for.
     pub async fn answer(&self, wish: Wish) -> Bytes {
         let inner = Arc::clone(&self.inner);
-        let answering = tokio::spawn(async move { inner.answer(wish).await });
+        let answering = tokio::spawn(named(async move { inner.answer(wish).await }));
         answering.await.unwrap_or_default()
     }
 
@@ -138,7 +139,9 @@ impl Pairing {
     /// end also if nobody waits for it any more.
     pub async fn transfer(&self, to: &str, accepts_loss: bool) -> Result<(), String> {
         let (inner, to) = (Arc::clone(&self.inner), to.to_owned());
-        let moving = tokio::spawn(async move { inner.transfer(&to, accepts_loss).await });
+        let moving = tokio::spawn(named(
+            async move { inner.transfer(&to, accepts_loss).await },
+        ));
         let moved = moving.await;
         moved.unwrap_or_else(|_| Err("it broke off".to_owned()))
     }
@@ -172,7 +175,7 @@ impl Inner {
             if self.setup.seat.mode() == Mode::Away && self.now() >= next_greeting {
                 next_greeting = self.now() + RENEWAL;
                 let own = Arc::clone(&self);
-                tokio::spawn(async move { own.greet().await });
+                tokio::spawn(named(async move { own.greet().await }));
             }
             let pause = match self.setup.seat.mode() {
                 Mode::Away => LOOK,

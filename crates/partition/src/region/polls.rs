@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use steadfast_core::clock::Clock;
+use steadfast_core::task::named;
 use steadfast_storage::mirror::{Ask, Ballot, Say, TTL, Voter, read_record, write_record};
 use steadfast_storage::{Engine, Error as StorageError};
 use tokio::sync::Mutex;
@@ -72,7 +73,7 @@ impl Polls {
         ask: &Ask,
     ) -> Result<Option<Say>, StorageError> {
         let (own, space, ask) = (Arc::clone(self), space.to_owned(), ask.clone());
-        let voting = tokio::spawn(async move { own.vote_now(&space, &ask).await });
+        let voting = tokio::spawn(named(async move { own.vote_now(&space, &ask).await }));
         voting.await.unwrap_or(Ok(None))
     }
 

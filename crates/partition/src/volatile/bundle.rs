@@ -12,6 +12,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
 use steadfast_core::id::Owner;
+use steadfast_core::task::named;
 use tokio::sync::oneshot;
 
 /// Calls to one node that are under way.
@@ -68,7 +69,7 @@ impl Bundles {
         };
         if self.add(to, waiting) {
             let own = Arc::clone(self);
-            tokio::spawn(async move {
+            tokio::spawn(named(async move {
                 while let Some(bundle) = own.next(to) {
                     let limit = bundle.iter().map(|waiting| waiting.limit).max();
                     let letters = join(bundle.iter().map(|waiting| &waiting.letter));
@@ -82,7 +83,7 @@ impl Bundles {
                         }
                     }
                 }
-            });
+            }));
         }
         tokio::time::timeout(limit, answered).await.ok()?.ok()
     }

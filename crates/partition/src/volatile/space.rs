@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use steadfast_core::id::Partition;
 use steadfast_core::limits;
+use steadfast_core::task::named;
 use steadfast_storage::copies::{Charter, Copies};
 use steadfast_storage::{Error as StorageError, Kind as StorageKind, Ledger, Store};
 use tokio::sync::Mutex;
@@ -60,7 +61,7 @@ impl Volatile {
                 Box::pin(async move { inner.part(partition.index()).await })
             }));
             let (inner, mut changes) = (Arc::clone(&inner), runtime.changes());
-            let following = tokio::spawn(async move {
+            let following = tokio::spawn(named(async move {
                 let mut has_changed = true;
                 loop {
                     has_changed = inner.round(has_changed).await;
@@ -73,7 +74,7 @@ impl Volatile {
                         },
                     }
                 }
-            });
+            }));
             following.abort_handle()
         });
         Self { inner, task }

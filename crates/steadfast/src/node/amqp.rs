@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use steadfast_core::limits;
+use steadfast_core::task::named;
 use steadfast_protocols::access::Asker;
 use steadfast_protocols::amqp::{self, Context};
 use steadfast_protocols::listen::{Bind, Certificate, Listener};
@@ -68,7 +69,7 @@ pub(super) fn start(inner: &Arc<Inner>, ports: Vec<Listener>, context: &Arc<Cont
             inner.tasks.clone(),
             move |stream, peer| {
                 let serving = amqp::serve(stream, Arc::clone(&context), connections.clone());
-                Asker::at(peer.ip().to_canonical()).scope(serving)
+                named(Asker::at(peer.ip().to_canonical()).scope(serving))
             },
         );
         inner.tasks.spawn(running);

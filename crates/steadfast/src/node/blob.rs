@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use steadfast_core::task::named;
 use steadfast_protocols::blob::{self, Context};
 use steadfast_protocols::http::{Frame, serve};
 use steadfast_protocols::listen::{Bind, Certificate, Listener};
@@ -39,7 +40,7 @@ pub(super) fn start(inner: &Arc<Inner>, listener: Listener, frame: &Frame) {
     });
     let (stop, connections) = (inner.stop.clone(), inner.stop.clone());
     let running = listener.run(stop, inner.tasks.clone(), move |stream, peer| {
-        serve(stream, peer, routes.clone(), connections.clone())
+        named(serve(stream, peer, routes.clone(), connections.clone()))
     });
     inner.tasks.spawn(running);
 }

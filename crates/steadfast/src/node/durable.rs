@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use steadfast_core::task::named;
 use steadfast_protocols::durabletask::{self, Context};
 use steadfast_protocols::http::{Frame, serve};
 use steadfast_protocols::listen::{Bind, Certificate, Listener};
@@ -60,7 +61,7 @@ pub(super) fn start(inner: &Arc<Inner>, listener: Listener, frame: &Frame) {
     let running = listener.run(
         inner.stop.clone(),
         inner.tasks.clone(),
-        move |stream, peer| serve(stream, peer, routes.clone(), connections.clone()),
+        move |stream, peer| named(serve(stream, peer, routes.clone(), connections.clone())),
     );
     inner.tasks.spawn(running);
 }

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use steadfast_core::error::Code;
 use steadfast_core::limits;
+use steadfast_core::task::named;
 use steadfast_partition::cluster::{Cluster, NodeStanding, Standing};
 use steadfast_partition::region;
 use steadfast_protocols::access::{Grant, Key};
@@ -303,10 +304,10 @@ impl Inner {
             .into_iter()
             .map(|kept| {
                 let (kept, to) = (Arc::clone(kept), to(kept.name()));
-                tokio::spawn(async move {
+                tokio::spawn(named(async move {
                     let moved = kept.pairing.transfer(&to, accepts_loss).await;
                     (kept.name().to_owned(), to, moved)
-                })
+                }))
             })
             .collect();
         let (mut refused, mut said) = (false, Vec::new());

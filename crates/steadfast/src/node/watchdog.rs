@@ -4,6 +4,11 @@
 //! blocks, starves what else is queued at it, and in the end the node. A thread of its
 //! own compares the runtime's counters, so it works when no task runs any more. It
 //! wakes no worker, and is itself woken rarely while nothing happens.
+//!
+//! The log names the place at which the task was spawned. A stack cannot be had: a
+//! thread's stack can be walked by the thread itself, in a signal handler, which is
+//! unsafe code and deadlocks in an allocator that it has interrupted, or by a tracer,
+//! which containers forbid. The kernel shows root only the part in the kernel.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,6 +17,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use steadfast_core::clock::Clock;
 use steadfast_core::limits;
+use steadfast_core::task::{self, Running};
 use tokio::runtime::{Handle, RuntimeMetrics};
 
 use super::threads;
@@ -144,14 +150,25 @@ impl Watch {
         self.shared.stalls.fetch_add(1, Ordering::Relaxed);
         let tasks = self.metrics.num_alive_tasks();
         let workers = self.metrics.num_workers();
+        let before = task::running();
         let threads = threads::busiest(limits::SHOWN_THREADS);
+        let stuck = still_running(&before);
         tracing::error!(
             event = "runtime.worker_stuck",
             worker = index,
             workers,
             kept_ms = kept.as_millis() as u64,
             tasks,
+            stuck,
             threads
         );
     }
+}
+
+/// The tasks of a moment ago whose poll has not ended since, as a text for the log.
+fn still_running(before: &[Running]) -> String {
+    let now = task::running();
+    let still = now.iter().filter(|running| before.contains(running));
+    let still = still.take(limits::SHOWN_THREADS);
+    still.map(Running::to_string).collect::<Vec<_>>().join("; ")
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use steadfast_core::task::named;
 use steadfast_protocols::amqp::Context as Events;
 use steadfast_protocols::durabletask;
 use steadfast_protocols::http::{Cors, Frame, Proxies, Registry, serve};
@@ -138,7 +139,7 @@ pub(super) fn start(inner: &Arc<Inner>, port: Port, frame: &Frame, events: &Arc<
     let stop = inner.stop.clone();
     let connections = inner.stop.clone();
     let running = listener.run(stop, inner.tasks.clone(), move |stream, peer| {
-        serve(stream, peer, routes.clone(), connections.clone())
+        named(serve(stream, peer, routes.clone(), connections.clone()))
     });
     inner.tasks.spawn(running);
 }

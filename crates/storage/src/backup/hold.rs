@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use steadfast_core::id::{Epoch, Owner, Partition};
+use steadfast_core::task::named;
 use tokio::task::JoinHandle;
 
 use crate::engine::Engine;
@@ -130,7 +131,7 @@ impl Lease {
         let owner = owner();
         engine.renew(owner, LEASE).await?;
         let renewed = Arc::clone(engine);
-        let renewing = tokio::spawn(async move {
+        let renewing = tokio::spawn(named(async move {
             loop {
                 tokio::time::sleep(RENEW_EVERY).await;
                 // A lease that ends does no harm: giving the partitions up shows it.
@@ -142,7 +143,7 @@ impl Lease {
                     );
                 }
             }
-        });
+        }));
         Ok(Self {
             engine: Arc::clone(engine),
             owner,

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use steadfast_core::clock::Clock;
 use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition, Stream, Table};
+use steadfast_core::task::named;
 use tokio::sync::watch;
 
 use super::charter::Charter;
@@ -214,7 +215,10 @@ impl Engine for Copies {
             self.raised.lock().insert(partition, version);
         }
         let Claimed { seat, tenure } = claimed?;
-        let tending = tokio::spawn(tend::run(Arc::clone(&self.common), Arc::clone(&seat)));
+        let tending = tokio::spawn(named(tend::run(
+            Arc::clone(&self.common),
+            Arc::clone(&seat),
+        )));
         seat.adopt_task(tending.abort_handle());
         let before = self.seats.lock().insert(partition, seat);
         if let Some(before) = before {

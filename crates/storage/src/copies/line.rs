@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use steadfast_core::id::{EntryNumber, Owner};
 use steadfast_core::limits;
+use steadfast_core::task::named;
 
 use super::peers::Common;
 use super::seat::{Line, Seat};
@@ -39,11 +40,11 @@ pub(super) fn open(common: &Arc<Common>, seat: &Arc<Seat>, to: Owner, same: Opti
         seat: Arc::clone(seat),
         to,
     };
-    let task = tokio::spawn(async move {
+    let task = tokio::spawn(named(async move {
         if line.run(base, same).await.is_err() {
             line.break_off();
         }
-    });
+    }));
     seat.adopt_task(task.abort_handle());
 }
 

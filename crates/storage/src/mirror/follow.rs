@@ -12,6 +12,7 @@ use bytes::Bytes;
 use futures_util::future::try_join_all;
 use parking_lot::RwLock;
 use steadfast_core::id::{Lsn, Partition, Table};
+use steadfast_core::task::named;
 use tokio::task::JoinHandle;
 
 use super::copy::{Copy, Reply, Step};
@@ -98,7 +99,7 @@ impl State {
                 }
             }
         };
-        self.discarding = Some(tokio::spawn(discarding));
+        self.discarding = Some(tokio::spawn(named(discarding)));
     }
 }
 

@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition, Stream, Table};
 use steadfast_core::limits;
+use steadfast_core::task::named;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -54,8 +55,8 @@ impl Postgres {
         let cluster = schema::migrate(&mut session, &shared.servers).await?;
         shared.keepers.keep(session);
         let tasks = vec![
-            tokio::spawn(watcher::run(Arc::clone(&shared))),
-            tokio::spawn(scrub::run(Arc::clone(&shared))),
+            tokio::spawn(named(watcher::run(Arc::clone(&shared)))),
+            tokio::spawn(named(scrub::run(Arc::clone(&shared)))),
         ];
         Ok(Self {
             shared,

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use steadfast_core::task::named;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_postgres::error::Severity;
@@ -70,12 +71,12 @@ impl Session {
             connected.map_err(|error| Fault::of_connect(error, &target.name))?;
         let signals = Arc::new(Signals::default());
         let heard = Arc::clone(&signals);
-        let driver = tokio::spawn(async move {
+        let driver = tokio::spawn(named(async move {
             while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
                 heard.note(&message);
             }
             heard.woken.notify_one();
-        });
+        }));
         let mut session = Self {
             client,
             host,

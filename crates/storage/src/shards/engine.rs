@@ -12,6 +12,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use parking_lot::RwLock;
 use steadfast_core::id::{EntryNumber, Epoch, Owner, Partition, Stream, Table};
+use steadfast_core::task::named;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -48,7 +49,7 @@ impl Shards {
         let wake = watch::channel(0).0;
         let tasks = engines
             .iter()
-            .map(|engine| tokio::spawn(pass_on(engine.watch(), wake.clone())))
+            .map(|engine| tokio::spawn(named(pass_on(engine.watch(), wake.clone()))))
             .collect();
         Ok(Self {
             engines,

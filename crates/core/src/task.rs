@@ -1,0 +1,171 @@
+//! Tasks that can be named while they run.
+//!
+//! A task that spins or blocks does not come back to its runtime, which then cannot say
+//! what it is. [`named`] notes where a future was spawned on the thread that polls it,
+//! and [`running`] reads that from any other thread.
+
+use std::cell::RefCell;
+use std::fmt::{self, Display};
+use std::future::Future;
+use std::panic::Location;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Context, Poll};
+
+use pin_project_lite::pin_project;
+
+pin_project! {
+    /// A future that is known by where it was spawned.
+    pub struct Named<F> {
+        #[pin]
+        future: F,
+        place: &'static Location<'static>,
+    }
+}
+
+/// Names a future after the place of this call.
+#[track_caller]
+pub fn named<F: Future>(future: F) -> Named<F> {
+    Named {
+        future,
+        place: Location::caller(),
+    }
+}
+
+impl<F: Future> Future for Named<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let _poll = Polling::begin(this.place);
+        this.future.poll(context)
+    }
+}
+
+/// A task that is being polled.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Running {
+    /// Where it was spawned.
+    place: &'static Location<'static>,
+    thread: String,
+    /// Which poll on this thread it is.
+    poll: u64,
+}
+
+impl Display for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { place, thread, .. } = self;
+        write!(f, "{}:{} on {thread}", place.file(), place.line())
+    }
+}
+
+/// The named tasks that are being polled at this moment, by any thread.
+pub fn running() -> Vec<Running> {
+    let mut threads = lock(&THREADS);
+    threads.retain(|thread| thread.strong_count() > 0);
+    let threads = threads.iter().filter_map(Weak::upgrade);
+    threads
+        .filter_map(|thread| {
+            let place = (*lock(&thread.place))?;
+            Some(Running {
+                place,
+                thread: thread.name.clone(),
+                poll: thread.polls.load(Ordering::Relaxed),
+            })
+        })
+        .collect()
+}
+
+/// What a thread polls.
+struct Thread {
+    name: String,
+    place: Mutex<Option<&'static Location<'static>>>,
+    polls: AtomicU64,
+}
+
+/// Threads that have polled a named task.
+static THREADS: Mutex<Vec<Weak<Thread>>> = Mutex::new(Vec::new());
+
+thread_local! {
+    static THREAD: RefCell<Option<Arc<Thread>>> = const { RefCell::new(None) };
+}
+
+/// One poll; what was polled around it is noted again behind it.
+struct Polling {
+    thread: Option<Arc<Thread>>,
+    around: Option<&'static Location<'static>>,
+}
+
+impl Polling {
+    fn begin(place: &'static Location<'static>) -> Self {
+        let thread = this_thread();
+        let around = thread.as_ref().and_then(|thread| {
+            thread.polls.fetch_add(1, Ordering::Relaxed);
+            lock(&thread.place).replace(place)
+        });
+        Self { thread, around }
+    }
+}
+
+impl Drop for Polling {
+    fn drop(&mut self) {
+        if let Some(thread) = &self.thread {
+            *lock(&thread.place) = self.around;
+        }
+    }
+}
+
+/// The note of this thread, unless the thread is about to end.
+fn this_thread() -> Option<Arc<Thread>> {
+    THREAD
+        .try_with(|own| Arc::clone(own.borrow_mut().get_or_insert_with(register)))
+        .ok()
+}
+
+fn register() -> Arc<Thread> {
+    let name = std::thread::current().name().unwrap_or("?").to_owned();
+    let thread = Arc::new(Thread {
+        name,
+        place: Mutex::new(None),
+        polls: AtomicU64::new(0),
+    });
+    lock(&THREADS).push(Arc::downgrade(&thread));
+    thread
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // What is written under it is one value.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::Waker;
+
+    fn here() -> Vec<String> {
+        let line = |running: &Running| running.to_string();
+        let all = running().iter().map(line).collect::<Vec<_>>();
+        let own = std::thread::current().name().unwrap_or("?").to_owned();
+        let own = format!("on {own}");
+        all.into_iter().filter(|one| one.ends_with(&own)).collect()
+    }
+
+    #[test]
+    fn a_task_is_known_by_its_place_while_it_is_polled() {
+        let line = line!() + 1;
+        let inner = named(async { here() });
+        let outer = named(async move { (inner.await, here()) });
+        assert!(here().is_empty());
+        let mut outer = std::pin::pin!(outer);
+        let mut context = Context::from_waker(Waker::noop());
+        let Poll::Ready((inside, around)) = outer.as_mut().poll(&mut context) else {
+            panic!("it waits for nothing");
+        };
+        let at = |line: u32| format!("task.rs:{line} on ");
+        assert!(inside[0].contains(&at(line)), "{inside:?}");
+        assert!(around[0].contains(&at(line + 1)), "{around:?}");
+        assert!(here().is_empty());
+    }
+}
