@@ -453,6 +453,19 @@ pub const HISTORY_ROW_BYTES: usize = 1024 * 1024;
 /// Memory for histories that were read lately, of all task hubs of a node.
 pub const HISTORY_CACHE_BYTES: u64 = 64 * 1024 * 1024;
 
+/// What states of entities that were committed lately take in memory, for all task hubs.
+pub const WARM_STATES_BYTES: u64 = 32 * 1024 * 1024;
+
+/// Instances of a task hub whose last worker is remembered.
+pub const HABITS: usize = 16 * 1024;
+
+/// The last worker of an instance is forgotten after this time, at twice this at the
+/// latest.
+pub const HABIT_AGE: Duration = Duration::from_secs(60);
+
+/// Task hubs from which on idle ones are let go of.
+pub const TASK_HUB_DESKS: usize = 256;
+
 /// Requests that may wait for an entity before clients are told to wait.
 pub const ENTITY_QUEUE: u64 = 10_000;
 

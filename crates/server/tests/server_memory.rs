@@ -99,6 +99,7 @@ fn settings_of_the_allocator_by_an_operator_are_left_alone() {
     let found = environment(&server);
     assert!(found.contains("MALLOC_MMAP_THRESHOLD_=131072"), "{found}");
     assert!(found.contains("MALLOC_SET_BY=steadfast"), "{found}");
+    assert!(found.contains("MALLOC_ARENA_MAX="), "{found}");
     // Where glibc takes its settings away, the mark stays: it is not started again.
     let mut start = Start::new("dev");
     start.command.env("MALLOC_SET_BY", "steadfast");

@@ -14,11 +14,13 @@ use tokio::sync::watch;
 
 use super::delivery::Delivery;
 use super::entry::{Entry, Group, Key, Place, Sort};
+use super::habits::Habits;
 use super::histories::{Histories, SharedHistories};
 use super::lease::Leases;
 use super::local::Locals;
 use super::seat::Seat;
 use super::token::Token;
+use super::warm::SharedStates;
 use crate::aide::Operator;
 use crate::command::Wish;
 use crate::errands::Errands;
@@ -48,15 +50,11 @@ pub(super) struct State {
     pub(super) seats: BTreeMap<u64, Seat>,
     /// The seat that was served last.
     last: u64,
-    /// Who had an instance last; it may remember it.
-    pub(super) habits: HashMap<Key, u64>,
+    pub(super) habits: Habits,
     next: u64,
     pub(super) leases: Leases,
     is_stopped: bool,
 }
-
-/// Habits that are remembered.
-const HABITS: usize = 16 * 1024;
 
 impl Desk {
     pub(super) fn new(
@@ -64,6 +62,7 @@ impl Desk {
         clock: Arc<dyn Clock>,
         delivery: Delivery,
         histories: SharedHistories,
+        states: &SharedStates,
     ) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             me: me.clone(),
@@ -72,7 +71,7 @@ impl Desk {
             delivery,
             histories: Histories::new(histories),
             loads: Errands::default(),
-            locals: Locals::default(),
+            locals: Locals::new(states.hub()),
             state: Mutex::default(),
             out: watch::channel(0).0,
         })
@@ -118,6 +117,7 @@ impl Desk {
     pub(super) fn vacate(&self, id: u64) {
         let mut state = self.state.lock();
         state.seats.remove(&id);
+        state.habits.vacate(id);
         let is_with = |entry: &Entry| entry.place == Place::Out(id);
         let with = state.entries.iter().filter(|(_, entry)| is_with(entry));
         let lost: Vec<_> = with
@@ -276,12 +276,9 @@ impl Desk {
             return;
         };
         let sort = entry.group.sort;
-        if state.habits.len() >= HABITS {
-            state.habits.clear();
-        }
         let former = match sort {
             Sort::Activity => None,
-            Sort::Turn | Sort::Batch => state.habits.insert(key.clone(), id),
+            Sort::Turn | Sort::Batch => self.note_habit(state, &key, id),
         };
         let (Some(entry), Some(seat)) = (state.entries.get_mut(&key), state.seats.get_mut(&id))
         else {
@@ -307,6 +304,14 @@ impl Desk {
         if let Some(desk) = self.me.upgrade() {
             self.loads.begin(desk.load(key, number, attempt, to));
         }
+    }
+
+    /// Notes which worker has an instance now; answers which one had it before.
+    fn note_habit(&self, state: &mut State, key: &Key, seat: u64) -> Option<u64> {
+        if state.habits.begin_watch() {
+            tokio::spawn(named(Self::age_habits(self.me.clone())));
+        }
+        state.habits.insert(key.clone(), seat)
     }
 
     /// Keeps a part of a result.
@@ -405,6 +410,12 @@ impl Desk {
         let entry = state.entries.get(key)?;
         let is_known = state.seats.values().any(|seat| seat.knows(&entry.group));
         Some((entry.place, is_known))
+    }
+
+    /// Whether nothing is wanted and no worker is there.
+    pub(super) fn is_idle(&self) -> bool {
+        let state = self.state.lock();
+        state.entries.is_empty() && state.seats.is_empty() && state.habits.is_empty()
     }
 
     /// Gives out nothing more.

@@ -8,12 +8,14 @@ use std::time::Duration;
 use parking_lot::RwLock;
 use steadfast_core::clock::Clock;
 use steadfast_core::id::Partition;
+use steadfast_core::limits;
 use steadfast_partition::{Effect, Kind, Performer, Router};
 
 use super::delivery::Delivery;
 use super::desk::Desk;
 use super::histories::SharedHistories;
 use super::waits::Waits;
+use super::warm::SharedStates;
 use crate::aide::Aides;
 use crate::command::Wish;
 use crate::id::KIND;
@@ -30,6 +32,7 @@ struct Inner {
     clock: Arc<dyn Clock>,
     delivery: Delivery,
     histories: SharedHistories,
+    states: SharedStates,
     desks: RwLock<HashMap<String, Arc<Desk>>>,
     waits: Arc<Waits>,
     aides: Aides,
@@ -43,6 +46,7 @@ impl Dispatcher {
             clock,
             delivery,
             histories: SharedHistories::default(),
+            states: SharedStates::default(),
             desks: RwLock::default(),
             waits: Arc::default(),
             aides: Aides::default(),
@@ -58,21 +62,26 @@ impl Dispatcher {
             return Arc::clone(desk);
         }
         let mut desks = self.inner.desks.write();
+        if desks.len() >= limits::TASK_HUB_DESKS {
+            // Only this map has it, and there is no other way to it.
+            desks.retain(|_, desk| Arc::strong_count(desk) > 1 || !desk.is_idle());
+        }
         let desk = desks.entry(hub.to_owned()).or_insert_with(|| {
             let Inner {
                 router,
                 clock,
                 delivery,
                 histories,
+                states,
                 ..
             } = &*self.inner;
             let (router, clock) = (Arc::clone(router), Arc::clone(clock));
-            Desk::new(router, clock, *delivery, histories.clone())
+            Desk::new(router, clock, *delivery, histories.clone(), states)
         });
         Arc::clone(desk)
     }
 
-    /// The task hubs that have been heard of.
+    /// The task hubs that have been heard of, except idle ones of very many.
     pub(crate) fn hubs(&self) -> Vec<String> {
         let mut names: Vec<_> = self.inner.desks.read().keys().cloned().collect();
         names.sort_unstable();
@@ -147,5 +156,27 @@ impl Performer for Dispatcher {
     fn helper(&self, kind: Kind) -> Option<&(dyn Any + Send + Sync)> {
         let aides: &(dyn Any + Send + Sync) = &self.inner.aides;
         (kind == KIND).then_some(aides)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use steadfast_core::clock::SystemClock;
+    use steadfast_partition::Alone;
+
+    #[test]
+    fn idle_task_hubs_of_very_many_are_let_go_of() {
+        let router = Arc::new(Router::new(Arc::new(Alone)));
+        let clock = Arc::new(SystemClock::new());
+        let dispatcher = Dispatcher::new(router, clock, Delivery::default());
+        let held = dispatcher.desk("held");
+        for number in 0..3 * limits::TASK_HUB_DESKS {
+            dispatcher.desk(&format!("hub {number}"));
+        }
+        let hubs = dispatcher.hubs();
+        assert!(hubs.len() <= limits::TASK_HUB_DESKS, "{}", hubs.len());
+        assert!(hubs.contains(&"held".to_owned()));
+        assert!(Arc::ptr_eq(&held, &dispatcher.desk("held")));
     }
 }

@@ -11,12 +11,10 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
-use quick_cache::Weighter;
-use quick_cache::unsync::Cache;
-use steadfast_core::id::Epoch;
 use steadfast_core::limits;
 use tokio::sync::oneshot;
 
+use super::warm::{States, Warm};
 use crate::aide::Operator;
 use crate::command::Request;
 use crate::entity::Outcome;
@@ -36,29 +34,20 @@ pub(crate) struct Asked {
     pub(crate) answer: oneshot::Sender<Result<Settled>>,
 }
 
-/// A state that was committed here.
-#[derive(Clone)]
-pub(crate) struct Warm {
-    pub(crate) epoch: Epoch,
-    /// The generation that the entity has with this state.
-    pub(crate) version: u64,
-    pub(crate) state: Option<Arc<str>>,
-}
-
 /// Requests that are run here, by entity.
 pub(crate) struct Locals {
     operator: RwLock<Option<Arc<dyn Operator>>>,
     shards: [Mutex<Shard>; SHARDS],
+    /// Changed under the lock of the entity's shard only.
+    warm: States,
     hasher: RandomState,
 }
 
 const SHARDS: usize = 16;
-/// What all states in memory may come to.
-const WARM_BYTES: u64 = 16 * 1024 * 1024;
 
+#[derive(Default)]
 struct Shard {
     slots: HashMap<String, Slot>,
-    warm: Cache<String, Warm, Weight>,
 }
 
 /// An entity whose requests are being run.
@@ -69,33 +58,16 @@ struct Slot {
     is_disturbed: bool,
 }
 
-#[derive(Clone)]
-struct Weight;
-
-impl Weighter<String, Warm> for Weight {
-    fn weight(&self, entity: &String, warm: &Warm) -> u64 {
-        let state = warm.state.as_ref().map_or(0, |state| state.len());
-        (entity.len() + state + 96) as u64
-    }
-}
-
-impl Default for Locals {
-    fn default() -> Self {
-        let bytes = WARM_BYTES / SHARDS as u64;
-        let shard = |_| Shard {
-            slots: HashMap::new(),
-            // A guess at how many there are; most task hubs of a server have none.
-            warm: Cache::with_weighter(64, bytes, Weight),
-        };
+impl Locals {
+    pub(super) fn new(warm: States) -> Self {
         Self {
             operator: RwLock::default(),
-            shards: std::array::from_fn(|place| Mutex::new(shard(place))),
+            shards: Default::default(),
+            warm,
             hasher: RandomState::new(),
         }
     }
-}
 
-impl Locals {
     /// Operations are run by this one from now on, or by nobody.
     pub(crate) fn set_operator(&self, operator: Option<Arc<dyn Operator>>) {
         *self.operator.write() = operator;
@@ -157,24 +129,23 @@ impl Locals {
             shard.slots.remove(entity);
             return None;
         }
-        let warm = shard.warm.get(entity).cloned();
-        Some((batch, warm))
+        Some((batch, self.warm.get(entity)))
     }
 
     /// Remembers what was committed, unless somebody else has the entity now.
     pub(crate) fn keep(&self, entity: &str, warm: Warm) {
-        let mut shard = self.shard(entity).lock();
+        let shard = self.shard(entity).lock();
         let is_ours = |slot: &Slot| !slot.is_disturbed;
         match shard.slots.get(entity).is_some_and(is_ours) {
-            true => shard.warm.insert(entity.to_owned(), warm),
-            false => drop(shard.warm.remove(entity)),
+            true => self.warm.insert(entity, warm),
+            false => self.warm.remove(entity),
         }
     }
 
     /// What is known of an entity does not hold any more.
     pub(crate) fn forget(&self, entity: &str) {
         let mut shard = self.shard(entity).lock();
-        shard.warm.remove(entity);
+        self.warm.remove(entity);
         if let Some(slot) = shard.slots.get_mut(entity) {
             slot.is_disturbed = true;
         }

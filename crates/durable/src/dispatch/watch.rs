@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Weak;
 
+use steadfast_core::limits;
 use tokio::time::Instant;
 
 use super::desk::{Desk, State};
@@ -50,6 +51,19 @@ impl Desk {
                 }
             };
             tokio::time::sleep_until(deadline).await;
+        }
+    }
+
+    /// Forgets habits that are not used, until there are none.
+    pub(super) async fn age_habits(me: Weak<Self>) {
+        loop {
+            tokio::time::sleep(limits::HABIT_AGE).await;
+            let Some(desk) = me.upgrade() else {
+                return;
+            };
+            if !desk.state.lock().habits.age() {
+                return;
+            }
         }
     }
 }

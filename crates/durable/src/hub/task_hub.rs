@@ -100,7 +100,8 @@ impl TaskHubs {
         })
     }
 
-    /// The task hubs that this node has heard of since it started.
+    /// The task hubs that this node has heard of since it started, except idle ones of
+    /// very many.
     pub fn names(&self) -> Vec<String> {
         self.inner.dispatcher.hubs()
     }

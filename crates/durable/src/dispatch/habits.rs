@@ -1,0 +1,106 @@
+//! Which worker had an instance last.
+//!
+//! It may remember the instance, so it is preferred. A habit lasts as long as its worker
+//! is there and is forgotten when it was not used for a while.
+
+use std::collections::HashMap;
+
+use steadfast_core::limits;
+
+use super::entry::Key;
+
+#[derive(Default)]
+pub(super) struct Habits {
+    /// Used since the last look.
+    recent: HashMap<Key, u64>,
+    /// Used before it.
+    older: HashMap<Key, u64>,
+    /// Whether a task looks at their age.
+    is_watched: bool,
+}
+
+impl Habits {
+    /// The worker that had an instance last.
+    pub(super) fn get(&self, key: &Key) -> Option<&u64> {
+        self.recent.get(key).or_else(|| self.older.get(key))
+    }
+
+    /// Notes who has an instance now; answers who had it before.
+    pub(super) fn insert(&mut self, key: Key, seat: u64) -> Option<u64> {
+        if self.recent.len() >= limits::HABITS / 2 {
+            self.older = std::mem::take(&mut self.recent);
+        }
+        let older = self.older.remove(&key);
+        self.recent.insert(key, seat).or(older)
+    }
+
+    pub(super) fn remove(&mut self, key: &Key) {
+        self.recent.remove(key);
+        self.older.remove(key);
+    }
+
+    /// A worker has gone.
+    pub(super) fn vacate(&mut self, seat: u64) {
+        for habits in [&mut self.recent, &mut self.older] {
+            habits.retain(|_, own| *own != seat);
+            habits.shrink_to_fit();
+        }
+    }
+
+    /// Answers whether no task looks at their age yet; one does from now on.
+    pub(super) fn begin_watch(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_watched, true)
+    }
+
+    /// Forgets those that were not used since the last look; answers whether there are
+    /// others. If not, nobody looks any more.
+    pub(super) fn age(&mut self) -> bool {
+        self.older = std::mem::take(&mut self.recent);
+        self.is_watched = !self.older.is_empty();
+        self.is_watched
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.recent.is_empty() && self.older.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use steadfast_core::id::Partition;
+
+    fn key(number: usize) -> Key {
+        (Partition(0), Bytes::from(number.to_string()))
+    }
+
+    #[test]
+    fn a_habit_that_is_used_stays_and_others_are_given_back() {
+        let mut habits = Habits::default();
+        assert_eq!(habits.insert(key(1), 7), None);
+        habits.insert(key(2), 7);
+        assert!(habits.begin_watch() && !habits.begin_watch());
+        assert!(habits.age());
+        assert_eq!(habits.insert(key(1), 8), Some(7), "it is still known");
+        assert!(habits.age());
+        assert_eq!((habits.get(&key(1)), habits.get(&key(2))), (Some(&8), None));
+        assert!(!habits.age() && habits.is_empty());
+        assert!(habits.begin_watch(), "nobody looks any more");
+        assert_eq!(habits.recent.capacity() + habits.older.capacity(), 0);
+    }
+
+    #[test]
+    fn habits_are_bounded_and_go_with_their_worker() {
+        let mut habits = Habits::default();
+        for number in 0..3 * limits::HABITS {
+            habits.insert(key(number), number as u64 % 2);
+        }
+        let count = habits.recent.len() + habits.older.len();
+        assert!(count <= limits::HABITS, "{count}");
+        habits.vacate(0);
+        habits.vacate(1);
+        assert!(habits.is_empty());
+        assert_eq!(habits.recent.capacity() + habits.older.capacity(), 0);
+    }
+}
