@@ -104,11 +104,7 @@ async fn a_burst_does_not_delay_a_job_of_its_collection_and_host_that_was_made_b
     burst(&node, &home, BURST).await;
     node.kill();
     pass(60).await;
-    // All of them are due, more than memory holds and than the host takes at a time.
-    *lab.script.usual.lock() = Manner {
-        takes: Duration::from_millis(5),
-        is_success: true,
-    };
+    // All of them are due, and more than memory holds.
     let _node = lab.start().await;
     lab.script.until_called(BURST + 1).await;
     let calls = lab.script.calls.lock().clone();
@@ -116,5 +112,5 @@ async fn a_burst_does_not_delay_a_job_of_its_collection_and_host_that_was_made_b
         .iter()
         .position(|call| call.order.job.name == "canary");
     let place = place.unwrap();
-    assert!(place < 1000, "{place} of {BURST} ran before it");
+    assert!(place < BURST / 4, "{place} of {BURST} ran before it");
 }
