@@ -191,6 +191,11 @@ pub const HEADER_TIME: Duration = Duration::from_secs(10);
 /// Requests that one HTTP/2 connection has under way at a time.
 pub const HTTP_STREAMS: u32 = 1000;
 
+/// What an HTTP/2 client may send before it is read, on a connection and on a stream;
+/// and what is buffered for one that does not read, per stream.
+pub const HTTP_WINDOW_BYTES: u32 = 1024 * 1024;
+pub const HTTP_SEND_BYTES: usize = 64 * 1024;
+
 /// Largest message of a gRPC client.
 pub const GRPC_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
 
@@ -392,9 +397,26 @@ pub const ON_TIME: Duration = Duration::from_secs(1);
 
 /// Jobs that a sweep over a collection handles together.
 pub const SWEEP_JOBS: usize = 128;
-/// How long a client may take to send the body of a request to our own REST
-/// interface.
+
+/// How long a client may take to send the body of a request, and the bytes that earn it
+/// a further second.
 pub const BODY_TIME: Duration = Duration::from_secs(30);
+pub const BODY_RATE_BYTES: usize = 256 * 1024;
+
+/// Bodies of requests that are in memory, together, beyond the first bytes of each; how
+/// much of that a body of unknown length gets at least; and how long it waits for it.
+pub const BODIES_BYTES: usize = 96 * 1024 * 1024;
+pub const BODY_FREE_BYTES: usize = 16 * 1024;
+pub const BODY_STEP_BYTES: usize = 64 * 1024;
+pub const BODY_WAIT: Duration = Duration::from_secs(5);
+
+/// How long a client may leave a piece of an answer unread that is ready for it.
+pub const ANSWER_TIME: Duration = Duration::from_secs(30);
+
+/// Pieces in which answers are handed out, and unread answers from which on a connection
+/// has its next requests wait.
+pub const ANSWER_PIECE_BYTES: usize = 16 * 1024;
+pub const ANSWERS_BYTES: usize = 16 * 1024 * 1024;
 
 /// What of a body that is too large is read and dropped, so that its sender gets to
 /// the answer.

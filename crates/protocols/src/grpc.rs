@@ -1,4 +1,6 @@
 //! One gRPC request over an HTTP/2 stream.
+//!
+//! Routes prove the key by the headers, before anything is read here.
 
 use std::pin::Pin;
 
@@ -11,6 +13,8 @@ use steadfast_core::limits;
 use tonic::server::{Grpc, ServerStreamingService, UnaryService};
 use tonic::{Code, Status};
 use tonic_prost::ProstCodec;
+
+use crate::http::{Chunks, Unread};
 
 /// The header that says how a request ended.
 const STATUS: &str = "grpc-status";
@@ -68,8 +72,22 @@ where
     Q: Message + Default + 'static,
     A: Message + Default + 'static,
 {
+    one_within(limits::GRPC_MESSAGE_BYTES, request, answer)
+}
+
+/// The same for a message of at most so many bytes.
+pub(crate) fn one_within<Q, A>(
+    most: usize,
+    request: axum::extract::Request,
+    answer: impl FnMut(Q) -> Later<A> + Send + 'static,
+) -> Answered
+where
+    Q: Message + Default + 'static,
+    A: Message + Default + 'static,
+{
     let codec = ProstCodec::<A, Q>::default();
-    let mut grpc = Grpc::new(codec).max_decoding_message_size(limits::GRPC_MESSAGE_BYTES);
+    let mut grpc = Grpc::new(codec).max_decoding_message_size(most);
+    let request = guarded(request);
     Box::pin(async move { finish(grpc.unary(One(answer), request).await) })
 }
 
@@ -84,6 +102,7 @@ where
 {
     let codec = ProstCodec::<A, Q>::default();
     let mut grpc = Grpc::new(codec).max_decoding_message_size(limits::GRPC_MESSAGE_BYTES);
+    let request = guarded(request);
     Box::pin(async move { finish(grpc.server_streaming(Many(answer), request).await) })
 }
 
@@ -105,6 +124,29 @@ pub(crate) fn until<A: Send + 'static>(
             message = messages.next() => Some((message?, Some((messages, end)))),
         }
     }))
+}
+
+/// The request with a body that is charged and has to come in time.
+fn guarded(request: axum::extract::Request) -> axum::extract::Request {
+    let (parts, body) = request.into_parts();
+    let chunks = Chunks::new(&parts.extensions, body);
+    let chunks = stream::unfold(chunks, |mut chunks| async move {
+        let chunk = chunks.next().await?;
+        Some((chunk.map_err(unread), chunks))
+    });
+    let body = Body::from_stream(chunks);
+    axum::extract::Request::from_parts(parts, body)
+}
+
+fn unread(why: Unread) -> Status {
+    match why {
+        Unread::TooLarge => Status::resource_exhausted("the message is too large"),
+        Unread::TooSlow => Status::deadline_exceeded("the message did not come in time"),
+        Unread::Busy => Status::unavailable(
+            "STF-6026: the server is reading as many bodies as it has room for; try again later",
+        ),
+        Unread::Broken => Status::cancelled("the message has broken off"),
+    }
 }
 
 /// A request that was not even read.

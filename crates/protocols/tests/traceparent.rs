@@ -12,7 +12,7 @@ use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use steadfast_core::clock::SystemClock;
-use steadfast_protocols::http::{Cors, Frame, Proxies, Registry, propagate, serve};
+use steadfast_protocols::http::{Bodies, Cors, Frame, Proxies, Registry, propagate, serve};
 use steadfast_protocols::listen::{Bind, Listener};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -25,6 +25,7 @@ const PARENT: &str = "00f067aa0ba902b7";
 /// Serves some routes on a port of its own until it is told to stop.
 fn start(routes: Router, stop: &CancellationToken) -> SocketAddr {
     let frame = Frame {
+        bodies: Bodies::new(),
         cors: Arc::new(Cors::new([])),
         proxies: Arc::new(Proxies::new([]).unwrap()),
         metrics: Arc::new(Registry::new(Arc::new(SystemClock::new()))),

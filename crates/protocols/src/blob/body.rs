@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, BodyDataStream};
+use axum::http::Extensions;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
@@ -22,6 +23,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::ask::Ask;
 use super::context::Context;
 use super::fault::Fault;
+use crate::http::{Unread, read};
 
 /// How long an upload waits before it tries a throttled store again.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -89,12 +91,13 @@ pub(super) async fn take_short(
     limit: usize,
 ) -> Result<Bytes, Fault> {
     let _room = room(context, limit).await?;
-    let reading = axum::body::to_bytes(body, limit);
-    match tokio::time::timeout(BODY_TIME, reading).await {
-        Ok(Ok(body)) => Ok(body),
-        Ok(Err(_)) => Err(Fault::too_large(limit)),
-        Err(_) => Err(Fault::too_slow()),
-    }
+    // It has room of its own.
+    let read = read(&Extensions::new(), body, limit).await;
+    read.map_err(|why| match why {
+        Unread::TooLarge => Fault::too_large(limit),
+        Unread::TooSlow | Unread::Busy => Fault::too_slow(),
+        Unread::Broken => Fault::bad("InvalidInput", "the body has ended early"),
+    })
 }
 
 fn length(ask: &Ask) -> Result<Option<usize>, Fault> {

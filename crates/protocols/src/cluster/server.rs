@@ -19,9 +19,12 @@ use tonic::Status;
 use super::credentials::Credentials;
 use super::proof::{NONCE_BYTES, Side, Transcript, nonce};
 use super::trust::fingerprint;
-use crate::grpc::{one, refuse};
+use crate::grpc::{one, one_within, refuse};
 use crate::http::serve as serve_http;
 use crate::listen::{Certificate, Stream};
+
+/// Longest message of a peer that has not proven anything yet.
+const STRANGER_BYTES: usize = 64 * 1024;
 
 /// Answers nodes that have proven who they are.
 #[async_trait]
@@ -107,14 +110,14 @@ async fn handle(
 ) -> Response {
     match method.as_str() {
         "Hello" => {
-            one(request, move |hello| {
+            one_within(STRANGER_BYTES, request, move |hello| {
                 let (desk, session) = (Arc::clone(&desk), Arc::clone(&session));
                 Box::pin(async move { greet(&desk, &session, hello) })
             })
             .await
         }
         "Prove" => {
-            one(request, move |prove| {
+            one_within(STRANGER_BYTES, request, move |prove| {
                 let (desk, session) = (Arc::clone(&desk), Arc::clone(&session));
                 Box::pin(async move { examine(&desk, &session, &prove) })
             })

@@ -1,5 +1,7 @@
 //! HTTP: connections, and what all requests have in common.
 
+mod answer;
+mod body;
 mod cors;
 mod forwarded;
 mod health;
@@ -8,6 +10,8 @@ mod problem;
 mod serve;
 mod span;
 
+pub use body::Bodies;
+pub(crate) use body::{Chunks, RETRY_SECONDS, Unread, read};
 pub use cors::Cors;
 pub use forwarded::{Client, Proxies};
 pub use health::{Check, Health, State};

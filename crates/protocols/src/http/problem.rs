@@ -10,14 +10,16 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use axum::http::header::{HeaderValue, WWW_AUTHENTICATE};
+use axum::http::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use steadfast_core::error::Code;
+use steadfast_core::limits;
 use steadfast_events::Error as EventError;
 use steadfast_partition::Error as PartitionError;
 
+use super::body::{RETRY_SECONDS, Unread};
 use crate::access::{Access, Denied};
 
 /// Why a request was not done.
@@ -35,6 +37,7 @@ const NOT_FOUND: Code = Code("STF-6021");
 const NO_METHOD: Code = Code("STF-6023");
 const TOO_LARGE: Code = Code("STF-6024");
 const TOO_SLOW: Code = Code("STF-6025");
+const NO_ROOM: Code = Code("STF-6026");
 const INTERNAL: Code = Code("STF-6070");
 
 impl Problem {
@@ -72,6 +75,22 @@ impl Problem {
     pub fn too_slow(limit: Duration) -> Self {
         let message = format!("the body did not come within {} s", limit.as_secs());
         Self::new(TOO_SLOW, message)
+    }
+
+    /// The bodies of other requests leave no room for this one.
+    pub fn no_room() -> Self {
+        let message = "the server is reading as many bodies as it has room for; try again later";
+        Self::new(NO_ROOM, message)
+    }
+
+    /// A body was not read that may have so many bytes.
+    pub(crate) fn unread(why: Unread, most: usize) -> Self {
+        match why {
+            Unread::TooLarge => Self::too_large(most),
+            Unread::TooSlow => Self::too_slow(limits::BODY_TIME),
+            Unread::Busy => Self::no_room(),
+            Unread::Broken => Self::bad_request("the body has broken off"),
+        }
     }
 
     /// The machine has failed us.
@@ -118,6 +137,7 @@ impl Problem {
             "STF-6023" => StatusCode::METHOD_NOT_ALLOWED,
             "STF-6024" => StatusCode::PAYLOAD_TOO_LARGE,
             "STF-6025" => StatusCode::REQUEST_TIMEOUT,
+            "STF-6026" => StatusCode::SERVICE_UNAVAILABLE,
             "STF-2008" | "STF-4003" => StatusCode::TOO_MANY_REQUESTS,
             "STF-4001" | "STF-4002" | "STF-4008" | "STF-2012" | "STF-2019" | "STF-2021" => {
                 StatusCode::SERVICE_UNAVAILABLE
@@ -165,6 +185,10 @@ impl IntoResponse for Problem {
         }
         if let Some(denied) = self.denied {
             response.extensions_mut().insert(denied);
+        }
+        if self.code == NO_ROOM {
+            let later = HeaderValue::from_static(RETRY_SECONDS);
+            response.headers_mut().insert(RETRY_AFTER, later);
         }
         response
     }

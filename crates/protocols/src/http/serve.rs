@@ -1,5 +1,6 @@
 //! One connection, HTTP/1.1 or HTTP/2, until its end.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,8 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tower::Service as _;
 
+use super::answer::Answers;
+use super::body::{self, Bodies};
 use super::cors::{self, Cors};
 use super::forwarded::{self, Proxies};
 use super::metrics::{self, Registry};
@@ -27,6 +30,7 @@ const GOODBYE: Duration = Duration::from_secs(1);
 /// What all routes of a port have around them.
 #[derive(Clone)]
 pub struct Frame {
+    pub bodies: Bodies,
     pub cors: Arc<Cors>,
     pub proxies: Arc<Proxies>,
     pub metrics: Arc<Registry>,
@@ -37,6 +41,10 @@ impl Frame {
     pub fn around(&self, routes: Router) -> Router {
         routes
             .layer(DefaultBodyLimit::max(limits::REST_BODY_BYTES))
+            .layer(middleware::from_fn_with_state(
+                self.bodies.clone(),
+                body::account,
+            ))
             .layer(middleware::from_fn_with_state(
                 Arc::clone(&self.cors),
                 cors::apply,
@@ -53,15 +61,22 @@ impl Frame {
     }
 }
 
-/// Serves a connection. On `stop` it answers what it has begun, and ends. Whoever
-/// asks for nothing is shown the door.
+/// Serves a connection. On `stop` it answers what it has begun, and ends. A client that
+/// asks for nothing, or does not read what it asked for, is disconnected.
 pub async fn serve(stream: Stream, peer: SocketAddr, routes: Router, stop: CancellationToken) {
     let asked = Arc::new(Notify::new());
     let first = Arc::clone(&asked);
+    let answers = Arc::new(Answers::default());
+    let counted = Arc::clone(&answers);
     let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
         first.notify_one();
         request.extensions_mut().insert(forwarded::Peer(peer));
-        routes.clone().call(request)
+        let (mut routes, answers) = (routes.clone(), Arc::clone(&counted));
+        async move {
+            answers.room().await;
+            let response = routes.call(request).await?;
+            Ok::<_, Infallible>(response.map(|body| answers.count(body)))
+        }
     });
     let builder = builder();
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
@@ -77,6 +92,10 @@ pub async fn serve(stream: Stream, peer: SocketAddr, routes: Router, stop: Cance
             connection.as_mut().graceful_shutdown();
             let goodbye = tokio::time::timeout(GOODBYE, connection.as_mut());
             goodbye.await.unwrap_or(Ok(()))
+        }
+        () = answers.stalled() => {
+            tracing::debug!(event = "http.stalled_client", %peer);
+            Ok(())
         }
     };
     if let Err(error) = ended {
@@ -94,7 +113,7 @@ async fn silence(asked: &Notify) {
 }
 
 /// The limits of a connection. What is not set here has a bound of the library:
-/// streams that a client resets before they are taken, and unread bytes.
+/// streams that a client resets before they are taken.
 fn builder() -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
     builder
@@ -106,6 +125,9 @@ fn builder() -> Builder<TokioExecutor> {
         .http2()
         .timer(TokioTimer::new())
         .max_header_list_size(limits::HTTP_HEAD_BYTES as u32)
+        .initial_connection_window_size(limits::HTTP_WINDOW_BYTES)
+        .initial_stream_window_size(limits::HTTP_WINDOW_BYTES)
+        .max_send_buf_size(limits::HTTP_SEND_BYTES)
         .keep_alive_interval(limits::PING_TIME)
         .keep_alive_timeout(limits::HEADER_TIME)
         .max_concurrent_streams(limits::HTTP_STREAMS);

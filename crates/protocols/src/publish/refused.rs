@@ -2,11 +2,13 @@
 
 use axum::Json;
 use axum::http::StatusCode;
+use axum::http::header::{HeaderValue, RETRY_AFTER};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use steadfast_events::{Error, Kind};
 
 use crate::access::Denied;
+use crate::http::{RETRY_SECONDS, Unread};
 
 /// A status, a stable code and words.
 #[derive(Debug)]
@@ -25,13 +27,33 @@ impl Refused {
             message: message.into(),
         }
     }
+}
 
-    pub(super) fn too_large() -> Self {
-        Error::new(
-            Kind::TooLarge,
-            "the body of a request is too large; send less at once",
-        )
-        .into()
+impl From<Unread> for Refused {
+    fn from(why: Unread) -> Self {
+        let refused = |status, code, message: &str| Self {
+            status,
+            code,
+            message: message.to_owned(),
+        };
+        match why {
+            Unread::TooLarge => Error::new(
+                Kind::TooLarge,
+                "the body of a request is too large; send less at once",
+            )
+            .into(),
+            Unread::TooSlow => refused(
+                StatusCode::REQUEST_TIMEOUT,
+                "STF-6025",
+                "the body did not come in time",
+            ),
+            Unread::Busy => refused(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "STF-6026",
+                "the server is reading as many bodies as it has room for; try again later",
+            ),
+            Unread::Broken => Self::malformed("the body has broken off"),
+        }
     }
 }
 
@@ -65,6 +87,11 @@ impl From<Error> for Refused {
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
         let body = json!({ "error": { "code": self.code, "message": self.message } });
-        (self.status, Json(body)).into_response()
+        let mut response = (self.status, Json(body)).into_response();
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            let later = HeaderValue::from_static(RETRY_SECONDS);
+            response.headers_mut().insert(RETRY_AFTER, later);
+        }
+        response
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
@@ -15,6 +15,7 @@ use super::headers;
 use super::refused::Refused;
 use crate::access::{Area, Denied, Reason, Right};
 use crate::amqp::{Context, verify};
+use crate::http::read;
 
 /// A JSON batch is longer than its events: texts are escaped.
 const BODY_BYTES: usize = 4 * limits::PUBLICATION_BYTES;
@@ -68,9 +69,7 @@ async fn publish(
     let allowed = allow(context, hub, &parts).await;
     allowed.inspect_err(|denied| context.refused(denied))?;
     let sender = context.hubs.sender(hub, partition).await?;
-    let body = to_bytes(body, BODY_BYTES)
-        .await
-        .map_err(|_| Refused::too_large())?;
+    let body = read(&parts.extensions, body, BODY_BYTES).await?;
     let batch = body::publication(&parts.headers, &body, publisher)?;
     sender.send(batch).await?;
     Ok(StatusCode::CREATED)

@@ -4,7 +4,6 @@
 //! nothing of hubs.
 
 mod admit;
-mod body;
 mod context;
 mod dial;
 mod events;

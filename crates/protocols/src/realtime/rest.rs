@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::header::{CONTENT_TYPE, HOST};
+use axum::http::header::{CONTENT_TYPE, HOST, RETRY_AFTER};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -23,12 +23,11 @@ use steadfast_wire::signalr::pack::Reader;
 use steadfast_wire::signalr::service::{Check, CloseMany};
 
 use super::admit::shown;
-use super::body::{self, Unread};
 use super::context::Context;
 use super::query::Query;
 use super::token;
 use crate::access::{Area, Denied, Reason, Right};
-use crate::http::Problem;
+use crate::http::{Problem, RETRY_SECONDS, Unread, read};
 
 /// The routes; health needs no token.
 pub(super) fn routes(context: &Arc<Context>) -> Router {
@@ -112,7 +111,12 @@ impl IntoResponse for Failure {
             Self::Denied(denied) => Problem::from(denied).into_response(),
             Self::Wrong(status, code, message) => {
                 let body = json!({"code": code, "message": message, "target": null});
-                (status, Json(body)).into_response()
+                let mut response = (status, Json(body)).into_response();
+                if status == StatusCode::SERVICE_UNAVAILABLE {
+                    let later = HeaderValue::from_static(RETRY_SECONDS);
+                    response.headers_mut().insert(RETRY_AFTER, later);
+                }
+                response
             }
         }
     }
@@ -364,7 +368,8 @@ fn group_name(name: &str) -> Result<(), Failure> {
 /// A message as JSON, which is written for all clients, or as they are to get it.
 async fn payload(parts: &Parts, body: Body) -> Result<Payload, Failure> {
     let most = limits::CLIENT_POST_BYTES;
-    let bytes = body::read(body, most).await.map_err(|why| match why {
+    let read = read(&parts.extensions, body, most).await;
+    let bytes = read.map_err(|why| match why {
         Unread::TooLarge => {
             let words = format!("a message has {most} bytes at most");
             Failure::Wrong(StatusCode::PAYLOAD_TOO_LARGE, "PayloadTooLarge", words)
@@ -372,6 +377,10 @@ async fn payload(parts: &Parts, body: Body) -> Result<Payload, Failure> {
         Unread::TooSlow => {
             let words = "the body did not come in time".to_owned();
             Failure::Wrong(StatusCode::REQUEST_TIMEOUT, "Timeout", words)
+        }
+        Unread::Busy => {
+            let words = "the server has no room for the body; try again later".to_owned();
+            Failure::Wrong(StatusCode::SERVICE_UNAVAILABLE, "ServerBusy", words)
         }
         Unread::Broken => Failure::bad("the body broke off"),
     })?;

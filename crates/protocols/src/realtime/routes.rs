@@ -15,14 +15,13 @@ use steadfast_core::limits;
 use steadfast_realtime::{Ticket, Transport};
 
 use super::admit::admit;
-use super::body::{self, Unread};
 use super::context::Context;
 use super::far::{FarRequest, What};
 use super::query::Query;
 use super::refusal::Refusal;
 use super::{events, far, negotiate, polling, rest, server, websocket};
 use crate::access::ended;
-use crate::http::audited;
+use crate::http::{Problem, Unread, audited, read};
 
 /// A path, and the hub behind it; without one the query names it.
 #[derive(Clone)]
@@ -157,7 +156,8 @@ async fn post(door: &Door, parts: &Parts, query: &Query, body: Body) -> Result<R
     let token = token(query)?;
     let here = door.ticket(&hub, token);
     let most = limits::CLIENT_POST_BYTES;
-    let bytes = body::read(body, most).await.map_err(|why| match why {
+    let read = read(&parts.extensions, body, most).await;
+    let bytes = read.map_err(|why| match why {
         Unread::TooLarge => {
             let text = format!("A request has {most} bytes at most.");
             Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, text)
@@ -166,6 +166,7 @@ async fn post(door: &Door, parts: &Parts, query: &Query, body: Body) -> Result<R
             let text = "The body did not come in time.";
             Refusal::new(StatusCode::REQUEST_TIMEOUT, text)
         }
+        Unread::Busy => Refusal::Problem(Problem::no_room()),
         Unread::Broken => Refusal::new(StatusCode::BAD_REQUEST, "The body broke off."),
     })?;
     match here {

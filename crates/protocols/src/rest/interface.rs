@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::Router;
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::Body;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Request, State};
 use axum::http::Method;
@@ -18,12 +18,11 @@ use axum::http::header::AUTHORIZATION;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, get};
-use http_body_util::LengthLimitError;
 use serde_json::{Map, Value, json};
 use steadfast_core::limits;
 
 use crate::access::{Access, Area, Asker, Pass, Right};
-use crate::http::{Client, Problem, audited};
+use crate::http::{Client, Problem, audited, read as read_body};
 
 /// What a route is for.
 #[derive(Clone, Debug)]
@@ -164,15 +163,9 @@ async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Resp
 /// The request with all of its body at hand.
 async fn whole(request: Request) -> Result<Request, Problem> {
     let (parts, body) = request.into_parts();
-    let whole = to_bytes(body, limits::REST_BODY_BYTES);
-    let Ok(whole) = tokio::time::timeout(limits::BODY_TIME, whole).await else {
-        return Err(Problem::too_slow(limits::BODY_TIME));
-    };
-    let whole: Bytes =
-        whole.map_err(|error| match error.into_inner().is::<LengthLimitError>() {
-            true => Problem::too_large(limits::REST_BODY_BYTES),
-            false => Problem::bad_request("the body has broken off"),
-        })?;
+    let most = limits::REST_BODY_BYTES;
+    let whole = read_body(&parts.extensions, body, most).await;
+    let whole = whole.map_err(|why| Problem::unread(why, most))?;
     Ok(Request::from_parts(parts, Body::from(whole)))
 }
 

@@ -12,6 +12,8 @@ use serde_json::json;
 use steadfast_jobs::recurrence::Invalid;
 use steadfast_jobs::{Error, ErrorKind};
 
+use crate::http::Unread;
+
 /// Why a request was not done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
@@ -83,6 +85,25 @@ impl Fault {
     /// Not now, or not here.
     pub(crate) fn unavailable(message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServerBusy", message)
+    }
+
+    /// A body was not read that may have so many bytes.
+    pub(crate) fn unread(why: Unread, most: usize) -> Self {
+        let (status, code, message) = match why {
+            Unread::TooLarge => (
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "RequestEntityTooLarge",
+                format!("the body may have {most} bytes at most"),
+            ),
+            Unread::TooSlow => (
+                StatusCode::REQUEST_TIMEOUT,
+                "RequestTimeout",
+                "the body did not come in time".to_owned(),
+            ),
+            Unread::Busy => return Self::unavailable("too many bodies are being read; try again"),
+            Unread::Broken => return Self::bad("the body was cut off"),
+        };
+        Self::new(status, code, message)
     }
 
     pub(crate) fn conflict(message: impl Into<String>) -> Self {

@@ -20,7 +20,7 @@ use super::fault::Fault;
 use super::forwarded::Forwarded;
 use super::pair;
 use crate::access::{Area, Reason, Right};
-use crate::http::Client;
+use crate::http::{Client, read};
 
 /// All routes of the interface.
 pub fn routes(context: Arc<Context>) -> Router {
@@ -38,13 +38,13 @@ const MOST_BYTES: usize = 4 * 1024 * 1024;
 async fn handle(State(context): State<Arc<Context>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let client = parts.extensions.get::<Client>().cloned();
-    let Ok(body) = axum::body::to_bytes(body, MOST_BYTES).await else {
-        let fault = Fault::bad("the body is too large or was cut off");
-        return finish(&parts.headers, Err(fault));
-    };
     if let Err(fault) = check_access(&context, &parts.method, &parts.uri, &parts.headers) {
         return finish(&parts.headers, Err(fault));
     }
+    let body = match read(&parts.extensions, body, MOST_BYTES).await {
+        Ok(body) => body,
+        Err(why) => return finish(&parts.headers, Err(Fault::unread(why, MOST_BYTES))),
+    };
     let base = base(&context, &parts.uri, &parts.headers, client.as_ref());
     let wanted = Forwarded {
         method: parts.method,

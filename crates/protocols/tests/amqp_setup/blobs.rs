@@ -19,6 +19,7 @@ pub(crate) fn serve(node: &Node) -> u16 {
     let access = node.context.access.clone().expect("keys are checked");
     let context = blob::Context::new(node.blobs.clone(), access, Arc::clone(&node.clock), false);
     let frame = http::Frame {
+        bodies: http::Bodies::new(),
         cors: Arc::new(http::Cors::new(Vec::<String>::new())),
         proxies: Arc::default(),
         metrics: Arc::new(http::Registry::new(Arc::clone(&node.clock))),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use steadfast_core::task::named;
 use steadfast_protocols::amqp::Context as Events;
 use steadfast_protocols::durabletask;
-use steadfast_protocols::http::{Cors, Frame, Proxies, Registry, serve};
+use steadfast_protocols::http::{Bodies, Cors, Frame, Proxies, Registry, serve};
 use steadfast_protocols::listen::{Bind, Listener};
 use steadfast_protocols::publish;
 use steadfast_protocols::rest::{self, Collections, Interface, Operator};
@@ -49,6 +49,7 @@ pub(super) fn frame(inner: &Arc<Inner>) -> Frame {
             .unwrap_or_default()
     });
     Frame {
+        bodies: Bodies::new(),
         cors: Arc::new(Cors::new(inner.config.cors_origins.iter().cloned())),
         proxies: Arc::new(Proxies::new(proxies).expect("the configuration was checked")),
         metrics,

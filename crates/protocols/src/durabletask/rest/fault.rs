@@ -2,11 +2,14 @@
 
 use axum::Json;
 use axum::http::StatusCode;
+use axum::http::header::{HeaderValue, RETRY_AFTER};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
+use steadfast_core::limits;
 use steadfast_durable::{Error, ErrorKind, Failure};
 
 use crate::access::{Denied, Reason};
+use crate::http::{RETRY_SECONDS, Unread};
 
 /// A status, a stable code and words.
 #[derive(Debug)]
@@ -30,11 +33,6 @@ impl Fault {
     /// The request cannot be understood.
     pub(super) fn bad(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "STF-6050", message)
-    }
-
-    /// The body is too long.
-    pub(super) fn too_large(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "STF-6050", message)
     }
 
     /// There is no such route, instance or entity.
@@ -64,6 +62,26 @@ impl Fault {
     pub(super) fn late() -> Self {
         let message = "the entity has not answered in time; it may still do what was asked";
         Self::new(StatusCode::GATEWAY_TIMEOUT, "STF-6052", message)
+    }
+}
+
+impl From<Unread> for Fault {
+    fn from(why: Unread) -> Self {
+        match why {
+            Unread::TooLarge => {
+                let message = format!("a body has {} bytes at most", limits::PAYLOAD_BYTES);
+                Self::new(StatusCode::PAYLOAD_TOO_LARGE, "STF-6050", message)
+            }
+            Unread::TooSlow => {
+                let message = "the body did not come in time";
+                Self::new(StatusCode::REQUEST_TIMEOUT, "STF-6025", message)
+            }
+            Unread::Busy => {
+                let message = "the server has no room for the body; try again later";
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "STF-6026", message)
+            }
+            Unread::Broken => Self::bad("the body has broken off"),
+        }
     }
 }
 
@@ -97,6 +115,11 @@ impl IntoResponse for Fault {
         if let Some(kind) = self.kind {
             error["type"] = kind.into();
         }
-        (self.status, Json(json!({"error": error}))).into_response()
+        let mut response = (self.status, Json(json!({"error": error}))).into_response();
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            let later = HeaderValue::from_static(RETRY_SECONDS);
+            response.headers_mut().insert(RETRY_AFTER, later);
+        }
+        response
     }
 }

@@ -6,12 +6,10 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::{Bytes, to_bytes};
 use axum::extract::{Path, Request, State};
 use axum::http::Method;
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
-use http_body_util::LengthLimitError;
 use steadfast_core::limits;
 
 use super::asked::{Asked, BASE};
@@ -20,7 +18,7 @@ use super::place::Place;
 use super::{entities, instances};
 use crate::access::{Right, ended};
 use crate::durabletask::context::Context;
-use crate::http::Client;
+use crate::http::{Client, read};
 
 /// What all requests share.
 #[derive(Clone)]
@@ -60,7 +58,7 @@ async fn answer(face: &Face, request: Request) -> Result<Response, Fault> {
         parts.headers,
         client,
     )?;
-    asked.body = whole(body).await?;
+    asked.body = read(&parts.extensions, body, limits::PAYLOAD_BYTES).await?;
     let waits = asked.get("timeout").is_some() || matches!(place, Place::Call { .. });
     let mut follow = asked.follow().filter(|_| waits);
     tokio::select! {
@@ -92,20 +90,6 @@ fn right(place: &Place, method: &Method) -> Right {
         Place::Instances | Place::Instance(_) if method == Method::DELETE => Right::Manage,
         _ => Right::Listen,
     }
-}
-
-async fn whole(body: axum::body::Body) -> Result<Bytes, Fault> {
-    let whole = to_bytes(body, limits::PAYLOAD_BYTES);
-    let Ok(whole) = tokio::time::timeout(limits::BODY_TIME, whole).await else {
-        return Err(Fault::bad("the body did not come in time"));
-    };
-    whole.map_err(|error| match error.into_inner().is::<LengthLimitError>() {
-        true => Fault::too_large(format!(
-            "a body has {} bytes at most",
-            limits::PAYLOAD_BYTES
-        )),
-        false => Fault::bad("the body has broken off"),
-    })
 }
 
 async fn operate(asked: &Asked, method: &Method, place: Place) -> Result<Response, Fault> {

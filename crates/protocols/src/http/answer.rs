@@ -1,0 +1,210 @@
+//! Answers, and clients that do not read them.
+//!
+//! An answer is handed out in pieces. Each counts until the connection has written it,
+//! so a stream of HTTP/2 whose client gives it no window counts like a full socket. A
+//! connection on which a piece stays for [`limits::ANSWER_TIME`] is ended, and one with
+//! many unread bytes has its next requests wait.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use axum::body::{Body, HttpBody};
+use bytes::{Buf, Bytes};
+use hyper::body::{Frame, SizeHint};
+use parking_lot::Mutex;
+use steadfast_core::limits;
+use tokio::sync::Notify;
+
+/// The answers of one connection.
+#[derive(Default)]
+pub(super) struct Answers {
+    unread: Mutex<Unread>,
+    /// A piece was handed out while the watch was off.
+    begun: Notify,
+    /// Bytes were read.
+    moved: Notify,
+}
+
+#[derive(Default)]
+struct Unread {
+    /// Pieces that are not written yet, by their number.
+    pieces: BTreeMap<u64, usize>,
+    next: u64,
+    /// Bytes of answers that are in memory as a whole, and of pieces.
+    bytes: usize,
+    is_watched: bool,
+}
+
+/// The body of an answer, in pieces.
+pub(super) struct Answer {
+    inner: Body,
+    rest: Bytes,
+    /// What is known of its length, and charged already.
+    charged: usize,
+    answers: Arc<Answers>,
+}
+
+/// A part of an answer; dropped when it is written.
+pub(super) struct Piece {
+    bytes: Bytes,
+    number: u64,
+    answers: Arc<Answers>,
+}
+
+impl Answers {
+    /// Counts an answer until it is written.
+    pub(super) fn count(self: &Arc<Self>, inner: Body) -> Answer {
+        let charged = HttpBody::size_hint(&inner).lower() as usize;
+        self.unread.lock().bytes += charged;
+        Answer {
+            inner,
+            rest: Bytes::new(),
+            charged,
+            answers: Arc::clone(self),
+        }
+    }
+
+    /// Waits until the client has read enough of what it asked for before.
+    pub(super) async fn room(&self) {
+        loop {
+            let moved = self.moved.notified();
+            if self.unread.lock().bytes < limits::ANSWERS_BYTES {
+                return;
+            }
+            moved.await;
+        }
+    }
+
+    /// Ends when a piece was not written for long. While everything is, nothing wakes
+    /// the connection.
+    pub(super) async fn stalled(&self) {
+        loop {
+            let is_idle = {
+                let mut unread = self.unread.lock();
+                unread.is_watched = !unread.pieces.is_empty();
+                !unread.is_watched
+            };
+            if is_idle {
+                self.begun.notified().await;
+            }
+            let newest = self.unread.lock().next;
+            tokio::time::sleep(limits::ANSWER_TIME).await;
+            let unread = self.unread.lock();
+            let oldest = unread.pieces.first_key_value();
+            if oldest.is_some_and(|(number, _)| *number < newest) {
+                return;
+            }
+        }
+    }
+
+    fn piece(self: &Arc<Self>, bytes: Bytes) -> Piece {
+        let mut unread = self.unread.lock();
+        let number = unread.next;
+        unread.next += 1;
+        unread.pieces.insert(number, bytes.len());
+        unread.bytes += bytes.len();
+        if !std::mem::replace(&mut unread.is_watched, true) {
+            self.begun.notify_one();
+        }
+        Piece {
+            bytes,
+            number,
+            answers: Arc::clone(self),
+        }
+    }
+
+    fn free(&self, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        self.unread.lock().bytes -= bytes;
+        self.moved.notify_waiters();
+    }
+}
+
+impl Answer {
+    /// The next piece of what is at hand.
+    fn split(&mut self) -> Piece {
+        let length = self.rest.len().min(limits::ANSWER_PIECE_BYTES);
+        let bytes = self.rest.split_to(length);
+        let piece = self.answers.piece(bytes);
+        // It is counted as a piece from now on.
+        let charged = self.charged.min(length);
+        self.charged -= charged;
+        self.answers.free(charged);
+        piece
+    }
+}
+
+impl HttpBody for Answer {
+    type Data = Piece;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Piece>, axum::Error>>> {
+        while self.rest.is_empty() {
+            let frame = match ready!(Pin::new(&mut self.inner).poll_frame(context)) {
+                Some(Ok(frame)) => frame,
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => return Poll::Ready(None),
+            };
+            match frame.into_data() {
+                Ok(bytes) => self.rest = bytes,
+                Err(frame) => {
+                    let Ok(trailers) = frame.into_trailers() else {
+                        continue;
+                    };
+                    return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
+                }
+            }
+        }
+        let piece = self.split();
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && HttpBody::is_end_stream(&self.inner)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let rest = self.rest.len() as u64;
+        let inner = HttpBody::size_hint(&self.inner);
+        let mut hint = SizeHint::new();
+        hint.set_lower(inner.lower() + rest);
+        if let Some(upper) = inner.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.answers.free(self.charged);
+    }
+}
+
+impl Buf for Piece {
+    fn remaining(&self) -> usize {
+        self.bytes.remaining()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.bytes.chunk()
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.bytes.advance(count);
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        let length = self.answers.unread.lock().pieces.remove(&self.number);
+        self.answers.free(length.unwrap_or_default());
+    }
+}

@@ -1,0 +1,232 @@
+//! Bodies of requests, read in one place for all routes.
+//!
+//! A handler proves the key of a request and only then has its body read. The declared
+//! length is checked first. The bytes are charged to what the bodies of all requests may
+//! hold together, until the request is answered, and a body has to arrive in time.
+//!
+//! A body that is too large is read on for a while and dropped: clients that write all
+//! of it before they read an answer would see a broken connection instead of one.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, BodyDataStream, HttpBody as _};
+use axum::extract::{Request, State};
+use axum::http::Extensions;
+use axum::middleware::Next;
+use axum::response::Response;
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt as _;
+use parking_lot::Mutex;
+use steadfast_core::limits;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, Sleep};
+
+/// What a client is told that finds no room for its body, in seconds.
+pub(crate) const RETRY_SECONDS: &str = "1";
+
+/// Room for the bodies of all requests of a node.
+#[derive(Clone, Debug)]
+pub struct Bodies(Arc<Semaphore>);
+
+/// Why a body was not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unread {
+    TooLarge,
+    TooSlow,
+    /// The bodies of other requests leave no room for it.
+    Busy,
+    Broken,
+}
+
+/// What a request holds of the room.
+#[derive(Clone)]
+struct Charge {
+    room: Arc<Semaphore>,
+    held: Arc<Mutex<Held>>,
+}
+
+#[derive(Default)]
+struct Held {
+    reserved: usize,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+/// The chunks of a body, charged and in time.
+pub(crate) struct Chunks {
+    source: BodyDataStream,
+    charge: Option<Charge>,
+    began: Instant,
+    deadline: Pin<Box<Sleep>>,
+    read: usize,
+}
+
+impl Bodies {
+    /// All the room there is.
+    pub fn new() -> Self {
+        Self(Arc::new(Semaphore::new(limits::BODIES_BYTES)))
+    }
+}
+
+impl Default for Bodies {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Gives a request something to charge its body to, until it is answered.
+pub(super) async fn account(
+    State(bodies): State<Bodies>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let charge = Charge {
+        room: bodies.0,
+        held: Arc::default(),
+    };
+    request.extensions_mut().insert(charge.clone());
+    let response = next.run(request).await;
+    charge.release();
+    response
+}
+
+impl Charge {
+    /// Reserves room for a body of so many bytes. One whose length is not known gets
+    /// more than it needs now, so that it has to wait a few times only.
+    async fn reserve(&self, bytes: usize, is_known: bool) -> Result<(), Unread> {
+        let needed = bytes.saturating_sub(limits::BODY_FREE_BYTES);
+        let reserved = self.held.lock().reserved;
+        if needed <= reserved {
+            return Ok(());
+        }
+        let least = needed - reserved;
+        let due = match is_known {
+            true => least,
+            false => least.max(reserved).max(limits::BODY_STEP_BYTES),
+        };
+        let due = due.min(limits::BODIES_BYTES.saturating_sub(reserved));
+        let permits = u32::try_from(due).map_err(|_| Unread::TooLarge)?;
+        let waiting = Arc::clone(&self.room).acquire_many_owned(permits);
+        let Ok(permit) = tokio::time::timeout(limits::BODY_WAIT, waiting).await else {
+            return Err(Unread::Busy);
+        };
+        let permit = permit.expect("it is never closed");
+        let mut held = self.held.lock();
+        held.reserved += due;
+        match &mut held.permit {
+            Some(own) => own.merge(permit),
+            none => *none = Some(permit),
+        }
+        Ok(())
+    }
+
+    fn release(&self) {
+        *self.held.lock() = Held::default();
+    }
+}
+
+impl Chunks {
+    /// The body of a request with these extensions. Without a frame around its route
+    /// nothing is charged.
+    pub(crate) fn new(extensions: &Extensions, body: Body) -> Self {
+        let deadline = Box::pin(tokio::time::sleep(limits::BODY_TIME));
+        Self {
+            source: body.into_data_stream(),
+            charge: extensions.get().cloned(),
+            began: deadline.deadline(),
+            deadline,
+            read: 0,
+        }
+    }
+
+    /// The next chunk; it is charged already.
+    pub(crate) async fn next(&mut self) -> Option<Result<Bytes, Unread>> {
+        let chunk = match self.receive().await? {
+            Ok(chunk) => chunk,
+            Err(unread) => return Some(Err(unread)),
+        };
+        match self.reserve(self.read, false).await {
+            Ok(()) => Some(Ok(chunk)),
+            Err(unread) => Some(Err(unread)),
+        }
+    }
+
+    async fn reserve(&mut self, bytes: usize, is_known: bool) -> Result<(), Unread> {
+        match &self.charge {
+            Some(charge) => charge.reserve(bytes, is_known).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The next chunk. Bytes that have come earn time for those that follow.
+    async fn receive(&mut self) -> Option<Result<Bytes, Unread>> {
+        let chunk = tokio::select! {
+            biased;
+            chunk = self.source.next() => chunk?,
+            () = &mut self.deadline => return Some(Err(Unread::TooSlow)),
+        };
+        let Ok(chunk) = chunk else {
+            return Some(Err(Unread::Broken));
+        };
+        self.read += chunk.len();
+        let earned = Duration::from_secs((self.read / limits::BODY_RATE_BYTES) as u64);
+        if !earned.is_zero() {
+            self.deadline.as_mut().reset(self.began + earned);
+        }
+        Some(Ok(chunk))
+    }
+
+    /// Drops what follows, so that the sender gets to the answer.
+    async fn discard(mut self, most: usize) {
+        if let Some(charge) = self.charge.take() {
+            charge.release();
+        }
+        while let Some(Ok(_)) = self.receive().await {
+            if self.read > most + limits::BODY_REST_BYTES {
+                return;
+            }
+        }
+    }
+}
+
+/// Reads a body of at most so many bytes.
+pub(crate) async fn read(
+    extensions: &Extensions,
+    body: Body,
+    most: usize,
+) -> Result<Bytes, Unread> {
+    let declared = body.size_hint().lower();
+    if declared > (most + limits::BODY_REST_BYTES) as u64 {
+        return Err(Unread::TooLarge);
+    }
+    let mut chunks = Chunks::new(extensions, body);
+    if declared > most as u64 {
+        chunks.discard(most).await;
+        return Err(Unread::TooLarge);
+    }
+    chunks.reserve(declared as usize, true).await?;
+    let mut first = Bytes::new();
+    let mut whole = BytesMut::new();
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk?;
+        if chunks.read > most {
+            drop((first, whole, chunk));
+            chunks.discard(most).await;
+            return Err(Unread::TooLarge);
+        }
+        match (first.is_empty(), whole.is_empty()) {
+            (true, true) => first = chunk,
+            (_, is_second) => {
+                if is_second {
+                    whole.extend_from_slice(&std::mem::take(&mut first));
+                }
+                whole.extend_from_slice(&chunk);
+            }
+        }
+    }
+    match whole.is_empty() {
+        true => Ok(first),
+        false => Ok(whole.freeze()),
+    }
+}
