@@ -1,12 +1,14 @@
 //! One gRPC request over an HTTP/2 stream.
 //!
-//! Routes prove the key by the headers, before anything is read here.
+//! Routes prove the key by the headers, before anything is read here. A request that is
+//! not `application/grpc` over HTTP/2 is none: pages may send other kinds to any site.
 
 use std::pin::Pin;
 
 use axum::body::Body;
-use axum::http::header::HeaderValue;
-use axum::response::Response;
+use axum::http::header::{CONTENT_TYPE, HeaderValue};
+use axum::http::{HeaderMap, StatusCode, Version};
+use axum::response::{IntoResponse as _, Response};
 use futures_util::{Stream, StreamExt as _, stream};
 use prost::Message;
 use steadfast_core::limits;
@@ -87,8 +89,12 @@ where
 {
     let codec = ProstCodec::<A, Q>::default();
     let mut grpc = Grpc::new(codec).max_decoding_message_size(most);
-    let request = guarded(request);
-    Box::pin(async move { finish(grpc.unary(One(answer), request).await) })
+    Box::pin(async move {
+        match guarded(request) {
+            Ok(request) => finish(grpc.unary(One(answer), request).await),
+            Err(refused) => refused,
+        }
+    })
 }
 
 /// Reads the request, has it answered, and writes the answers.
@@ -102,8 +108,12 @@ where
 {
     let codec = ProstCodec::<A, Q>::default();
     let mut grpc = Grpc::new(codec).max_decoding_message_size(limits::GRPC_MESSAGE_BYTES);
-    let request = guarded(request);
-    Box::pin(async move { finish(grpc.server_streaming(Many(answer), request).await) })
+    Box::pin(async move {
+        match guarded(request) {
+            Ok(request) => finish(grpc.server_streaming(Many(answer), request).await),
+            Err(refused) => refused,
+        }
+    })
 }
 
 /// The same messages, until `end` comes: then its status is the last one, and what the
@@ -126,8 +136,16 @@ pub(crate) fn until<A: Send + 'static>(
     }))
 }
 
-/// The request with a body that is charged and has to come in time.
-fn guarded(request: axum::extract::Request) -> axum::extract::Request {
+/// The request with a body that is charged and has to come in time, if it is gRPC.
+fn guarded(request: axum::extract::Request) -> Result<axum::extract::Request, Response> {
+    if !is_grpc(request.headers()) {
+        let message = "gRPC needs the content type application/grpc";
+        return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, message).into_response());
+    }
+    if request.version() < Version::HTTP_2 {
+        let message = "gRPC needs HTTP/2";
+        return Err((StatusCode::HTTP_VERSION_NOT_SUPPORTED, message).into_response());
+    }
     let (parts, body) = request.into_parts();
     let chunks = Chunks::new(&parts.extensions, body);
     let chunks = stream::unfold(chunks, |mut chunks| async move {
@@ -135,7 +153,14 @@ fn guarded(request: axum::extract::Request) -> axum::extract::Request {
         Some((chunk.map_err(unread), chunks))
     });
     let body = Body::from_stream(chunks);
-    axum::extract::Request::from_parts(parts, body)
+    Ok(axum::extract::Request::from_parts(parts, body))
+}
+
+fn is_grpc(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split([';', '+']).next().unwrap_or_default().trim();
+    kind.eq_ignore_ascii_case("application/grpc")
 }
 
 fn unread(why: Unread) -> Status {

@@ -12,7 +12,7 @@ use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use steadfast_core::clock::SystemClock;
-use steadfast_protocols::http::{Bodies, Cors, Frame, Proxies, Registry, propagate, serve};
+use steadfast_protocols::http::{Bodies, Cors, Frame, Hosts, Proxies, Registry, propagate, serve};
 use steadfast_protocols::listen::{Bind, Listener};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -27,6 +27,7 @@ fn start(routes: Router, stop: &CancellationToken) -> SocketAddr {
     let frame = Frame {
         bodies: Bodies::new(),
         cors: Arc::new(Cors::new([])),
+        hosts: Arc::new(Hosts::Any),
         proxies: Arc::new(Proxies::new([]).unwrap()),
         metrics: Arc::new(Registry::new(Arc::new(SystemClock::new()))),
     };

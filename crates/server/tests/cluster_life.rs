@@ -28,7 +28,7 @@ fn ask_sleeper(port: u16, service: &str, slot: &str) -> TcpStream {
     let body = question(slot).to_string();
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let head = format!(
-        "POST /v1/state/{service} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {KNOWN}\r\n\
+        "POST /v1/state/{service} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {KNOWN}\r\n\
          content-type: application/json\r\nconnection: close\r\n\
          content-length: {}\r\n\r\n{body}",
         body.len()

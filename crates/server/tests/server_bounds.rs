@@ -38,7 +38,7 @@ fn whoever_says_nothing_or_not_enough_is_let_go() {
     head.write_all(b"GET /livez HTTP/1.1\r\nhost:").unwrap();
     let mut second = connect(&server);
     second
-        .write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\nGET /l")
+        .write_all(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\nGET /l")
         .unwrap();
     assert_eq!(rest(silent), "");
     rest(half);
@@ -51,7 +51,7 @@ fn a_body_that_does_not_come_is_given_up() {
     let server = Start::new("dev").ready();
     let mut slow = connect(&server);
     let head = format!(
-        "POST /v1/keys HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {KNOWN}\r\n\
+        "POST /v1/keys HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {KNOWN}\r\n\
          content-type: application/json\r\ncontent-length: 99\r\n\r\n{{"
     );
     slow.write_all(head.as_bytes()).unwrap();
@@ -64,7 +64,7 @@ fn a_body_that_does_not_come_is_given_up() {
 fn a_stranger_is_refused_before_the_body() {
     let server = Start::new("dev").ready();
     let mut stranger = connect(&server);
-    let head = "POST /v1/keys HTTP/1.1\r\nhost: x\r\ncontent-length: 999999999\r\n\r\n{";
+    let head = "POST /v1/keys HTTP/1.1\r\nhost: localhost\r\ncontent-length: 999999999\r\n\r\n{";
     stranger.write_all(head.as_bytes()).unwrap();
     let mut answer = [0; 12];
     stranger.read_exact(&mut answer).unwrap();
@@ -77,7 +77,7 @@ fn a_head_without_end_is_refused() {
     let mut stream = connect(&server);
     let line = format!("x-filler: {}\r\n", "x".repeat(1000));
     let sent = stream
-        .write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\n")
+        .write_all(b"GET /livez HTTP/1.1\r\nhost: localhost\r\n")
         .and_then(|()| (0..1000).try_for_each(|_| stream.write_all(line.as_bytes())));
     // It may hang up while we still talk.
     let answer = if sent.is_ok() {
@@ -121,7 +121,7 @@ fn websockets_count_as_connections() {
     let mut socket = connect(&server);
     socket
         .write_all(
-            b"GET /$servicebus/websocket HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\n\
+            b"GET /$servicebus/websocket HTTP/1.1\r\nhost: localhost\r\nconnection: Upgrade\r\n\
               upgrade: websocket\r\nsec-websocket-version: 13\r\n\
               sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
               sec-websocket-protocol: amqp\r\n\r\n",

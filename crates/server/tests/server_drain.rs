@@ -16,7 +16,7 @@ use steadfast_harness::FakeDisk;
 fn begin_request(server: &Server) -> TcpStream {
     let mut stream = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
     let head = format!(
-        "POST /v1/keys HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {KNOWN}\r\n\
+        "POST /v1/keys HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {KNOWN}\r\n\
          content-type: application/json\r\ncontent-length: 45\r\nexpect: 100-continue\r\n\r\n"
     );
     stream.write_all(head.as_bytes()).unwrap();
@@ -122,7 +122,7 @@ fn a_drain_goes_on_when_whoever_asked_for_it_goes_away() {
     let mut server = Start::new("dev").ready();
     let mut stream = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
     let head = format!(
-        "POST /v1/drain HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {KNOWN}\r\n\
+        "POST /v1/drain HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {KNOWN}\r\n\
          content-type: application/json\r\ncontent-length: 2\r\n\r\n{{}}"
     );
     stream.write_all(head.as_bytes()).unwrap();

@@ -51,7 +51,7 @@ async fn run(client: Client, scenarios: &[&str]) {
             .hub_with("/room", room, HubOptions::default())
             .hub_with("/open", Room::default(), open)
     };
-    let stage = Stage::start(&["http.cors_origins=*"], build).await;
+    let stage = Stage::start(&[], build).await;
     let _ = realtime.set(stage.node().realtime().clone());
     let said = json!({
         "url": stage.url("http"),

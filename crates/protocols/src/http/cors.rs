@@ -1,4 +1,8 @@
 //! Which pages of other origins may call us.
+//!
+//! An origin that is listed by name gets answers to requests with credentials, which the
+//! SignalR client for browsers always asks for. `*` is for pages without: an answer that
+//! named every origin and allowed credentials would open what a listed one protects.
 
 use std::sync::Arc;
 
@@ -12,10 +16,22 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use super::origin::{authority_of, is_loopback};
+
 /// Origins that may call us. `*` is any of them.
 #[derive(Clone, Debug, Default)]
 pub struct Cors {
     origins: Vec<String>,
+    /// Whether pages of this machine may call us, whatever their port.
+    has_loopback: bool,
+}
+
+/// How a page may call us.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Allowed {
+    /// Without credentials.
+    Anybody,
+    ByName,
 }
 
 /// How long a browser may remember what it was told.
@@ -29,20 +45,44 @@ impl Cors {
             origins: origins
                 .map(|origin| origin.trim_end_matches('/').to_owned())
                 .collect(),
+            has_loopback: false,
         }
     }
 
-    fn allows(&self, origin: &str) -> bool {
+    /// Lets pages of this machine call us too, which is for development.
+    #[must_use]
+    pub fn with_loopback(self) -> Self {
+        Self {
+            has_loopback: true,
+            ..self
+        }
+    }
+
+    pub(super) fn allows(&self, origin: &str) -> bool {
+        self.allowed(origin).is_some()
+    }
+
+    fn allowed(&self, origin: &str) -> Option<Allowed> {
         let mut origins = self.origins.iter();
-        origins.any(|own| own == "*" || own.eq_ignore_ascii_case(origin))
+        let is_named = origins.any(|own| own.eq_ignore_ascii_case(origin));
+        let is_near = || {
+            let authority = authority_of(origin);
+            authority.is_some_and(|(authority, _)| is_loopback(authority.host()))
+        };
+        if is_named && origin != "*" || self.has_loopback && is_near() {
+            return Some(Allowed::ByName);
+        }
+        let is_open = self.origins.iter().any(|own| own == "*");
+        is_open.then_some(Allowed::Anybody)
     }
 }
 
 /// Answers what a browser asks before a request, and marks answers as readable.
 pub(super) async fn apply(State(cors): State<Arc<Cors>>, request: Request, next: Next) -> Response {
     let origin = request.headers().get(ORIGIN).cloned();
-    let is_allowed = |origin: &HeaderValue| origin.to_str().is_ok_and(|origin| cors.allows(origin));
-    let Some(origin) = origin.filter(is_allowed) else {
+    let allowed = |origin: &HeaderValue| cors.allowed(origin.to_str().ok()?);
+    let found = origin.and_then(|origin| Some((allowed(&origin)?, origin)));
+    let Some((allowed, origin)) = found else {
         return next.run(request).await;
     };
     let asked = request.headers();
@@ -53,11 +93,13 @@ pub(super) async fn apply(State(cors): State<Arc<Cors>>, request: Request, next:
         false => next.run(request).await,
     };
     let headers = response.headers_mut();
-    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-    headers.insert(
-        ACCESS_CONTROL_ALLOW_CREDENTIALS,
-        HeaderValue::from_static("true"),
-    );
+    if allowed == Allowed::Anybody {
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    } else {
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        let yes = HeaderValue::from_static("true");
+        headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, yes);
+    }
     headers.append(VARY, HeaderValue::from_static("Origin"));
     response
 }

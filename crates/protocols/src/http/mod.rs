@@ -6,8 +6,10 @@ mod cors;
 mod forwarded;
 mod health;
 mod metrics;
+mod origin;
 mod problem;
 mod serve;
+mod shield;
 mod span;
 
 pub use body::Bodies;
@@ -19,4 +21,5 @@ pub use metrics::{Reading, Registry};
 pub use problem::Problem;
 pub(crate) use problem::audited;
 pub use serve::{Frame, serve};
+pub use shield::Hosts;
 pub use span::propagate;

@@ -38,6 +38,7 @@ const NO_METHOD: Code = Code("STF-6023");
 const TOO_LARGE: Code = Code("STF-6024");
 const TOO_SLOW: Code = Code("STF-6025");
 const NO_ROOM: Code = Code("STF-6026");
+const FOREIGN: Code = Code("STF-6027");
 const INTERNAL: Code = Code("STF-6070");
 
 impl Problem {
@@ -81,6 +82,11 @@ impl Problem {
     pub fn no_room() -> Self {
         let message = "the server is reading as many bodies as it has room for; try again later";
         Self::new(NO_ROOM, message)
+    }
+
+    /// The request is for another host, or a page of another origin has sent it.
+    pub fn foreign(message: impl Into<String>) -> Self {
+        Self::new(FOREIGN, message)
     }
 
     /// A body was not read that may have so many bytes.
@@ -138,6 +144,7 @@ impl Problem {
             "STF-6024" => StatusCode::PAYLOAD_TOO_LARGE,
             "STF-6025" => StatusCode::REQUEST_TIMEOUT,
             "STF-6026" => StatusCode::SERVICE_UNAVAILABLE,
+            "STF-6027" => StatusCode::FORBIDDEN,
             "STF-2008" | "STF-4003" => StatusCode::TOO_MANY_REQUESTS,
             "STF-4001" | "STF-4002" | "STF-4008" | "STF-2012" | "STF-2019" | "STF-2021" => {
                 StatusCode::SERVICE_UNAVAILABLE

@@ -21,6 +21,7 @@ use super::body::{self, Bodies};
 use super::cors::{self, Cors};
 use super::forwarded::{self, Proxies};
 use super::metrics::{self, Registry};
+use super::shield::{self, Hosts, Shield};
 use super::span;
 use crate::listen::Stream;
 
@@ -32,6 +33,7 @@ const GOODBYE: Duration = Duration::from_secs(1);
 pub struct Frame {
     pub bodies: Bodies,
     pub cors: Arc<Cors>,
+    pub hosts: Arc<Hosts>,
     pub proxies: Arc<Proxies>,
     pub metrics: Arc<Registry>,
 }
@@ -39,6 +41,10 @@ pub struct Frame {
 impl Frame {
     /// Puts the frame around some routes.
     pub fn around(&self, routes: Router) -> Router {
+        let shield = Shield {
+            hosts: Arc::clone(&self.hosts),
+            cors: Arc::clone(&self.cors),
+        };
         routes
             .layer(DefaultBodyLimit::max(limits::REST_BODY_BYTES))
             .layer(middleware::from_fn_with_state(
@@ -49,6 +55,7 @@ impl Frame {
                 Arc::clone(&self.cors),
                 cors::apply,
             ))
+            .layer(middleware::from_fn_with_state(shield, shield::apply))
             .layer(middleware::from_fn_with_state(
                 Arc::clone(&self.metrics),
                 metrics::measure,

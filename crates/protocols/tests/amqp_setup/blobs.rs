@@ -21,6 +21,7 @@ pub(crate) fn serve(node: &Node) -> u16 {
     let frame = http::Frame {
         bodies: http::Bodies::new(),
         cors: Arc::new(http::Cors::new(Vec::<String>::new())),
+        hosts: Arc::new(http::Hosts::Any),
         proxies: Arc::default(),
         metrics: Arc::new(http::Registry::new(Arc::clone(&node.clock))),
     };

@@ -12,7 +12,7 @@ use axum::Router;
 use room::Room;
 use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_protocols::access::{Access, Key, Ring, Secret};
-use steadfast_protocols::http::{self, Bodies, Cors, Frame, Proxies, Registry};
+use steadfast_protocols::http::{self, Bodies, Cors, Frame, Hosts, Proxies, Registry};
 use steadfast_protocols::listen::{Bind, Certificate, Listener};
 use steadfast_protocols::outbound;
 use steadfast_protocols::realtime::{self, TokenWish, UpstreamRule, Upstreams};
@@ -91,6 +91,7 @@ impl Stage {
         let frame = Frame {
             bodies: Bodies::new(),
             cors: Arc::new(Cors::new(["*".to_owned()])),
+            hosts: Arc::new(Hosts::Any),
             proxies: Arc::new(Proxies::default()),
             metrics: Arc::new(Registry::new(Arc::clone(&clock) as Arc<dyn Clock>)),
         };

@@ -86,6 +86,8 @@ pub struct Config {
     pub connections: usize,
     /// Origins whose pages may call us.
     pub cors_origins: Vec<String>,
+    /// Names by which requests may call us.
+    pub hosts: Vec<String>,
     /// Proxies that are believed.
     pub trusted_proxies: Vec<String>,
     /// The port of event hubs, not encrypted.
@@ -195,6 +197,7 @@ impl Config {
             http_port: number(layers, "http.port") as u16,
             connections: number(layers, "http.connections") as usize,
             cors_origins: texts("http.cors_origins"),
+            hosts: texts("http.hosts"),
             trusted_proxies: texts("http.trusted_proxies"),
             amqp_port: number(layers, "events.amqp_port") as u16,
             amqps_port: number(layers, "events.amqps_port") as u16,
@@ -324,12 +327,22 @@ impl Config {
             let why = format!("'{origin}' is no origin such as https://example.com, nor *");
             return wrong("http.cors_origins", why);
         }
+        if let Some(host) = self.hosts.iter().find(|own| !is_host(own)) {
+            let why = format!("'{host}' is no host name such as steadfast.internal, nor *");
+            return wrong("http.hosts", why);
+        }
         let proxies = self.trusted_proxies.iter().map(String::as_str);
         if let Err(why) = steadfast_protocols::http::Proxies::new(proxies) {
             return wrong("http.trusted_proxies", why);
         }
         self.ring().map(drop)
     }
+}
+
+/// Whether this is a name without scheme, port and path.
+fn is_host(text: &str) -> bool {
+    let is_part = |own: char| own.is_alphanumeric() || "-._".contains(own);
+    text == "*" || !text.is_empty() && text.chars().all(is_part)
 }
 
 /// Whether a browser could send this as the origin of a page.
@@ -510,6 +523,8 @@ mod tests {
             &["http.trusted_proxies=x"],
             &["http.cors_origins=example.com"],
             &["http.cors_origins=https://example.com/app"],
+            &["http.hosts=http://example.com"],
+            &["http.hosts=example.com:80"],
             &["drain.limit=25h"],
             &["cluster.lease=1ms"],
             &["cluster.key=short", "engine=postgres", "postgres.url=x"],

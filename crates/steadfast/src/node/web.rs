@@ -5,7 +5,7 @@ use std::sync::Arc;
 use steadfast_core::task::named;
 use steadfast_protocols::amqp::Context as Events;
 use steadfast_protocols::durabletask;
-use steadfast_protocols::http::{Bodies, Cors, Frame, Proxies, Registry, serve};
+use steadfast_protocols::http::{Bodies, Cors, Frame, Hosts, Proxies, Registry, serve};
 use steadfast_protocols::listen::{Bind, Listener};
 use steadfast_protocols::publish;
 use steadfast_protocols::rest::{self, Collections, Interface, Operator};
@@ -48,9 +48,18 @@ pub(super) fn frame(inner: &Arc<Inner>) -> Frame {
             .map(|inner| readings(&inner))
             .unwrap_or_default()
     });
+    let cors = Cors::new(inner.config.cors_origins.iter().cloned());
     Frame {
         bodies: Bodies::new(),
-        cors: Arc::new(Cors::new(inner.config.cors_origins.iter().cloned())),
+        // In development keys are well-known, or there are none: pages are kept off.
+        cors: Arc::new(match inner.is_development {
+            true => cors.with_loopback(),
+            false => cors,
+        }),
+        hosts: Arc::new(match (&inner.config.hosts[..], inner.is_development) {
+            ([], false) => Hosts::Any,
+            (names, _) => Hosts::new(names.iter().cloned()),
+        }),
         proxies: Arc::new(Proxies::new(proxies).expect("the configuration was checked")),
         metrics,
     }

@@ -1,0 +1,176 @@
+//! What pages in a browser may do.
+//!
+//! A page of any site can send requests to a server on the reader's own machine. Two
+//! checks stand against it. The Host is one that the server is known by: a name that was
+//! pointed to loopback after the page was loaded is not (DNS rebinding). And what
+//! changes something, opens a WebSocket or shows a key in its address comes from no page
+//! of a foreign origin. Programs send no Origin, so they notice neither.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::header::{HOST, HeaderName, ORIGIN, UPGRADE};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, Method};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::cors::Cors;
+use super::forwarded::Client;
+use super::origin::{address, is_loopback, is_same};
+use super::problem::Problem;
+
+/// The names by which a server may be called.
+#[derive(Clone, Debug)]
+pub enum Hosts {
+    Any,
+    /// These, loopback and addresses.
+    Only(Vec<String>),
+}
+
+/// What requests are checked by.
+#[derive(Clone)]
+pub(super) struct Shield {
+    pub(super) hosts: Arc<Hosts>,
+    pub(super) cors: Arc<Cors>,
+}
+
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+
+impl Hosts {
+    /// Loopback and addresses always, and these names; `*` is any.
+    pub fn new(names: impl IntoIterator<Item = String>) -> Self {
+        let names: Vec<_> = names.into_iter().collect();
+        match names.iter().any(|name| name == "*") {
+            true => Self::Any,
+            false => Self::Only(names),
+        }
+    }
+
+    /// An address cannot be pointed elsewhere, so every one is fine.
+    fn allow(&self, host: &str) -> bool {
+        let Self::Only(names) = self else {
+            return true;
+        };
+        let host = host.trim_end_matches('.');
+        address(host).is_some()
+            || is_loopback(host)
+            || names.iter().any(|name| name.eq_ignore_ascii_case(host))
+    }
+}
+
+/// Refuses requests for other hosts, and those of foreign pages.
+pub(super) async fn apply(State(shield): State<Shield>, request: Request, next: Next) -> Response {
+    match shield.check(&request) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => {
+            let text = |name| request.headers().get(name).map(|own| format!("{own:?}"));
+            let (host, origin) = (text(HOST), text(ORIGIN));
+            tracing::debug!(event = "http.page_refused", host, origin, why = %problem);
+            problem.into_response()
+        }
+    }
+}
+
+impl Shield {
+    fn check(&self, request: &Request) -> Result<(), Problem> {
+        let named = hosts(request)?;
+        if let Some(other) = named.iter().find(|own| !self.hosts.allow(own.host())) {
+            return Err(Problem::foreign(format!(
+                "this server is not known as '{}'; add the name to http.hosts",
+                other.host()
+            )));
+        }
+        match is_sensitive(request) && self.is_foreign(request.headers(), &named) {
+            true => Err(Problem::foreign(
+                "a page of another origin may not do this; add its origin to http.cors_origins",
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether a page of an origin that is neither ours nor listed has asked.
+    fn is_foreign(&self, headers: &HeaderMap, named: &[Authority]) -> bool {
+        let site = headers.get(FETCH_SITE);
+        // Browsers say so themselves; no page can.
+        if site.is_some_and(|site| site == "same-origin" || site == "none") {
+            return false;
+        }
+        match headers.get(ORIGIN) {
+            Some(origin) => {
+                let origin = origin.to_str().unwrap_or_default();
+                !self.cors.allows(origin) && !named.iter().any(|own| is_same(origin, own))
+            }
+            None => site.is_some_and(|site| site == "cross-site"),
+        }
+    }
+}
+
+/// What a request says it is for. A proxy that is trusted knows better.
+fn hosts(request: &Request) -> Result<Vec<Authority>, Problem> {
+    let client = request.extensions().get::<Client>();
+    let forwarded = client.and_then(|client| client.host.as_deref());
+    let read = |text: &str| {
+        let authority = text.parse::<Authority>();
+        authority.map_err(|_| Problem::bad_request("the Host is not a host"))
+    };
+    if let Some(host) = forwarded {
+        return Ok(vec![read(host)?]);
+    }
+    let mut named: Vec<_> = request.uri().authority().cloned().into_iter().collect();
+    for value in request.headers().get_all(HOST) {
+        let text = value.to_str().unwrap_or("?");
+        // A client without a name for us may leave it empty.
+        if !text.is_empty() {
+            named.push(read(text)?);
+        }
+    }
+    Ok(named)
+}
+
+/// Whether a request does more than read what a browser keeps from foreign pages.
+fn is_sensitive(request: &Request) -> bool {
+    let is_read = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
+    let is_upgrade = request.headers().contains_key(UPGRADE);
+    let mut query = request.uri().query().unwrap_or_default().split('&');
+    let shows_key = query.any(|part| {
+        let name = part.split('=').next().unwrap_or_default();
+        name.eq_ignore_ascii_case("code")
+    });
+    // Following a link is not what a page does.
+    let mode = request.headers().get(FETCH_MODE);
+    let is_link = mode.is_some_and(|mode| mode == "navigate");
+    !is_read || is_upgrade || (shows_key && !is_link)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_addresses_and_listed_names_are_ours() {
+        let hosts = Hosts::new(["steadfast.internal".to_owned()]);
+        for host in [
+            "localhost",
+            "LOCALHOST.",
+            "account.blob.localhost",
+            "127.9.0.1",
+            "[::1]",
+            "192.168.1.7",
+            "Steadfast.Internal",
+        ] {
+            assert!(hosts.allow(host), "{host}");
+        }
+        for host in [
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "evil-localhost",
+            "",
+        ] {
+            assert!(!hosts.allow(host), "{host}");
+        }
+        assert!(Hosts::new(["*".to_owned()]).allow("evil.example"));
+    }
+}
