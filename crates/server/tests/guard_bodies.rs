@@ -211,6 +211,7 @@ impl Unreading {
     /// The kind of the next frame; pings are answered. Nothing at the end, or if nothing
     /// comes in time.
     fn next(&mut self, patience: Duration) -> Result<u8, ErrorKind> {
+        let mut pings = 0;
         self.0.set_read_timeout(Some(patience)).unwrap();
         loop {
             let mut head = [0; 9];
@@ -221,7 +222,10 @@ impl Unreading {
                 .read_exact(&mut payload)
                 .map_err(|error| error.kind())?;
             match head[3] {
+                // They come every 30 seconds.
+                PING if pings > 2 => return Err(ErrorKind::TimedOut),
                 PING if head[4] & 1 == 0 => {
+                    pings += 1;
                     let _ = self.0.write_all(&frame(PING, 1, 0, &payload));
                 }
                 kind => return Ok(kind),
