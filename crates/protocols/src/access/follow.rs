@@ -10,16 +10,17 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::audit::Audit;
+use super::demand::{Demand, Scope};
 use super::denied::Denied;
 use super::key::Ring;
 use super::pass::Pass;
 use super::right::{Area, Right};
 use super::verify::Access;
 
-/// A proof in use, and the right that is used.
+/// A proof in use, and the rights of which one is used.
 pub struct Follow {
     pass: Pass,
-    right: Right,
+    rights: &'static [Right],
     area: Area,
     entity: Option<String>,
     rings: watch::Receiver<Arc<Ring>>,
@@ -35,7 +36,7 @@ impl Access {
         &self,
         kind: &'static str,
         pass: &Pass,
-        right: Right,
+        rights: &'static [Right],
         area: Area,
         entity: Option<&str>,
     ) -> Follow {
@@ -44,7 +45,7 @@ impl Access {
         rings.mark_changed();
         Follow {
             pass: pass.clone(),
-            right,
+            rights,
             area,
             entity: entity.map(str::to_owned),
             rings,
@@ -72,7 +73,8 @@ impl Follow {
     fn check(&mut self) -> Result<(), Denied> {
         let ring = Arc::clone(&self.rings.borrow_and_update());
         let pass = self.pass.renewed(&ring)?;
-        pass.allows(self.right, self.area, self.entity.as_deref())?;
+        let scope = self.entity.as_deref().map_or(Scope::Whole, Scope::Entity);
+        pass.meets(&Demand::new(self.rights, self.area, scope))?;
         self.pass = pass;
         Ok(())
     }
@@ -93,6 +95,7 @@ mod tests {
 
     use super::super::key::Key;
     use super::super::secret::Secret;
+    use super::super::verify::Proof;
     use super::*;
 
     fn ring(keys: &[(&str, &str, &[&str])]) -> Ring {
@@ -114,9 +117,15 @@ mod tests {
         Access::new(ring, Arc::new(clock))
     }
 
+    const RIGHTS: &[Right] = &[Right::Listen];
+
+    fn pass(access: &Access) -> Pass {
+        let demand = Demand::new(RIGHTS, Area::Events, Scope::Entity("x"));
+        access.admit(Proof::Secret("one"), &demand).unwrap()
+    }
+
     fn follow(access: &Access) -> Follow {
-        let pass = access.secret("one").unwrap();
-        access.follow("test", &pass, Right::Listen, Area::Events, Some("x"))
+        access.follow("test", &pass(access), RIGHTS, Area::Events, Some("x"))
     }
 
     #[test]
@@ -162,9 +171,9 @@ mod tests {
     #[test]
     fn a_change_between_proof_and_follow_is_not_missed() {
         let access = access();
-        let pass = access.secret("one").unwrap();
+        let pass = pass(&access);
         access.replace(ring(&[]));
-        let mut follow = access.follow("test", &pass, Right::Listen, Area::Events, Some("x"));
+        let mut follow = access.follow("test", &pass, RIGHTS, Area::Events, Some("x"));
         assert!(follow.ended().now_or_never().is_some());
     }
 }

@@ -1,13 +1,15 @@
 //! Who may do what.
 //!
 //! Keys have names, rights and two secrets, so that one can be changed while the
-//! other is in use. Every protocol brings its proof here: a shared access
-//! signature, a JSON web token, or a secret itself. What comes back is a [`Pass`],
-//! which says what its holder may do. Secrets are compared in constant time and
-//! never shown. A connection that outlives its proof keeps a [`Follow`], which ends
-//! when the proof no longer counts. [`Audit`] records what changes and what is refused.
+//! other is in use. Every protocol brings its proof to [`Access::admit`]: a shared
+//! access signature, a JSON web token, a signed request, or a secret itself, together
+//! with what the route demands. What comes back is a [`Pass`], which says what its
+//! holder may do. Secrets are compared in constant time and never shown. A connection
+//! that outlives its proof keeps a [`Follow`], which ends when the proof no longer counts.
+//! [`Audit`] records what changes and what is refused.
 
 mod audit;
+mod demand;
 mod denied;
 mod follow;
 mod key;
@@ -17,10 +19,11 @@ mod secret;
 mod verify;
 
 pub use audit::{Asker, Audit, AuditEvent};
+pub use demand::{Demand, Scope, is_for_area};
 pub use denied::{Denied, Reason};
 pub use follow::{Follow, ended};
 pub use key::{Key, Ring, Slot};
 pub use pass::Pass;
 pub use right::{Area, BadGrant, Grant, Right};
 pub use secret::Secret;
-pub use verify::Access;
+pub use verify::{Access, Claims, Proof};

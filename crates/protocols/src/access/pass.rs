@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use steadfast_core::clock::Timestamp;
 
+use super::demand::{Demand, Scope};
 use super::denied::{Denied, Reason};
 use super::key::{Key, Ring, Slot};
-use super::right::{Area, Right};
+use super::right::{Area, Grant, Right};
 
 /// The rights of whoever has shown a proof.
 #[derive(Clone, Debug)]
@@ -45,30 +46,47 @@ impl Pass {
         &self.key.name
     }
 
+    /// What its key is granted.
+    pub fn grants(&self) -> &[Grant] {
+        &self.key.grants
+    }
+
+    /// Whether its holder may do what is demanded.
+    pub fn meets(&self, demand: &Demand<'_>) -> Result<(), Denied> {
+        match demand.is_met_by(&self.key.grants) {
+            true => Ok(()),
+            false => Err(self.denied(demand)),
+        }
+    }
+
     /// Whether its holder may do this. Without an entity: in the whole area.
     pub fn allows(&self, right: Right, area: Area, entity: Option<&str>) -> Result<(), Denied> {
-        let mut grants = self.key.grants.iter();
-        match grants.any(|grant| grant.holds(right, area, entity)) {
-            true => Ok(()),
-            false => Err(self.denied(right, area, entity)),
+        let scope = entity.map_or(Scope::Whole, Scope::Entity);
+        self.meets(&Demand::new(&[right], area, scope))
+    }
+
+    /// Whether its holder may give others these rights: it has them all itself.
+    pub fn grants_all(&self, grants: &[Grant]) -> Result<(), Denied> {
+        let is_more = |grant: &&Grant| !self.key.grants.iter().any(|own| own.contains(grant));
+        match grants.iter().find(is_more) {
+            None => Ok(()),
+            Some(grant) => {
+                let name = self.name();
+                let message = format!("the key '{name}' cannot grant '{grant}': it has less");
+                Err(Denied::new(Reason::Forbidden, message))
+            }
         }
     }
 
-    /// Whether its holder may do this on some entity of the area.
-    pub fn allows_somewhere(&self, right: Right, area: Area) -> Result<(), Denied> {
-        let mut grants = self.key.grants.iter();
-        match grants.any(|grant| grant.holds_somewhere(right, area)) {
-            true => Ok(()),
-            false => Err(self.denied(right, area, None)),
-        }
-    }
-
-    fn denied(&self, right: Right, area: Area, entity: Option<&str>) -> Denied {
-        let entity = entity
-            .map(|entity| format!("/{entity}"))
-            .unwrap_or_default();
-        let name = self.name();
-        let message = format!("the key '{name}' has no right '{right} {area}{entity}'");
+    fn denied(&self, demand: &Demand<'_>) -> Denied {
+        let rights: Vec<_> = demand.rights.iter().map(ToString::to_string).collect();
+        let (name, area) = (self.name(), demand.area);
+        let entity = match demand.scope {
+            Scope::Entity(entity) => format!("/{entity}"),
+            Scope::Somewhere | Scope::Whole => String::new(),
+        };
+        let rights = rights.join(" or ");
+        let message = format!("the key '{name}' has no right '{rights} {area}{entity}'");
         Denied::new(Reason::Forbidden, message)
     }
 }

@@ -9,9 +9,11 @@ use std::str::FromStr;
 /// What a key may do. Who may manage may do everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Right {
+    /// See everything, change nothing, see no secret.
+    Read,
     /// Bring something in: send, signal, start, put.
     Send,
-    /// Get something out: receive, read, work.
+    /// Get something out: receive, take, work.
     Listen,
     /// Create, change and delete; look at everything.
     Manage,
@@ -30,7 +32,8 @@ pub enum Area {
     Node,
 }
 
-const RIGHTS: [(&str, Right); 3] = [
+const RIGHTS: [(&str, Right); 4] = [
+    ("read", Right::Read),
     ("send", Right::Send),
     ("listen", Right::Listen),
     ("manage", Right::Manage),
@@ -91,6 +94,18 @@ impl Grant {
         let is_entity = match (&self.entity, entity) {
             (None, _) => true,
             (Some(own), Some(asked)) => own.eq_ignore_ascii_case(asked),
+            (Some(_), None) => false,
+        };
+        is_right && is_area && is_entity
+    }
+
+    /// Whether it permits everything that another one does.
+    pub fn contains(&self, other: &Self) -> bool {
+        let is_area = self.area.is_none() || self.area == other.area;
+        let is_right = self.right == other.right || self.right == Right::Manage;
+        let is_entity = match (&self.entity, &other.entity) {
+            (None, _) => true,
+            (Some(own), Some(other)) => own.eq_ignore_ascii_case(other),
             (Some(_), None) => false,
         };
         is_right && is_area && is_entity
@@ -186,6 +201,38 @@ mod tests {
         ] {
             let error = text.parse::<Grant>().unwrap_err().to_string();
             assert!(error.contains("areas events, durable"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_grant_contains_what_permits_no_more() {
+        let grant = |text: &str| text.parse::<Grant>().unwrap();
+        for (outer, inner) in [
+            ("manage *", "send events/houses"),
+            ("manage events", "read events"),
+            ("send events", "send events/houses"),
+            ("send events/Houses", "send events/houses"),
+        ] {
+            assert!(grant(outer).contains(&grant(inner)), "{outer}: {inner}");
+            assert_eq!(
+                grant(inner).contains(&grant(outer)),
+                outer == "send events/Houses"
+            );
+        }
+        assert!(!grant("read *").contains(&grant("listen events")));
+        assert!(!grant("manage node").contains(&grant("manage *")));
+    }
+
+    #[test]
+    fn reading_is_part_of_managing_and_of_nothing_else() {
+        let holds = |text: &str, right| {
+            let grant: Grant = text.parse().unwrap();
+            grant.holds(right, Area::Events, None)
+        };
+        assert!(holds("manage *", Right::Read) && holds("read *", Right::Read));
+        assert!(!holds("listen *", Right::Read) && !holds("send *", Right::Read));
+        for right in [Right::Send, Right::Listen, Right::Manage] {
+            assert!(!holds("read *", right), "{right}");
         }
     }
 

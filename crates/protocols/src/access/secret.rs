@@ -4,6 +4,7 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 use subtle::ConstantTimeEq;
 
@@ -25,6 +26,12 @@ impl Secret {
         let mut bytes = [0; SECRET_BYTES];
         SystemRandom::new().fill(&mut bytes).ok()?;
         Some(Self(STANDARD.encode(bytes)))
+    }
+
+    /// Another secret for one purpose, from which this one cannot be found.
+    pub fn derive(&self, purpose: &str) -> Self {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, self.0.as_bytes());
+        Self(STANDARD.encode(hmac::sign(&key, purpose.as_bytes())))
     }
 
     /// The text itself, for a signature or for whoever it was made for.

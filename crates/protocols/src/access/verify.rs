@@ -10,13 +10,48 @@ use steadfast_wire::sas::Sas;
 use tokio::sync::watch;
 
 use super::audit::Audit;
+use super::demand::Demand;
 use super::denied::{Denied, Reason};
 use super::key::{Key, Ring, Slot};
 use super::pass::Pass;
-use super::right::{Area, Right};
+use super::secret::Secret;
 
 /// How far the clock of whoever made a web token may be off.
 const SKEW: Duration = Duration::from_secs(5 * 60);
+
+/// The words for every proof that no key has made, whatever name it bears.
+const NOT_OURS: &str = "the secret or signature is not one of this server's keys";
+
+/// What a proof is compared with that bears an unknown name: base64, as long as a real
+/// secret.
+const UNKNOWN: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+
+/// What a web token says.
+pub type Claims = Map<String, Value>;
+
+/// What a caller shows.
+#[derive(Clone, Copy)]
+pub enum Proof<'a> {
+    /// An `Authorization` header: a shared access signature that covers `resource`, or
+    /// `Bearer` with a secret or, where the route takes them, a web token.
+    Header {
+        header: Option<&'a str>,
+        resource: &'a str,
+    },
+    /// A shared access signature that covers `resource`.
+    Sas { token: &'a str, resource: &'a str },
+    /// A JSON web token.
+    Token(&'a str),
+    /// A secret itself.
+    Secret(&'a str),
+    /// A key's name and its secret.
+    Plain { name: &'a str, secret: &'a str },
+    /// A signature of another form: it is compared with each secret of the key.
+    Signature {
+        name: &'a str,
+        is_signed_by: &'a dyn Fn(&str) -> bool,
+    },
+}
 
 /// The keys that count now. They can be replaced while everything runs.
 pub struct Access {
@@ -57,14 +92,63 @@ impl Access {
         Arc::clone(&self.ring.borrow())
     }
 
-    /// What an `Authorization` header proves: a shared access signature that
-    /// covers `resource`, or `Bearer` and a secret.
-    pub fn header(&self, header: Option<&str>, resource: &str) -> Result<Pass, Denied> {
+    /// Where every proof ends: it must be good, and its key must permit what the route
+    /// demands.
+    pub fn admit(&self, proof: Proof<'_>, demand: &Demand<'_>) -> Result<Pass, Denied> {
+        self.admit_claims(proof, demand).map(|(pass, _)| pass)
+    }
+
+    /// The same, with what a web token says.
+    pub fn admit_claims(
+        &self,
+        proof: Proof<'_>,
+        demand: &Demand<'_>,
+    ) -> Result<(Pass, Claims), Denied> {
+        let (pass, claims) = self.prove(proof, demand)?;
+        pass.meets(demand)?;
+        Ok((pass, claims))
+    }
+
+    fn prove(&self, proof: Proof<'_>, demand: &Demand<'_>) -> Result<(Pass, Claims), Denied> {
+        let pass = match proof {
+            Proof::Header { header, resource } => {
+                return self.header(header, resource, demand);
+            }
+            Proof::Token(token) => return self.token(token, demand),
+            Proof::Sas { token, resource } => self.sas(token, resource)?,
+            Proof::Secret(secret) => self.secret(secret)?,
+            Proof::Plain { name, secret } => {
+                let is_it = |own: &str| Secret::new(own).is(secret);
+                let (key, slot) = self.named(name, &is_it)?;
+                Pass::new(key, slot, None)
+            }
+            Proof::Signature { name, is_signed_by } => {
+                let (key, slot) = self.named(name, is_signed_by)?;
+                Pass::new(key, slot, None)
+            }
+        };
+        Ok((pass, Claims::new()))
+    }
+
+    fn header(
+        &self,
+        header: Option<&str>,
+        resource: &str,
+        demand: &Demand<'_>,
+    ) -> Result<(Pass, Claims), Denied> {
         let header = header.unwrap_or_default().trim();
         match header.split_once(' ') {
-            Some(("SharedAccessSignature", _)) => self.sas(header, resource),
-            Some((scheme, secret)) if scheme.eq_ignore_ascii_case("bearer") => {
-                self.secret(secret.trim())
+            Some(("SharedAccessSignature", _)) => {
+                self.sas(header, resource).map(|pass| (pass, Claims::new()))
+            }
+            Some((scheme, shown)) if scheme.eq_ignore_ascii_case("bearer") => {
+                let shown = shown.trim();
+                match self.secret(shown) {
+                    Err(_) if demand.audience.is_some() && Jwt::parse(shown).is_ok() => {
+                        self.token(shown, demand)
+                    }
+                    pass => pass.map(|pass| (pass, Claims::new())),
+                }
             }
             _ => Err(Denied::new(
                 Reason::Missing,
@@ -73,15 +157,14 @@ impl Access {
         }
     }
 
-    /// A shared access signature that covers `resource`.
-    pub fn sas(&self, token: &str, resource: &str) -> Result<Pass, Denied> {
+    fn sas(&self, token: &str, resource: &str) -> Result<Pass, Denied> {
         let sas = Sas::parse(token).map_err(|_| {
             Denied::new(
                 Reason::Malformed,
                 "the shared access signature cannot be read",
             )
         })?;
-        let (key, slot) = self.named(&sas.key_name, |secret| sas.is_signed_by(secret))?;
+        let (key, slot) = self.named(&sas.key_name, &|secret| sas.is_signed_by(secret))?;
         let expires = Timestamp(sas.expiry.saturating_mul(1000));
         if expires <= self.clock.now() {
             return Err(expired("the shared access signature", sas.expiry));
@@ -93,24 +176,15 @@ impl Access {
         Ok(Pass::new(key, slot, Some(expires)))
     }
 
-    /// A JSON web token of somebody who has this right somewhere in the area. The
-    /// caller compares the audience.
-    pub fn jwt(
-        &self,
-        token: &str,
-        right: Right,
-        area: Area,
-    ) -> Result<(Map<String, Value>, Pass), Denied> {
+    fn token(&self, token: &str, demand: &Demand<'_>) -> Result<(Pass, Claims), Denied> {
         let jwt = Jwt::parse(token)
             .map_err(|error| Denied::new(Reason::Malformed, format!("the web token: {error}")))?;
         let ring = self.ring();
-        let mut keys = ring.keys().filter(|key| may(key, right, area));
+        let mut keys = ring.keys();
         let signed =
             keys.find_map(|key| Some((key, key.proof(|secret| jwt.is_signed_by(secret))?)));
         let Some((key, slot)) = signed else {
-            let message =
-                format!("no key with the right '{right} {area}' has signed the web token");
-            return Err(Denied::new(Reason::Wrong, message));
+            return Err(Denied::new(Reason::Wrong, NOT_OURS));
         };
         let now = self.clock.now().0 as f64 / 1000.0;
         let skew = SKEW.as_secs_f64();
@@ -127,13 +201,17 @@ impl Access {
                 "the web token does not count yet",
             ));
         }
+        let is_meant = |audience: &str| demand.audience.is_some_and(|is_ours| is_ours(audience));
+        if !audiences(&jwt.claims).any(is_meant) {
+            let message = "the web token is not for this: its audience ('aud') names another";
+            return Err(Denied::new(Reason::Forbidden, message));
+        }
         let expires = Timestamp((expiry * 1000.0) as i64);
         let pass = Pass::new(Arc::clone(key), slot, Some(expires));
-        Ok((jwt.claims, pass))
+        Ok((pass, jwt.claims))
     }
 
-    /// A secret itself.
-    pub fn secret(&self, secret: &str) -> Result<Pass, Denied> {
+    fn secret(&self, secret: &str) -> Result<Pass, Denied> {
         let ring = self.ring();
         let mut found = None;
         // All are compared, so that the time does not tell which one it was.
@@ -147,46 +225,38 @@ impl Access {
         }
         match found {
             Some((key, slot)) => Ok(Pass::new(Arc::clone(key), slot, None)),
-            None => Err(Denied::new(
-                Reason::Wrong,
-                "the key is not one of this server's",
-            )),
+            None => Err(Denied::new(Reason::Wrong, NOT_OURS)),
         }
     }
 
-    /// A key's name and its secret.
-    pub fn plain(&self, name: &str, secret: &str) -> Result<Pass, Denied> {
-        let is_it = |own: &str| super::secret::Secret::new(own).is(secret);
-        let (key, slot) = self.named(name, is_it)?;
-        Ok(Pass::new(key, slot, None))
-    }
-
-    /// Some other proof that somebody has a key: `proves` is asked about each of
-    /// its secrets.
-    pub fn prove(&self, name: &str, proves: impl Fn(&str) -> bool) -> Result<Pass, Denied> {
-        let (key, slot) = self.named(name, proves)?;
-        Ok(Pass::new(key, slot, None))
-    }
-
-    fn named(&self, name: &str, proves: impl Fn(&str) -> bool) -> Result<(Arc<Key>, Slot), Denied> {
+    /// The key of that name, and the secret of it that the proof was made with. A name that
+    /// is not known takes as long and is refused in the same words as a wrong secret.
+    fn named(&self, name: &str, proves: &dyn Fn(&str) -> bool) -> Result<(Arc<Key>, Slot), Denied> {
         let ring = self.ring();
-        let Some(key) = ring.get(name) else {
-            let message = format!("there is no key '{name}'");
-            return Err(Denied::new(Reason::Wrong, message));
-        };
-        match key.proof(proves) {
-            Some(slot) => Ok((Arc::clone(key), slot)),
-            None => Err(Denied::new(
-                Reason::Wrong,
-                format!("it was not made with the key '{name}'"),
-            )),
+        let key = ring.get(name);
+        let first = key.map_or(UNKNOWN, |key| key.primary.reveal());
+        let second = key.and_then(|key| key.secondary.as_ref());
+        let second = second.map_or(UNKNOWN, Secret::reveal);
+        // Both are tried, whatever comes of the first.
+        let (is_first, is_second) = (proves(first), proves(second));
+        match key {
+            Some(key) if is_first => Ok((Arc::clone(key), Slot::Primary)),
+            Some(key) if is_second && key.secondary.is_some() => {
+                Ok((Arc::clone(key), Slot::Secondary))
+            }
+            _ => Err(Denied::new(Reason::Wrong, NOT_OURS)),
         }
     }
 }
 
-fn may(key: &Key, right: Right, area: Area) -> bool {
-    let mut grants = key.grants.iter();
-    grants.any(|grant| grant.holds_somewhere(right, area))
+/// For whom a token is: one text or several.
+fn audiences(claims: &Claims) -> impl Iterator<Item = &str> {
+    let texts = match claims.get("aud") {
+        Some(Value::Array(texts)) => texts.as_slice(),
+        Some(text) => std::slice::from_ref(text),
+        None => &[],
+    };
+    texts.iter().filter_map(Value::as_str)
 }
 
 fn expired(what: &str, seconds: i64) -> Denied {
@@ -202,7 +272,8 @@ mod tests {
     use steadfast_core::clock::VirtualClock;
     use steadfast_wire::{jwt, sas};
 
-    use super::super::secret::Secret;
+    use super::super::demand::{Scope, is_for_area};
+    use super::super::right::{Area, Right};
     use super::*;
 
     const NOW: i64 = 1_800_000_000;
@@ -229,21 +300,35 @@ mod tests {
         result.err().map(|denied| denied.reason)
     }
 
+    /// To send to the event hub, or to be any client of its hub.
+    fn events() -> Demand<'static> {
+        Demand::new(&[Right::Send], Area::Events, Scope::Entity("houses"))
+    }
+
     #[test]
     fn both_secrets_of_a_key_count_until_it_is_replaced() {
         let access = access();
         for secret in ["new", "old"] {
             let token = sas::token("sb://h/houses", NOW + 60, "sender", secret);
-            let pass = access.sas(&token, "sb://h/houses/Partitions/1").unwrap();
+            let sas = Proof::Sas {
+                token: &token,
+                resource: "sb://h/houses/Partitions/1",
+            };
+            let pass = access.admit(sas, &events()).unwrap();
             assert_eq!(pass.expires, Some(Timestamp((NOW + 60) * 1000)));
-            assert!(access.secret(secret).is_ok());
-            assert!(access.plain("sender", secret).is_ok());
+            assert!(access.admit(Proof::Secret(secret), &events()).is_ok());
+            let plain = Proof::Plain {
+                name: "sender",
+                secret,
+            };
+            assert!(access.admit(plain, &events()).is_ok());
         }
         let mut ring = Ring::new();
         ring.add(key("sender", &["send events"], &["newer", "new"]));
         access.replace(ring);
-        assert!(access.secret("new").is_ok());
-        assert_eq!(reason(access.secret("old")), Some(Reason::Wrong));
+        let ask = |secret| access.admit(Proof::Secret(secret), &events());
+        assert!(ask("new").is_ok());
+        assert_eq!(reason(ask("old")), Some(Reason::Wrong));
     }
 
     #[test]
@@ -269,19 +354,33 @@ mod tests {
             ),
         ];
         for (token, expected) in cases {
-            assert_eq!(
-                reason(access.sas(&token, "sb://h/houses")),
-                Some(expected),
-                "{token}"
-            );
+            let sas = Proof::Sas {
+                token: &token,
+                resource: "sb://h/houses",
+            };
+            let denied = access.admit(sas, &events());
+            assert_eq!(reason(denied), Some(expected), "{token}");
         }
     }
 
     #[test]
-    fn a_web_token_counts_if_a_key_of_the_area_has_signed_it() {
+    fn a_web_token_counts_for_its_audience_and_the_rights_of_its_key() {
         let access = access();
         let token = |claims: Value, key: &str| jwt::token(claims.as_object().unwrap(), key);
-        let ask = |token: &str| access.jwt(token, Right::Listen, Area::Realtime);
+        let is_ours = |audience: &str| audience == "here";
+        let demand = Demand::new(&[Right::Listen], Area::Realtime, Scope::Entity("chat"));
+        let demand = demand.or_token(&is_ours);
+        let ask = |token: &str| {
+            let admitted = access.admit_claims(Proof::Token(token), &demand);
+            admitted.map(|(pass, claims)| (claims, pass))
+        };
+        let token = |mut claims: Value, key: &str| {
+            claims["aud"] = claims
+                .get("aud")
+                .cloned()
+                .unwrap_or(json!(["there", "here"]));
+            token(claims, key)
+        };
         let good = token(json!({"exp": NOW + 5, "nameid": "me"}), "hub secret");
         let (claims, pass) = ask(&good).unwrap();
         assert_eq!(
@@ -289,7 +388,19 @@ mod tests {
             (Some("me"), "hubs")
         );
         let cases = [
-            (token(json!({"exp": NOW + 5}), "new"), Reason::Wrong),
+            (
+                token(json!({"exp": NOW + 5}), "none of ours"),
+                Reason::Wrong,
+            ),
+            (token(json!({"exp": NOW + 5}), "new"), Reason::Forbidden),
+            (
+                token(json!({"exp": NOW + 5, "aud": "there"}), "hub secret"),
+                Reason::Forbidden,
+            ),
+            (
+                token(json!({"exp": NOW + 5, "aud": null}), "hub secret"),
+                Reason::Forbidden,
+            ),
             (
                 token(json!({"exp": NOW - 301}), "hub secret"),
                 Reason::Expired,
@@ -308,27 +419,73 @@ mod tests {
     #[test]
     fn a_header_brings_a_signature_a_secret_or_nothing() {
         let access = access();
-        let pass = access.header(Some("bearer new"), "/x").unwrap();
-        assert!(
-            pass.allows(Right::Send, Area::Events, Some("houses"))
-                .is_ok()
-        );
-        let denied = pass.allows(Right::Manage, Area::Node, None).unwrap_err();
+        let ask = |header, demand: &Demand<'_>| {
+            let resource = "/x";
+            access.admit(Proof::Header { header, resource }, demand)
+        };
+        assert!(ask(Some("bearer new"), &events()).is_ok());
+        let node = Demand::new(&[Right::Manage, Right::Read], Area::Node, Scope::Whole);
+        let denied = ask(Some("bearer new"), &node).unwrap_err();
         assert_eq!(
             denied.to_string(),
-            "STF-6005: the key 'sender' has no right 'manage node'"
+            "STF-6005: the key 'sender' has no right 'manage or read node'"
         );
-        assert_eq!(reason(access.header(None, "/x")), Some(Reason::Missing));
-        assert_eq!(
-            reason(access.header(Some("Basic eDp5"), "/x")),
-            Some(Reason::Missing)
-        );
+        for missing in [None, Some("Basic eDp5")] {
+            assert_eq!(reason(ask(missing, &events())), Some(Reason::Missing));
+        }
+    }
+
+    #[test]
+    fn a_header_brings_a_web_token_only_where_the_route_takes_one() {
+        let access = access();
+        let claims = json!({"exp": NOW + 5, "aud": "https://eventhubs.azure.net"});
+        let token = jwt::token(claims.as_object().unwrap(), "new");
+        let header = Some(format!("Bearer {token}"));
+        let proof = Proof::Header {
+            header: header.as_deref(),
+            resource: "/x",
+        };
+        assert_eq!(reason(access.admit(proof, &events())), Some(Reason::Wrong));
+        let is_ours = |audience: &str| is_for_area(Area::Events, audience);
+        assert!(access.admit(proof, &events().or_token(&is_ours)).is_ok());
+    }
+
+    #[test]
+    fn an_unknown_name_is_refused_like_a_wrong_secret() {
+        let access = access();
+        let tried = std::cell::Cell::new(0);
+        let ask = |name| {
+            tried.set(0);
+            let is_signed_by = |_: &str| {
+                tried.set(tried.get() + 1);
+                false
+            };
+            let proof = Proof::Signature {
+                name,
+                is_signed_by: &is_signed_by,
+            };
+            let denied = access.admit(proof, &events()).unwrap_err();
+            (denied, tried.get())
+        };
+        // One has two secrets, one has one, and one is not there.
+        assert_eq!(ask("sender"), ask("nobody"));
+        assert_eq!(ask("hubs"), ask("nobody"));
+        assert_eq!(ask("nobody").1, 2);
+        // What stands for a missing secret proves nothing.
+        for name in ["hubs", "nobody"] {
+            let plain = Proof::Plain {
+                name,
+                secret: UNKNOWN,
+            };
+            assert_eq!(reason(access.admit(plain, &events())), Some(Reason::Wrong));
+        }
     }
 
     #[test]
     fn nothing_shows_a_secret() {
         let access = access();
-        let shown = format!("{:?} {:?}", access.ring(), access.secret("new"));
+        let pass = access.admit(Proof::Secret("new"), &events());
+        let shown = format!("{:?} {pass:?}", access.ring());
         assert!(
             !shown.contains("hub secret") && !shown.contains("\"new\""),
             "{shown}"

@@ -370,6 +370,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         audience: &str,
         token: &str,
     ) -> io::Result<i64> {
+        let kind = "servicebus.windows.net:sastoken";
+        self.put_proof(channel, kind, audience, token).await
+    }
+
+    /// Puts a token of some kind.
+    pub async fn put_proof(
+        &mut self,
+        channel: u16,
+        kind: &str,
+        audience: &str,
+        token: &str,
+    ) -> io::Result<i64> {
         self.begin(channel).await?;
         self.attach_sender(channel, 0, "cbs-out", "$cbs");
         self.attach_reader(channel, 1, "cbs-in", "$cbs", &Reading::default());
@@ -379,7 +391,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             &mut message,
             &[
                 ("operation", "put-token"),
-                ("type", "servicebus.windows.net:sastoken"),
+                ("type", kind),
                 ("name", audience),
             ],
         );

@@ -15,7 +15,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::context::Context;
 use super::fault::Fault;
-use super::permit::{Permit, Tokens};
+use super::permit::{Permit, SOME, Tokens};
+use crate::access::Proof;
 
 /// The least frame that everybody must take.
 const LEAST_FRAME: u32 = 512;
@@ -164,9 +165,11 @@ fn judge(init: &sasl::Init<'_>, context: &Context, tokens: &mut Tokens) -> u8 {
             let Some(access) = &context.access else {
                 return sasl::OK;
             };
-            let pass = sasl::plain(init.response)
-                .map(|(name, secret)| access.plain(name, secret))
-                .and_then(|pass| pass.inspect_err(|why| context.refused(why)).ok());
+            let pass = sasl::plain(init.response).and_then(|(name, secret)| {
+                let proof = Proof::Plain { name, secret };
+                let pass = access.admit(proof, &SOME);
+                pass.inspect_err(|why| context.refused(why)).ok()
+            });
             match pass {
                 Some(pass) => {
                     tokens.put("", Permit::Key(pass));

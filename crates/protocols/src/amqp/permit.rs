@@ -9,7 +9,9 @@ use steadfast_wire::amqp::address;
 use steadfast_wire::sas::Sas;
 
 use super::context::Context;
-use crate::access::{Area, Denied, Pass, Reason, Right, Ring, Secret};
+use crate::access::{
+    Area, Demand, Denied, Pass, Proof, Reason, Right, Ring, Scope, Secret, is_for_area,
+};
 
 /// What a token permits.
 #[derive(Clone, Debug)]
@@ -100,7 +102,7 @@ impl Permit {
             } => {
                 let has = match right {
                     Right::Send => rights.send,
-                    Right::Listen => rights.listen,
+                    Right::Listen | Right::Read => rights.listen,
                     Right::Manage => false,
                 };
                 match own.eq_ignore_ascii_case(hub) && (has || rights.manage) {
@@ -160,7 +162,7 @@ impl Tokens {
     pub(super) fn allow_asking(&self, hub: &str, now: Timestamp) -> Result<(), Denied> {
         let path = hub.to_lowercase();
         let is_about = |own: &str| covers(own, &path) || covers(&path, own);
-        self.find(&path, hub, &[Right::Listen, Right::Send], now, is_about)
+        self.find(&path, hub, SOME.rights, now, is_about)
     }
 
     fn find(
@@ -261,6 +263,14 @@ fn covers(own: &str, asked: &str) -> bool {
             .is_some_and(|rest| rest.starts_with('/'))
 }
 
+/// What a token must permit when it is put; each link asks for more.
+pub(super) const SOME: Demand<'static> = Demand {
+    rights: &[Right::Send, Right::Listen, Right::Read],
+    area: Area::Events,
+    scope: Scope::Somewhere,
+    audience: None,
+};
+
 /// Verifies a token for an audience: by the server's keys, or else by the policies of
 /// the event hub that the audience names.
 pub(crate) async fn verify(
@@ -273,12 +283,12 @@ pub(crate) async fn verify(
         return Ok(Permit::Open);
     };
     if kind.eq_ignore_ascii_case("jwt") {
-        return access
-            .jwt(token, Right::Listen, Area::Events)
-            .or_else(|_| access.jwt(token, Right::Send, Area::Events))
-            .map(|(_, pass)| Permit::Key(pass));
+        let is_ours = |audience: &str| is_for_area(Area::Events, audience);
+        let demand = SOME.or_token(&is_ours);
+        return access.admit(Proof::Token(token), &demand).map(Permit::Key);
     }
-    let denied = match access.sas(token, audience) {
+    let resource = audience;
+    let denied = match access.admit(Proof::Sas { token, resource }, &SOME) {
         Ok(pass) => return Ok(Permit::Key(pass)),
         Err(denied) => denied,
     };
@@ -313,8 +323,14 @@ pub(super) async fn verify_asking(context: &Context, token: &str, hub: &str) -> 
         false => "jwt",
     };
     let permit = verify(context, kind, token, hub).await?;
-    let listen = permit.allows(Right::Listen, hub);
-    listen.or_else(|_| permit.allows(Right::Send, hub))
+    let mut denied = Ok(());
+    for right in SOME.rights {
+        denied = permit.allows(*right, hub);
+        if denied.is_ok() {
+            break;
+        }
+    }
+    denied
 }
 
 /// The key of a policy that has signed a token.

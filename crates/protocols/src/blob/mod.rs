@@ -21,5 +21,5 @@ mod routes;
 mod stamp;
 
 pub use context::Context;
-pub use permit::SHARED;
+pub use permit::{SHARED, operations};
 pub use routes::routes;

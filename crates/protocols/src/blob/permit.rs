@@ -16,17 +16,44 @@ use std::time::Duration;
 use steadfast_core::clock::Timestamp;
 use steadfast_events::event_hub_of;
 use steadfast_jobs::iso::parse_time;
-use steadfast_wire::blob::sas::{Sas, Scope};
+use steadfast_wire::blob::sas::{Sas, Scope as SasScope};
 use steadfast_wire::blob::shared_key::{Request, SharedKey};
 
 use super::ask::Ask;
 use super::context::Context;
 use super::operation::Operation;
 use super::stamp;
-use crate::access::{Area, Denied, Pass, Reason, Right};
+use crate::access::{Area, Demand, Denied, Pass, Proof, Reason, Right, Scope};
 
 /// The account that all keys use.
 pub const SHARED: &str = "shared";
+
+const LOOK: &[&[Right]] = &[&[Right::Listen, Right::Read]];
+const WRITE: &[&[Right]] = &[&[Right::Listen], &[Right::Send]];
+
+/// Every operation, and what it needs: one right of each list. What is not here is
+/// permitted to no key.
+static NEEDED: [(Operation, &[&[Right]]); 13] = [
+    (Operation::CreateContainer, WRITE),
+    (Operation::ReadContainer, LOOK),
+    (Operation::DeleteContainer, &[&[Right::Manage]]),
+    (Operation::List, LOOK),
+    (Operation::Put, WRITE),
+    (Operation::Describe, WRITE),
+    (Operation::Read, LOOK),
+    (Operation::Head, LOOK),
+    (Operation::Delete, WRITE),
+    (Operation::PutBlock, WRITE),
+    (Operation::PutBlocks, WRITE),
+    (Operation::ReadBlocks, LOOK),
+    (Operation::Lease, WRITE),
+];
+
+/// The names of all operations that some key permits.
+pub fn operations() -> Vec<String> {
+    let names = NEEDED.iter().map(|(own, _)| format!("{own:?}"));
+    names.collect()
+}
 
 /// How far the clock of whoever has signed a request may be off.
 const SKEW: Duration = Duration::from_secs(15 * 60);
@@ -48,7 +75,8 @@ impl Permit {
         })?;
         let account = &ask.place.account;
         if let Some(sas) = sas {
-            let pass = context.access.prove(account, |key| sas.is_signed_by(key))?;
+            let is_signed_by = |key: &str| sas.is_signed_by(key);
+            let pass = admit(context, account, &is_signed_by)?;
             check_sas(context, ask, &sas)?;
             let sas = Some(sas);
             return Ok(Self { pass, sas });
@@ -71,27 +99,31 @@ impl Permit {
             parameters: &ask.parameters,
             headers: &ask.headers,
         };
-        let signed = |key: &str| claim.is_signed_by(key, &request);
-        let pass = context.access.prove(&claim.account, signed)?;
+        let is_signed_by = |key: &str| claim.is_signed_by(key, &request);
+        let pass = admit(context, &claim.account, &is_signed_by)?;
         check_date(context.clock.now(), ask)?;
         Ok(Self { pass, sas: None })
     }
 
     /// Whether they may do this.
     pub(super) fn allow(&self, operation: Operation, ask: &Ask) -> Result<(), Denied> {
-        let rights: &[Right] = match operation {
-            Operation::DeleteContainer => &[Right::Manage],
-            Operation::CreateContainer
-            | Operation::Put
-            | Operation::Describe
-            | Operation::Delete
-            | Operation::PutBlock
-            | Operation::PutBlocks
-            | Operation::Lease => &[Right::Listen, Right::Send],
-            _ => &[Right::Listen],
+        let needed = NEEDED.iter().find(|(own, _)| *own == operation);
+        let (_, needed) = needed.ok_or_else(|| {
+            let words = "no key permits this operation";
+            Denied::new(Reason::Forbidden, words)
+        })?;
+        // A processor lists the ownerships, or the checkpoints, of one group.
+        let listed = format!("{}0", ask.parameter("prefix").unwrap_or(""));
+        let is_own = ask.place.account != SHARED;
+        let scope = match operation {
+            Operation::DeleteContainer => Scope::Whole,
+            Operation::CreateContainer | Operation::ReadContainer => Scope::Somewhere,
+            Operation::List => scope(&listed, is_own),
+            _ => scope(ask.blob(), is_own),
         };
-        for right in rights {
-            self.holds(*right, operation, ask)?;
+        for rights in *needed {
+            let demand = Demand::new(rights, Area::Events, scope);
+            self.pass.meets(&demand)?;
         }
         match self.sas.as_ref().is_none_or(|sas| permits(sas, operation)) {
             true => Ok(()),
@@ -102,35 +134,32 @@ impl Permit {
         }
     }
 
-    /// Whether the key has a right where the request needs it.
-    fn holds(&self, right: Right, operation: Operation, ask: &Ask) -> Result<(), Denied> {
-        let own = ask.place.account != SHARED;
-        match operation {
-            Operation::DeleteContainer => self.pass.allows(right, Area::Events, None),
-            Operation::CreateContainer | Operation::ReadContainer => {
-                self.pass.allows_somewhere(right, Area::Events)
-            }
-            // A processor lists the ownerships, or the checkpoints, of one group.
-            Operation::List => {
-                let prefix = ask.parameter("prefix").unwrap_or("");
-                self.holds_for(right, &format!("{prefix}0"), own)
-            }
-            _ => self.holds_for(right, ask.blob(), own),
-        }
-    }
-
-    fn holds_for(&self, right: Right, name: &str, is_own: bool) -> Result<(), Denied> {
-        match event_hub_of(name) {
-            Some(hub) => self.pass.allows(right, Area::Events, Some(hub)),
-            None if is_own => self.pass.allows_somewhere(right, Area::Events),
-            None => self.pass.allows(right, Area::Events, None),
-        }
-    }
-
     /// Whether a blob may be made, but none replaced.
     pub(super) fn is_for_new_only(&self) -> bool {
         self.sas.as_ref().is_some_and(|sas| !sas.permits("w"))
     }
+}
+
+/// Where a blob of this name needs rights.
+fn scope(name: &str, is_own: bool) -> Scope<'_> {
+    match event_hub_of(name) {
+        Some(hub) => Scope::Entity(hub),
+        None if is_own => Scope::Somewhere,
+        None => Scope::Whole,
+    }
+}
+
+/// The key that has signed, if it has any right on event hubs; what is asked for needs
+/// more.
+fn admit(
+    context: &Context,
+    name: &str,
+    is_signed_by: &dyn Fn(&str) -> bool,
+) -> Result<Pass, Denied> {
+    let rights = &[Right::Send, Right::Listen, Right::Read];
+    let demand = Demand::new(rights, Area::Events, Scope::Somewhere);
+    let proof = Proof::Signature { name, is_signed_by };
+    context.access.admit(proof, &demand)
 }
 
 fn permits(sas: &Sas, operation: Operation) -> bool {
@@ -144,20 +173,20 @@ fn permits(sas: &Sas, operation: Operation) -> bool {
     };
     let is_in_scope = match (sas.scope, operation) {
         (
-            Scope::Account { has_containers, .. },
+            SasScope::Account { has_containers, .. },
             Operation::CreateContainer
             | Operation::ReadContainer
             | Operation::DeleteContainer
             | Operation::List,
         ) => has_containers,
-        (Scope::Account { has_objects, .. }, _) => has_objects,
+        (SasScope::Account { has_objects, .. }, _) => has_objects,
         // Containers themselves need a signature of the account.
         (_, Operation::CreateContainer | Operation::ReadContainer | Operation::DeleteContainer) => {
             false
         }
-        (Scope::Container, _) => true,
-        (Scope::Blob, Operation::List) => false,
-        (Scope::Blob, _) => true,
+        (SasScope::Container, _) => true,
+        (SasScope::Blob, Operation::List) => false,
+        (SasScope::Blob, _) => true,
     };
     is_in_scope && sas.permits(letters)
 }

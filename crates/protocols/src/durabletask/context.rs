@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 use tonic::Status;
 
 use super::refused::{denied, refused};
-use crate::access::{Access, Area, Denied, Follow, Pass, Right};
+use crate::access::{Access, Area, Demand, Denied, Follow, Pass, Proof, Right, Scope, is_for_area};
 
 /// The task hub of who names none.
 pub(super) const DEFAULT_HUB: &str = "default";
@@ -63,8 +63,8 @@ pub(super) struct Caller {
     pub(super) patience: Option<Duration>,
     /// The longest message that a worker takes.
     pub(super) message_bytes: usize,
-    /// What it has proved, and the right that it uses.
-    proof: Option<(Pass, Right)>,
+    /// What it has proved, and the rights of which it uses one.
+    proof: Option<(Pass, &'static [Right])>,
 }
 
 impl Caller {
@@ -72,15 +72,15 @@ impl Caller {
     pub(super) fn new(
         context: &Arc<Context>,
         headers: &HeaderMap,
-        right: Right,
+        rights: &'static [Right],
     ) -> Result<Self, Status> {
         let name = text(headers, "taskhub")?.unwrap_or(DEFAULT_HUB);
         let proof = match &context.access {
             Some(access) => {
                 let header = text(headers, AUTHORIZATION.as_str())?;
-                let allowed = allow(access, header, right, name);
+                let allowed = allow(access, header, rights, name);
                 let allowed = allowed.inspect_err(|why| access.audit().refused(why));
-                Some((allowed.map_err(|why| denied(&why))?, right))
+                Some((allowed.map_err(|why| denied(&why))?, rights))
             }
             None => None,
         };
@@ -97,9 +97,9 @@ impl Caller {
 
     /// Follows the proof for as long as a stream or a wait lasts.
     pub(super) fn follow(&self, kind: &'static str) -> Option<Follow> {
-        let (access, (pass, right)) = (self.context.access.as_ref()?, self.proof.as_ref()?);
+        let (access, (pass, rights)) = (self.context.access.as_ref()?, self.proof.as_ref()?);
         let hub = Some(self.hub.name());
-        Some(access.follow(kind, pass, *right, Area::Durable, hub))
+        Some(access.follow(kind, pass, rights, Area::Durable, hub))
     }
 }
 
@@ -114,23 +114,27 @@ fn message_bytes(text: &str) -> Result<usize, Status> {
 }
 
 /// Whether a proof lets its holder do this in a task hub: a key itself, a shared
-/// access signature, or a web token that a key has signed.
+/// access signature, or a web token for this service that a key has signed.
 pub(super) fn allow(
     access: &Access,
     header: Option<&str>,
-    right: Right,
+    rights: &[Right],
     hub: &str,
 ) -> Result<Pass, Denied> {
-    let mut pass = access.header(header, "/TaskHubSidecarService");
-    let token = header.and_then(|header| header.split_once(' '));
-    if let (Err(_), Some((_, token))) = (&pass, token)
-        && let Ok((_, signed)) = access.jwt(token.trim(), right, Area::Durable)
-    {
-        pass = Ok(signed);
-    }
-    let pass = pass?;
-    pass.allows(right, Area::Durable, Some(hub))?;
-    Ok(pass)
+    let resource = "/TaskHubSidecarService";
+    permit(access, Proof::Header { header, resource }, rights, hub)
+}
+
+/// The same for any proof.
+pub(super) fn permit(
+    access: &Access,
+    proof: Proof<'_>,
+    rights: &[Right],
+    hub: &str,
+) -> Result<Pass, Denied> {
+    let is_ours = |audience: &str| is_for_area(Area::Durable, audience);
+    let demand = Demand::new(rights, Area::Durable, Scope::Entity(hub));
+    access.admit(proof, &demand.or_token(&is_ours))
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Status> {

@@ -18,4 +18,4 @@ mod stream;
 mod workers;
 
 pub use context::{Context, Counts};
-pub use routes::{no_service, routes};
+pub use routes::{METHODS, no_service, routes};

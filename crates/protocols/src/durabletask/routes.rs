@@ -30,10 +30,10 @@ async fn handle(
     Path(method): Path<String>,
     request: Request,
 ) -> Response {
-    let Some(right) = right(&method) else {
+    let Some(rights) = rights(&method) else {
         return refuse(refused::unknown(&method));
     };
-    match Caller::new(&context, request.headers(), right) {
+    match Caller::new(&context, request.headers(), rights) {
         Ok(caller) => {
             let mut follow = match method.as_str() {
                 "WaitForInstanceStart" | "WaitForInstanceCompletion" | "CallEntity" => {
@@ -54,39 +54,50 @@ async fn handle(
     }
 }
 
-/// What whoever calls a method must be allowed to do.
-fn right(method: &str) -> Option<Right> {
-    Some(match method {
-        "Hello"
-        | "GetInstance"
-        | "WaitForInstanceStart"
-        | "WaitForInstanceCompletion"
-        | "QueryInstances"
-        | "ListInstanceIds"
-        | "StreamInstanceHistory"
-        | "GetEntity"
-        | "QueryEntities"
-        | "GetWorkItems"
-        | "CompleteOrchestratorTask"
-        | "CompleteActivityTask"
-        | "CompleteEntityTask"
-        | "CompleteTasks"
-        | "AbandonTaskOrchestratorWorkItem"
-        | "AbandonTaskActivityWorkItem"
-        | "AbandonTaskEntityWorkItem" => Right::Listen,
-        "StartInstance" | "RaiseEvent" | "SignalEntity" | "CallEntity" => Right::Send,
-        "TerminateInstance"
-        | "SuspendInstance"
-        | "ResumeInstance"
-        | "RewindInstance"
-        | "RestartInstance"
-        | "PurgeInstances"
-        | "CleanEntityStorage"
-        | "CreateTaskHub"
-        | "DeleteTaskHub"
-        | "SkipGracefulOrchestrationTerminations" => Right::Manage,
-        _ => return None,
-    })
+const LOOK: &[Right] = &[Right::Listen, Right::Read];
+const WORK: &[Right] = &[Right::Listen];
+const SEND: &[Right] = &[Right::Send];
+const MANAGE: &[Right] = &[Right::Manage];
+
+/// Every method, and what its caller must be allowed to do: one of these. A method that
+/// is not here is unknown.
+pub const METHODS: [(&str, &[Right]); 31] = [
+    ("Hello", LOOK),
+    ("GetInstance", LOOK),
+    ("WaitForInstanceStart", LOOK),
+    ("WaitForInstanceCompletion", LOOK),
+    ("QueryInstances", LOOK),
+    ("ListInstanceIds", LOOK),
+    ("StreamInstanceHistory", LOOK),
+    ("GetEntity", LOOK),
+    ("QueryEntities", LOOK),
+    ("GetWorkItems", WORK),
+    ("CompleteOrchestratorTask", WORK),
+    ("CompleteActivityTask", WORK),
+    ("CompleteEntityTask", WORK),
+    ("CompleteTasks", WORK),
+    ("AbandonTaskOrchestratorWorkItem", WORK),
+    ("AbandonTaskActivityWorkItem", WORK),
+    ("AbandonTaskEntityWorkItem", WORK),
+    ("StartInstance", SEND),
+    ("RaiseEvent", SEND),
+    ("SignalEntity", SEND),
+    ("CallEntity", SEND),
+    ("TerminateInstance", MANAGE),
+    ("SuspendInstance", MANAGE),
+    ("ResumeInstance", MANAGE),
+    ("RewindInstance", MANAGE),
+    ("RestartInstance", MANAGE),
+    ("PurgeInstances", MANAGE),
+    ("CleanEntityStorage", MANAGE),
+    ("CreateTaskHub", MANAGE),
+    ("DeleteTaskHub", MANAGE),
+    ("SkipGracefulOrchestrationTerminations", MANAGE),
+];
+
+fn rights(method: &str) -> Option<&'static [Right]> {
+    let found = METHODS.iter().find(|(name, _)| *name == method);
+    found.map(|(_, rights)| *rights)
 }
 
 /// Has a function answer a method: it gets the caller and the message.

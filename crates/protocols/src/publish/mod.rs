@@ -6,4 +6,4 @@ pub(crate) mod property;
 mod refused;
 mod routes;
 
-pub use routes::routes;
+pub use routes::{ROUTES, routes};

@@ -13,7 +13,7 @@ use steadfast_core::limits;
 use super::body;
 use super::headers;
 use super::refused::Refused;
-use crate::access::{Area, Denied, Reason, Right};
+use crate::access::{Area, Demand, Denied, Proof, Reason, Right, Scope};
 use crate::amqp::{Context, verify};
 use crate::http::read;
 
@@ -22,12 +22,20 @@ const BODY_BYTES: usize = 4 * limits::PUBLICATION_BYTES;
 
 type Hubs = State<Arc<Context>>;
 
+/// Where events are sent to, by `POST`; all need the right to send to the event hub.
+pub const ROUTES: [&str; 3] = [
+    "/{hub}/messages",
+    "/{hub}/partitions/{partition}/messages",
+    "/{hub}/publishers/{publisher}/messages",
+];
+
 /// `POST /{hub}/messages`, to a partition, or as a publisher.
 pub fn routes(context: Arc<Context>) -> Router {
+    let [hub, partition, publisher] = ROUTES;
     Router::new()
-        .route("/{hub}/messages", post(to_hub))
-        .route("/{hub}/partitions/{partition}/messages", post(to_partition))
-        .route("/{hub}/publishers/{publisher}/messages", post(as_publisher))
+        .route(hub, post(to_hub))
+        .route(partition, post(to_partition))
+        .route(publisher, post(as_publisher))
         .with_state(context)
 }
 
@@ -88,8 +96,10 @@ async fn allow(context: &Context, hub: &str, parts: &Parts) -> Result<(), Denied
             permit.allows(Right::Send, hub)
         }
         Some(_) => {
-            let pass = access.header(header, &path)?;
-            pass.allows(Right::Send, Area::Events, Some(hub))
+            let demand = Demand::new(&[Right::Send], Area::Events, Scope::Entity(hub));
+            let resource = &path;
+            let proof = Proof::Header { header, resource };
+            access.admit(proof, &demand).map(drop)
         }
         None => Err(Denied::new(
             Reason::Missing,

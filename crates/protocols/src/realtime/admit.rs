@@ -15,7 +15,7 @@ use super::context::Context;
 use super::query::Query;
 use super::refusal::Refusal;
 use super::token;
-use crate::access::{Area, Denied, Follow, Pass, Reason, Right, ended};
+use crate::access::{Area, Demand, Denied, Follow, Pass, Proof, Reason, Right, Scope, ended};
 use crate::http::Client as Forwarded;
 
 /// Somebody who may use a hub.
@@ -41,6 +41,9 @@ impl Admitted {
 
 /// What ends with its key, in the words of the audit.
 const KIND: &str = "hub client";
+
+/// What clients of hubs need.
+const RIGHTS: &[Right] = &[Right::Listen];
 
 /// Why a client is closed. It may come back, with a token that counts.
 const REVOKED: &str = "Connection closed: the key behind its token no longer counts.";
@@ -84,8 +87,8 @@ pub(super) fn admit(
         },
         transports: number("asrs.s.htt").unwrap_or(7),
         follow: pass.map(|pass| {
-            let (right, area) = (Right::Listen, Area::Realtime);
-            context.access.follow(KIND, &pass, right, area, Some(hub))
+            let (access, area) = (&context.access, Area::Realtime);
+            access.follow(KIND, &pass, RIGHTS, area, Some(hub))
         }),
         caller: Caller {
             user: user.map(str::to_owned),
@@ -114,21 +117,18 @@ fn verify(
     parts: &Parts,
     shown: &str,
 ) -> Result<(Map<String, Value>, Pass), Refusal> {
-    let (claims, pass) = context.access.jwt(shown, Right::Listen, Area::Realtime)?;
-    pass.allows(Right::Listen, Area::Realtime, Some(hub))?;
     let forwarded = parts.extensions.get::<Forwarded>();
     let forwarded = forwarded.and_then(|own| own.host.clone());
     let host = parts.headers.get(HOST).and_then(|own| own.to_str().ok());
     let host = forwarded.as_deref().or(host);
     let path = parts.uri.path();
-    let is_ours = token::audience(&claims).any(|own| token::is_for(own, hub, path, host));
-    match is_ours {
-        true => Ok((claims, pass)),
-        false => {
-            let words = format!("the token is not for the hub '{hub}' of this server");
-            Err(Denied::new(Reason::Forbidden, words).into())
-        }
-    }
+    let is_ours = |audience: &str| token::is_for(audience, hub, path, host);
+    let demand = Demand::new(RIGHTS, Area::Realtime, Scope::Entity(hub));
+    let proof = Proof::Token(shown);
+    let admitted = context
+        .access
+        .admit_claims(proof, &demand.or_token(&is_ours));
+    Ok(admitted.map(|(pass, claims)| (claims, pass))?)
 }
 
 /// A number, which may be written as a text.

@@ -26,16 +26,19 @@ use super::admit::shown;
 use super::context::Context;
 use super::query::Query;
 use super::token;
-use crate::access::{Area, Denied, Reason, Right};
+use crate::access::{Area, Demand, Denied, Proof, Reason, Right, Scope};
 use crate::http::{Problem, RETRY_SECONDS, Unread, read};
+
+/// Below these everything needs a token for its own address.
+pub const SENDS: [&str; 2] = ["/api/hubs/{*rest}", "/api/v1/hubs/{*rest}"];
 
 /// The routes; health needs no token.
 pub(super) fn routes(context: &Arc<Context>) -> Router {
     Router::new()
         .route("/api/health", any(health))
         .route("/api/v1/health", any(health))
-        .route("/api/hubs/{*rest}", any(serve))
-        .route("/api/v1/hubs/{*rest}", any(serve))
+        .route(SENDS[0], any(serve))
+        .route(SENDS[1], any(serve))
         .with_state(Arc::clone(context))
 }
 
@@ -131,14 +134,14 @@ async fn operate(context: &Context, parts: &Parts, body: Body) -> Result<Done, F
     let query = Query::read(parts.uri.query());
     let mut segments: Vec<_> = rest.trim_end_matches('/').split('/').map(decoded).collect();
     let name = segments.remove(0);
-    verify(context, &name, parts, &query)?;
+    let hub = match query.get("application").filter(|own| !own.is_empty()) {
+        Some(application) => format!("{application}_{name}"),
+        None => name.clone(),
+    };
+    verify(context, &hub, parts, &query)?;
     if !is_hub_name(&name) {
         return Err(Failure::bad(format!("'{name}' is no name of a hub")));
     }
-    let hub = match query.get("application").filter(|own| !own.is_empty()) {
-        Some(application) => format!("{application}_{name}"),
-        None => name,
-    };
     let lobby = context.realtime.hub(&hub);
     let lobby = lobby.map_err(|error| Failure::bad(error.to_string()))?;
     let asked = Asked {
@@ -170,24 +173,24 @@ fn is_hub_name(name: &str) -> bool {
     is_first && name.len() <= limits::HUB_NAME && name.chars().all(is_rest)
 }
 
-/// The token's audience is the address, without the port and what is excluded.
+/// The token's audience is the address, without the port and what is excluded. The
+/// right is needed on the hub that is meant, which an application's name changes.
 fn verify(context: &Context, hub: &str, parts: &Parts, query: &Query) -> Result<(), Denied> {
     let Some(shown) = shown(parts, query) else {
         let words = "no token was given: send 'Authorization: Bearer <token>'";
         return Err(Denied::new(Reason::Missing, words));
     };
-    let (claims, pass) = context.access.jwt(shown, Right::Send, Area::Realtime)?;
-    pass.allows(Right::Send, Area::Realtime, Some(hub))?;
     let host = parts.headers.get(HOST).and_then(|own| own.to_str().ok());
     let path = parts.uri.path();
-    let is_ours = token::audience(&claims).any(|own| token::is_for_path(own, path, host));
-    match is_ours {
-        true => Ok(()),
-        false => {
-            let words = "the token is not for this address";
-            Err(Denied::new(Reason::Forbidden, words))
-        }
-    }
+    let is_ours = |audience: &str| token::is_for_path(audience, path, host);
+    let rights: &[Right] = match parts.method {
+        Method::GET | Method::HEAD => &[Right::Send, Right::Read],
+        _ => &[Right::Send],
+    };
+    let demand = Demand::new(rights, Area::Realtime, Scope::Entity(hub));
+    let proof = Proof::Token(shown);
+    context.access.admit(proof, &demand.or_token(&is_ours))?;
+    Ok(())
 }
 
 impl Asked {

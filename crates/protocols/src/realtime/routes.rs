@@ -30,6 +30,12 @@ struct Door {
     hub: Option<String>,
 }
 
+/// Where app servers open their links.
+pub const SERVERS: [&str; 2] = ["/server", "/server/"];
+
+/// Where clients of all hubs come: to meet, and to talk.
+pub const CLIENTS: [&str; 3] = ["/client/negotiate", "/client/", "/client"];
+
 /// Routes to be merged with others.
 pub type Routes = Router;
 
@@ -49,8 +55,8 @@ pub fn routes(context: &Arc<Context>, paths: &[(String, String)]) -> Routes {
     }
     let access = Arc::clone(&context.access);
     let servers = Router::new()
-        .route("/server", any(server::serve))
-        .route("/server/", any(server::serve))
+        .route(SERVERS[0], any(server::serve))
+        .route(SERVERS[1], any(server::serve))
         .with_state(Arc::clone(context));
     routes
         .merge(servers)

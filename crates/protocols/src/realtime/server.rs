@@ -20,13 +20,16 @@ use super::context::Context;
 use super::query::Query;
 use super::refusal::Refusal;
 use super::token;
-use crate::access::{Area, Denied, Follow, Reason, Right};
+use crate::access::{Area, Demand, Denied, Follow, Proof, Reason, Right, Scope};
 
 /// How app servers of this library introduce themselves.
 pub(super) const AGENT: &str = "steadfast";
 
 /// What ends with its key, in the words of the audit.
 const KIND: &str = "app server link";
+
+/// What app servers need.
+const RIGHTS: &[Right] = &[Right::Send];
 
 /// Opens the link of a server.
 pub(super) async fn serve(State(context): State<Arc<Context>>, request: Request) -> Response {
@@ -81,21 +84,16 @@ fn verify(
         let words = "no token was given: send 'Authorization: Bearer <token>'";
         return Err(Denied::new(Reason::Missing, words).into());
     };
-    let (claims, pass) = context.access.jwt(shown, Right::Send, Area::Realtime)?;
-    pass.allows(Right::Send, Area::Realtime, Some(hub))?;
     let host = header(&parts.headers, HOST.as_str());
-    let is_ours = token::audience(&claims).any(|own| token::is_for_server(own, hub, host));
-    match is_ours {
-        true => {
-            let (right, area) = (Right::Send, Area::Realtime);
-            let follow = context.access.follow(KIND, &pass, right, area, Some(hub));
-            Ok((claims, follow))
-        }
-        false => {
-            let words = format!("the token is not for app servers of the hub '{hub}'");
-            Err(Denied::new(Reason::Forbidden, words).into())
-        }
-    }
+    let is_ours = |audience: &str| token::is_for_server(audience, hub, host);
+    let demand = Demand::new(RIGHTS, Area::Realtime, Scope::Entity(hub));
+    let proof = Proof::Token(shown);
+    let (pass, claims) = context
+        .access
+        .admit_claims(proof, &demand.or_token(&is_ours))?;
+    let (access, area) = (&context.access, Area::Realtime);
+    let follow = access.follow(KIND, &pass, RIGHTS, area, Some(hub));
+    Ok((claims, follow))
 }
 
 fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {

@@ -7,6 +7,10 @@ use serde_json::{Map, Value, json};
 use steadfast_core::clock::Timestamp;
 use steadfast_wire::jwt;
 
+/// The name of the key with which the server signs tokens for clients of hubs. No
+/// user's key can have it.
+pub const CLIENT_KEY: &str = "server/client-tokens";
+
 /// What a token is to say.
 #[derive(Clone, Debug, Default)]
 pub struct TokenWish {
@@ -51,16 +55,6 @@ pub fn token(wish: &TokenWish, host: &str, secret: &str, now: Timestamp) -> Stri
     );
     claims.insert("exp".to_owned(), json!(ends));
     jwt::token(&claims, secret)
-}
-
-/// For whom a token is: one text or several.
-pub(super) fn audience(claims: &Map<String, Value>) -> impl Iterator<Item = &str> {
-    let texts = match claims.get("aud") {
-        Some(Value::Array(texts)) => texts.as_slice(),
-        Some(text) => std::slice::from_ref(text),
-        None => &[],
-    };
-    texts.iter().filter_map(Value::as_str)
 }
 
 /// Whether an audience names the app servers of this hub.

@@ -31,7 +31,7 @@ pub fn care_routes(interface: Interface, operator: &Arc<dyn Operator>) -> Interf
         method: Method::POST,
         path,
         summary,
-        right: Right::Manage,
+        rights: &[Right::Manage],
         area: Area::Node,
         body: Some(body),
         success,

@@ -17,9 +17,9 @@ use steadfast_events::{
 use steadfast_jobs::iso::format_time;
 use tokio_util::sync::CancellationToken;
 
-use super::interface::{Interface, Operation, read};
+use super::interface::{Interface, LOOK, Operation, read};
 use super::operator::Operator;
-use crate::access::{Area, Pass, Right, Secret};
+use crate::access::{Area, Demand, Pass, Right, Scope, Secret};
 use crate::http::Problem;
 
 /// The policy of an event hub whose maker names none.
@@ -69,7 +69,7 @@ pub(super) fn operation(
     method: &Method,
     path: &'static str,
     summary: &'static str,
-    right: Right,
+    rights: &'static [Right],
     success: (u16, &'static str),
     body: Option<Value>,
 ) -> Operation {
@@ -77,7 +77,7 @@ pub(super) fn operation(
         method: method.clone(),
         path,
         summary,
-        right,
+        rights,
         area: Area::Events,
         body,
         success,
@@ -109,7 +109,7 @@ pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
                 get,
                 ALL,
                 "All event hubs that the key may read",
-                Right::Listen,
+                LOOK,
                 (200, "The event hubs"),
                 None,
             ),
@@ -120,7 +120,7 @@ pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
                 post,
                 ALL,
                 "Make an event hub",
-                Right::Manage,
+                &[Right::Manage],
                 (201, "The event hub, with connection strings"),
                 Some(body),
             ),
@@ -131,7 +131,7 @@ pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
                 get,
                 ONE,
                 "An event hub and its partitions; connection strings for who may manage it",
-                Right::Listen,
+                LOOK,
                 (200, "The event hub"),
                 None,
             ),
@@ -142,7 +142,7 @@ pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
                 gone,
                 ONE,
                 "Delete an event hub with its events, groups and checkpoints",
-                Right::Manage,
+                &[Right::Manage],
                 (204, "Deleted"),
                 None,
             ),
@@ -155,8 +155,10 @@ async fn list(
     Extension(pass): Extension<Pass>,
 ) -> Result<Json<Value>, Problem> {
     let mut hubs = own.hubs.list().await?;
-    let may = |hub: &EventHub| pass.allows(Right::Listen, Area::Events, Some(&hub.name));
-    hubs.retain(|hub| may(hub).is_ok());
+    hubs.retain(|hub: &EventHub| {
+        let demand = Demand::new(LOOK, Area::Events, Scope::Entity(&hub.name));
+        pass.meets(&demand).is_ok()
+    });
     let shown: Vec<_> = hubs.iter().map(|hub| Value::Object(facts(hub))).collect();
     Ok(Json(json!({"eventhubs": shown})))
 }
@@ -191,7 +193,6 @@ async fn show(
     Extension(pass): Extension<Pass>,
     Path(name): Path<String>,
 ) -> Result<Json<Value>, Problem> {
-    pass.allows(Right::Listen, Area::Events, Some(&name))?;
     let hub = own.hubs.get(&name).await?;
     let mut shown = facts(&hub);
     let mut states = Vec::with_capacity(hub.partitions as usize);
@@ -218,10 +219,8 @@ async fn show(
 
 async fn delete(
     State(own): State<Arc<Hubs>>,
-    Extension(pass): Extension<Pass>,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    pass.allows(Right::Manage, Area::Events, Some(&name))?;
     // Both, also if nobody waits for them any more: a second attempt would not find the
     // event hub, and come no further.
     let deleting = tokio::spawn(async move {

@@ -17,7 +17,7 @@ use steadfast_jobs::iso::parse_time;
 
 use super::event_form::{Draft, Place, shown};
 use super::eventhubs::{Hubs, on, operation};
-use super::interface::{Interface, read};
+use super::interface::{Interface, LOOK, read};
 use crate::access::{Access, Area, Pass, Right};
 use crate::http::Problem;
 
@@ -62,7 +62,7 @@ pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
                 post,
                 EVENTS,
                 "Send events as one publication, all or nothing",
-                Right::Send,
+                &[Right::Send],
                 (201, "Durable; where the events are"),
                 Some(body),
             ),
@@ -74,7 +74,7 @@ pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
                 EVENTS,
                 "Events of one ?partition: ?from=start|end, ?from_sequence, ?from_time, ?limit; \
                  waits ?wait_s for the first",
-                Right::Listen,
+                LOOK,
                 (200, "Events, and where to go on: next_sequence"),
                 None,
             ),
@@ -84,11 +84,9 @@ pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
 
 async fn send(
     State(own): State<Arc<Hubs>>,
-    Extension(pass): Extension<Pass>,
     Path(hub): Path<String>,
     body: Result<Json<Send>, JsonRejection>,
 ) -> Result<(StatusCode, Json<Value>), Problem> {
-    pass.allows(Right::Send, Area::Events, Some(&hub))?;
     let order = read(body)?;
     let sender = own.hubs.sender(&hub, order.partition).await?;
     let mut batch = match &order.key {
@@ -115,7 +113,6 @@ async fn tail(
     Path(hub): Path<String>,
     query: Result<Query<Tail>, QueryRejection>,
 ) -> Result<Json<Value>, Problem> {
-    pass.allows(Right::Listen, Area::Events, Some(&hub))?;
     let asked = queried(query)?;
     let not_before = match &asked.from_time {
         Some(text) => parsed(text)?,
@@ -140,8 +137,7 @@ async fn tail(
         let words = format!("limit is 1 to {}", limits::TAIL_EVENTS);
         return Err(Problem::bad_request(words));
     }
-    let (right, area) = (Right::Listen, Area::Events);
-    let mut follow = access.follow("HTTP wait", &pass, right, area, Some(&hub));
+    let mut follow = access.follow("HTTP wait", &pass, LOOK, Area::Events, Some(&hub));
     tokio::select! {
         filled = page.fill(reader, wait, &own) => filled?,
         denied = follow.ended() => return Err(denied.into()),

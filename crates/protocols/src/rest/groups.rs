@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::Method;
-use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use steadfast_events::{Kept, Position, Standing};
@@ -14,8 +14,8 @@ use steadfast_jobs::iso::format_time;
 use super::event_form::{Place, shown};
 use super::eventhubs::{Hubs, on, operation, time};
 use super::events::{parsed, queried};
-use super::interface::{Interface, read};
-use crate::access::{Area, Pass, Right};
+use super::interface::{Interface, LOOK, read};
+use crate::access::Right;
 use crate::http::Problem;
 
 #[derive(Deserialize)]
@@ -52,7 +52,7 @@ pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
         "sequence": {"type": "integer"},
         "time": {"type": "string"},
     }});
-    let listen = Right::Listen;
+    let listen = LOOK;
     interface
         .with(
             operation(
@@ -81,7 +81,7 @@ pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
                 post,
                 RESET,
                 "Move checkpoints, of all partitions or of one; readers start again from there",
-                Right::Manage,
+                &[Right::Manage],
                 (200, "The next event by partition"),
                 Some(reset_body),
             ),
@@ -103,7 +103,7 @@ pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
                 post,
                 REPLAY,
                 "Have parked events handled again",
-                Right::Manage,
+                &[Right::Manage],
                 (
                     200,
                     "Which partitions had some, and whether a processor was there",
@@ -116,10 +116,8 @@ pub(super) fn routes(interface: Interface, hubs: &Arc<Hubs>) -> Interface {
 
 async fn list(
     State(own): State<Arc<Hubs>>,
-    Extension(pass): Extension<Pass>,
     Path(hub): Path<String>,
 ) -> Result<Json<Value>, Problem> {
-    pass.allows(Right::Listen, Area::Events, Some(&hub))?;
     let hub = own.hubs.get(&hub).await?;
     let mut groups = Vec::with_capacity(hub.groups.len());
     for group in &hub.groups {
@@ -138,10 +136,8 @@ async fn list(
 
 async fn show(
     State(own): State<Arc<Hubs>>,
-    Extension(pass): Extension<Pass>,
     Path((hub, group)): Group,
 ) -> Result<Json<Value>, Problem> {
-    pass.allows(Right::Listen, Area::Events, Some(&hub))?;
     let standings = own.hubs.standings(&hub, &group).await?;
     let kept = own.blobs.kept(&hub, &group).await?;
     let rows: Vec<_> = standings.iter().map(|one| row(one, &kept)).collect();
@@ -183,11 +179,9 @@ fn row(one: &Standing, kept: &[Kept]) -> Value {
 
 async fn reset(
     State(own): State<Arc<Hubs>>,
-    Extension(pass): Extension<Pass>,
     Path((hub, group)): Group,
     body: Result<Json<Reset>, JsonRejection>,
 ) -> Result<Json<Value>, Problem> {
-    pass.allows(Right::Manage, Area::Events, Some(&hub))?;
     let order = read(body)?;
     let position = order.position()?;
     let mut moved = Vec::new();
@@ -220,11 +214,9 @@ impl Reset {
 
 async fn parked(
     State(own): State<Arc<Hubs>>,
-    Extension(pass): Extension<Pass>,
     Path((hub, group)): Group,
     query: Result<Query<Which>, QueryRejection>,
 ) -> Result<Json<Value>, Problem> {
-    pass.allows(Right::Listen, Area::Events, Some(&hub))?;
     let which = queried(query)?;
     let mut events = Vec::new();
     let mut bytes = 0;
@@ -255,11 +247,9 @@ async fn parked(
 
 async fn replay(
     State(own): State<Arc<Hubs>>,
-    Extension(pass): Extension<Pass>,
     Path((hub, group)): Group,
     body: Result<Json<Which>, JsonRejection>,
 ) -> Result<Json<Value>, Problem> {
-    pass.allows(Right::Manage, Area::Events, Some(&hub))?;
     let which = read(body)?;
     let mut asked = Vec::new();
     for partition in own.chosen(&hub, which.partition).await? {

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Json;
 use axum::extract::Path;
 use axum::extract::rejection::JsonRejection;
 use axum::http::header::HOST;
 use axum::http::{HeaderMap, Method, StatusCode};
-use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use steadfast_core::clock::Clock;
@@ -18,9 +18,9 @@ use steadfast_realtime::{
 use steadfast_wire::signalr::service::CloseMany;
 
 use super::interface::{Interface, Operation, on, read};
-use crate::access::{Access, Area, Pass, Right};
+use crate::access::{Access, Area, Right};
 use crate::http::Problem;
-use crate::realtime::{TokenWish, token};
+use crate::realtime::{CLIENT_KEY, TokenWish, token};
 
 /// The hubs of a node, and who may make tokens for them.
 #[derive(Clone)]
@@ -54,8 +54,8 @@ struct Wanted {
 /// Adds the routes below `/v1/hubs`.
 pub fn hub_routes(interface: Interface, desk: &HubDesk) -> Interface {
     let own = desk.clone();
-    let list = async move |Extension(pass): Extension<Pass>, Path(hub): Path<String>| {
-        let lobby = own.lobby(&pass, Right::Manage, &hub)?;
+    let list = async move |Path(hub): Path<String>| {
+        let lobby = own.lobby(&hub)?;
         let clients: Vec<_> = lobby
             .clients()
             .iter()
@@ -64,8 +64,7 @@ pub fn hub_routes(interface: Interface, desk: &HubDesk) -> Interface {
         Ok::<_, Problem>(Json(json!({ "clients": clients })))
     };
     let own = desk.clone();
-    let servers = async move |Extension(pass): Extension<Pass>, Path(hub): Path<String>| {
-        pass.allows(Right::Manage, Area::Realtime, Some(&hub))?;
+    let servers = async move |Path(hub): Path<String>| {
         let servers = own
             .realtime
             .servers(&hub)
@@ -74,9 +73,7 @@ pub fn hub_routes(interface: Interface, desk: &HubDesk) -> Interface {
         Ok::<_, Problem>(Json(json!({ "servers": servers })))
     };
     let own = desk.clone();
-    let drain = async move |Extension(pass): Extension<Pass>,
-                            Path((hub, server)): Path<(String, String)>| {
-        pass.allows(Right::Manage, Area::Realtime, Some(&hub))?;
+    let drain = async move |Path((hub, server)): Path<(String, String)>| {
         let clients = own
             .realtime
             .drain_server(&hub, &server)
@@ -85,16 +82,14 @@ pub fn hub_routes(interface: Interface, desk: &HubDesk) -> Interface {
         Ok::<_, Problem>((StatusCode::ACCEPTED, body))
     };
     let own = desk.clone();
-    let show = async move |Extension(pass): Extension<Pass>,
-                           Path((hub, id)): Path<(String, String)>| {
-        let lobby = own.lobby(&pass, Right::Manage, &hub)?;
+    let show = async move |Path((hub, id)): Path<(String, String)>| {
+        let lobby = own.lobby(&hub)?;
         let client = lobby.client(&id).ok_or_else(|| absent(&id))?;
         Ok::<_, Problem>(Json(shown(&lobby, &client)))
     };
     let own = desk.clone();
-    let close = async move |Extension(pass): Extension<Pass>,
-                            Path((hub, id)): Path<(String, String)>| {
-        let lobby = own.lobby(&pass, Right::Manage, &hub)?;
+    let close = async move |Path((hub, id)): Path<(String, String)>| {
+        let lobby = own.lobby(&hub)?;
         let closing = lobby.everywhere().close(CloseMany {
             connection: Some(id.clone()),
             reason: "Closed by an operator.".to_owned(),
@@ -106,18 +101,15 @@ pub fn hub_routes(interface: Interface, desk: &HubDesk) -> Interface {
         }
     };
     let own = desk.clone();
-    let send = async move |Extension(pass): Extension<Pass>,
-                           Path(hub): Path<String>,
-                           body: Result<Json<Sending>, JsonRejection>| {
-        let lobby = own.lobby(&pass, Right::Send, &hub)?;
+    let send = async move |Path(hub): Path<String>, body: Result<Json<Sending>, JsonRejection>| {
+        let lobby = own.lobby(&hub)?;
         send(&lobby.everywhere(), read(body)?).await
     };
     let own = desk.clone();
-    let make = async move |Extension(pass): Extension<Pass>,
-                           Path(hub): Path<String>,
+    let make = async move |Path(hub): Path<String>,
                            headers: HeaderMap,
                            body: Result<Json<Wanted>, JsonRejection>| {
-        own.token(&pass, &hub, &headers, read(body)?)
+        own.token(&hub, &headers, read(body)?)
     };
     let get = |path, summary, success| operation(Method::GET, path, summary, success, None);
     interface
@@ -167,7 +159,7 @@ pub fn hub_routes(interface: Interface, desk: &HubDesk) -> Interface {
         )
         .with(
             Operation {
-                right: Right::Send,
+                rights: &[Right::Send],
                 ..operation(
                     Method::POST,
                     "/v1/hubs/{hub}/send",
@@ -188,7 +180,7 @@ pub fn hub_routes(interface: Interface, desk: &HubDesk) -> Interface {
             operation(
                 Method::POST,
                 "/v1/hubs/{hub}/tokens",
-                "Make a token for a client, signed with the key that asks for it",
+                "Make a token for a client of this hub, which counts for nothing else",
                 (200, "The token"),
                 Some(json!({"type": "object", "properties": {
                     "user": {"type": "string"}, "lifetime_s": {"type": "integer"},
@@ -206,10 +198,13 @@ fn operation(
     body: Option<Value>,
 ) -> Operation {
     Operation {
-        method,
         path,
         summary,
-        right: Right::Manage,
+        rights: match method {
+            Method::GET => &[Right::Read],
+            _ => &[Right::Manage],
+        },
+        method,
         area: Area::Realtime,
         body,
         success,
@@ -217,23 +212,20 @@ fn operation(
 }
 
 impl HubDesk {
-    fn lobby(&self, pass: &Pass, right: Right, hub: &str) -> Result<Arc<Lobby>, Problem> {
-        pass.allows(right, Area::Realtime, Some(hub))?;
+    fn lobby(&self, hub: &str) -> Result<Arc<Lobby>, Problem> {
         let lobby = self.realtime.reached(hub);
         lobby.map_err(|error| Problem::not_found(error.to_string()))
     }
 
     fn token(
         &self,
-        pass: &Pass,
         hub: &str,
         headers: &HeaderMap,
         wanted: Wanted,
     ) -> Result<Json<Value>, Problem> {
-        pass.allows(Right::Manage, Area::Realtime, Some(hub))?;
         let ring = self.access.ring();
-        let key = ring.get(pass.name());
-        let key = key.ok_or_else(|| Problem::not_found("the key is gone"))?;
+        let key = ring.get(CLIENT_KEY);
+        let key = key.ok_or_else(|| Problem::not_found("this server makes no tokens"))?;
         let host = headers.get(HOST).and_then(|own| own.to_str().ok());
         let host = host.unwrap_or("localhost");
         let host = host.rsplit_once(':').map_or(host, |(name, _)| name);

@@ -1,7 +1,9 @@
 //! Routes that describe themselves.
 //!
-//! Whoever adds a route says what it is for and who may use it. So there is no
-//! route without a guard, and none that the OpenAPI document does not know.
+//! A route is added together with what it is for and what it demands. So there is no
+//! route without a guard, and none that the OpenAPI document does not know. The first
+//! parameter of a path names the entity on which the right is needed; routes of the
+//! node need it for all of the node.
 //!
 //! The body of a request is read before its handler runs, within limits of length
 //! and time, and only if the guard lets it in.
@@ -18,11 +20,15 @@ use axum::http::header::AUTHORIZATION;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, get};
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 use steadfast_core::limits;
 
-use crate::access::{Access, Area, Asker, Pass, Right};
+use crate::access::{Access, Area, Asker, Demand, Pass, Proof, Right, Scope};
 use crate::http::{Client, Problem, audited, read as read_body};
+
+/// For routes that show what readers get: `read` is enough.
+pub(super) const LOOK: &[Right] = &[Right::Listen, Right::Read];
 
 /// What a route is for.
 #[derive(Clone, Debug)]
@@ -31,9 +37,9 @@ pub struct Operation {
     /// With parameters in braces.
     pub path: &'static str,
     pub summary: &'static str,
-    /// Whoever asks needs this right somewhere in the area; the handler checks the
-    /// entity.
-    pub right: Right,
+    /// The caller needs one of them, on the entity that the path names first. A path
+    /// without one needs it somewhere in the area, and the handler checks the rest.
+    pub rights: &'static [Right],
     pub area: Area,
     /// The schema of the body, if it has one.
     pub body: Option<Value>,
@@ -77,8 +83,9 @@ impl Interface {
         path[operation.method.as_str().to_lowercase()] = described;
         let guard = Guard {
             access: Arc::clone(&self.access),
-            right: operation.right,
+            rights: operation.rights,
             area: operation.area,
+            path: operation.path,
         };
         let guarded = handler.route_layer(middleware::from_fn_with_state(guard, check));
         self.routes = self.routes.route(operation.path, guarded);
@@ -131,8 +138,10 @@ pub(super) fn read<T>(body: Result<Json<T>, JsonRejection>) -> Result<T, Problem
 #[derive(Clone)]
 struct Guard {
     access: Arc<Access>,
-    right: Right,
+    rights: &'static [Right],
     area: Area,
+    /// With parameters in braces.
+    path: &'static str,
 }
 
 async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Response {
@@ -173,10 +182,25 @@ impl Guard {
     fn admit(&self, request: &Request) -> Result<Pass, Problem> {
         let header = request.headers().get(AUTHORIZATION);
         let header = header.and_then(|value| value.to_str().ok());
-        let pass = self.access.header(header, request.uri().path())?;
-        pass.allows_somewhere(self.right, self.area)?;
-        Ok(pass)
+        let resource = request.uri().path();
+        let entity = entity(self.path, resource);
+        let scope = match (self.area, &entity) {
+            (Area::Node, _) => Scope::Whole,
+            (_, Some(entity)) => Scope::Entity(entity),
+            (_, None) => Scope::Somewhere,
+        };
+        let demand = Demand::new(self.rights, self.area, scope);
+        let proof = Proof::Header { header, resource };
+        Ok(self.access.admit(proof, &demand)?)
     }
+}
+
+/// What stands in a path at the place of the first parameter, decoded.
+fn entity(described: &str, path: &str) -> Option<String> {
+    let mut parts = described.split('/').zip(path.split('/'));
+    let (_, found) = parts.find(|(part, _)| part.starts_with('{'))?;
+    let found = percent_decode_str(found).decode_utf8_lossy();
+    Some(found.into_owned())
 }
 
 fn describe(operation: &Operation) -> Value {
@@ -186,7 +210,7 @@ fn describe(operation: &Operation) -> Value {
         .collect();
     let mut described = json!({
         "summary": operation.summary,
-        "description": format!("Needs the right '{} {}'.", operation.right, operation.area),
+        "description": format!("Needs the right '{} {}'.", rights(operation), operation.area),
         "operationId": operation_id(operation),
         "parameters": parameters,
         "responses": {
@@ -201,6 +225,11 @@ fn describe(operation: &Operation) -> Value {
         });
     }
     described
+}
+
+fn rights(operation: &Operation) -> String {
+    let rights = operation.rights.iter().map(ToString::to_string);
+    rights.collect::<Vec<_>>().join(" or ")
 }
 
 /// A name that is the operation's own: `post_v1_keys_name_rotate`.

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::Path;
 use axum::extract::rejection::JsonRejection;
 use axum::http::{Method, StatusCode};
+use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use steadfast_core::limits;
 
 use super::interface::{Interface, Operation, on, read};
 use super::operator::Operator;
-use crate::access::{Area, Asker, Right};
+use crate::access::{Area, Asker, Pass, Right};
 use crate::http::Problem;
 
 #[derive(Deserialize)]
@@ -112,14 +112,15 @@ fn keys(interface: Interface, operator: &Arc<dyn Operator>) -> Interface {
     let own = Arc::clone(operator);
     let list = async move || Json(own.keys());
     let own = Arc::clone(operator);
-    let create = async move |body: Result<Json<Create>, JsonRejection>| {
+    let create = async move |Extension(pass): Extension<Pass>,
+                             body: Result<Json<Create>, JsonRejection>| {
         let Create { name, rights } = read(body)?;
-        let made = beside(&own, move |own| own.create_key(&name, &rights)).await?;
+        let made = beside(&own, move |own| own.create_key(&pass, &name, &rights)).await?;
         Ok::<_, Problem>((StatusCode::CREATED, Json(made)))
     };
     let own = Arc::clone(operator);
-    let rotate = async move |Path(name): Path<String>| {
-        let made = beside(&own, move |own| own.rotate_key(&name)).await?;
+    let rotate = async move |Extension(pass): Extension<Pass>, Path(name): Path<String>| {
+        let made = beside(&own, move |own| own.rotate_key(&pass, &name)).await?;
         Ok::<_, Problem>(Json(made))
     };
     let own = Arc::clone(operator);
@@ -176,7 +177,7 @@ fn keys(interface: Interface, operator: &Arc<dyn Operator>) -> Interface {
         )
 }
 
-/// What only those may do who manage the node.
+/// A route of the node: a `GET` needs `read`, everything else `manage`.
 pub(super) fn operation(
     method: Method,
     path: &'static str,
@@ -185,10 +186,13 @@ pub(super) fn operation(
     body: Option<Value>,
 ) -> Operation {
     Operation {
-        method,
         path,
         summary,
-        right: Right::Manage,
+        rights: match method {
+            Method::GET => &[Right::Read],
+            _ => &[Right::Manage],
+        },
+        method,
         area: Area::Node,
         body,
         success,

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::access::Pass;
 use crate::http::Problem;
 
 /// How a node is.
@@ -156,11 +157,12 @@ pub trait Operator: Send + Sync + 'static {
     /// All keys.
     fn keys(&self) -> Vec<KeyInfo>;
 
-    /// Makes a key.
-    fn create_key(&self, name: &str, rights: &[String]) -> Result<KeySecret, Problem>;
+    /// Makes a key that may do no more than its maker's.
+    fn create_key(&self, maker: &Pass, name: &str, rights: &[String])
+    -> Result<KeySecret, Problem>;
 
-    /// Gives a key a new secret; the former one counts until the next time.
-    fn rotate_key(&self, name: &str) -> Result<KeySecret, Problem>;
+    /// Gives a key that may do no more than the maker's a new secret; the former one counts until the next time.
+    fn rotate_key(&self, maker: &Pass, name: &str) -> Result<KeySecret, Problem>;
 
     /// Removes a key.
     fn delete_key(&self, name: &str) -> Result<(), Problem>;

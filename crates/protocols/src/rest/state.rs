@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::collections::{Collections, Condition, Found, Place, Range, SlotScheme, Step};
-use super::interface::{Interface, Operation, on, read};
-use crate::access::{Area, Pass, Right};
+use super::interface::{Interface, LOOK, Operation, on, read};
+use crate::access::{Area, Demand, Pass, Right, Scope};
 use crate::http::Problem;
 
 /// Steps that one transaction may have.
@@ -54,10 +54,8 @@ pub fn state_routes(interface: Interface, collections: &Arc<dyn Collections>) ->
 
 fn services(interface: Interface, collections: &Arc<dyn Collections>) -> Interface {
     let own = Arc::clone(collections);
-    let create = async move |Extension(pass): Extension<Pass>,
-                             Path(service): Path<String>,
+    let create = async move |Path(service): Path<String>,
                              body: Result<Json<Create>, JsonRejection>| {
-        pass.allows(Right::Manage, Area::State, Some(&service))?;
         let Create { scheme, volatile } = read(body)?;
         own.create_service(&service, scheme, volatile).await?;
         Ok::<_, Problem>(StatusCode::NO_CONTENT)
@@ -69,10 +67,7 @@ fn services(interface: Interface, collections: &Arc<dyn Collections>) -> Interfa
         "volatile": {"type": "boolean", "description": "in memory only; for ever"},
     }});
     let own = Arc::clone(collections);
-    let describe = async move |Extension(pass): Extension<Pass>,
-                               Path(service): Path<String>,
-                               Query(Slot { slot }): Query<Slot>| {
-        pass.allows(Right::Listen, Area::State, Some(&service))?;
+    let describe = async move |Path(service): Path<String>, Query(Slot { slot }): Query<Slot>| {
         let described = own.describe(Place { service, slot }).await?;
         Ok::<_, Problem>(Json(described))
     };
@@ -81,7 +76,7 @@ fn services(interface: Interface, collections: &Arc<dyn Collections>) -> Interfa
             method: Method::GET,
             path: SERVICE,
             summary: "How a service was made; of a volatile one also which life a slot has, and how many copies",
-            right: Right::Listen,
+            rights: LOOK,
             area: Area::State,
             body: None,
             success: (200, "Scheme, whether it is volatile, incarnation and copies"),
@@ -93,7 +88,7 @@ fn services(interface: Interface, collections: &Arc<dyn Collections>) -> Interfa
             method: Method::PUT,
             path: SERVICE,
             summary: "Make a service, or find it as it was made",
-            right: Right::Manage,
+            rights: &[Right::Manage],
             area: Area::State,
             body: Some(body),
             success: (204, "It is there"),
@@ -114,11 +109,10 @@ fn batches(interface: Interface, collections: &Arc<dyn Collections>) -> Interfac
             )));
         }
         for step in &steps {
-            let right = match step {
-                Step::Get { .. } => Right::Listen,
-                _ => Right::Send,
-            };
-            pass.allows(right, Area::State, Some(&service))?;
+            for rights in needs(step) {
+                let scope = Scope::Entity(&service);
+                pass.meets(&Demand::new(rights, Area::State, scope))?;
+            }
         }
         let results = own.transact(Place { service, slot }, steps).await?;
         Ok::<_, Problem>(Json(json!({"results": results})))
@@ -134,10 +128,8 @@ fn batches(interface: Interface, collections: &Arc<dyn Collections>) -> Interfac
         }}},
     }});
     let own = Arc::clone(collections);
-    let scan = async move |Extension(pass): Extension<Pass>,
-                           Path((service, collection)): Path<(String, String)>,
+    let scan = async move |Path((service, collection)): Path<(String, String)>,
                            Query(range): Query<Range>| {
-        pass.allows(Right::Listen, Area::State, Some(&service))?;
         let place = Place {
             service,
             slot: range.slot.clone(),
@@ -150,7 +142,7 @@ fn batches(interface: Interface, collections: &Arc<dyn Collections>) -> Interfac
                 method: Method::POST,
                 path: SERVICE,
                 summary: "Do several things in one transaction, or nothing",
-                right: Right::Send,
+                rights: &[Right::Send, Right::Listen, Right::Read],
                 area: Area::State,
                 body: Some(body),
                 success: (200, "What each step has found"),
@@ -162,7 +154,7 @@ fn batches(interface: Interface, collections: &Arc<dyn Collections>) -> Interfac
                 method: Method::GET,
                 path: COLLECTION,
                 summary: "Entries of a dictionary: ?from, ?prefix, ?limit, ?slot",
-                right: Right::Listen,
+                rights: LOOK,
                 area: Area::State,
                 body: None,
                 success: (200, "A page of entries"),
@@ -173,10 +165,8 @@ fn batches(interface: Interface, collections: &Arc<dyn Collections>) -> Interfac
 
 fn entries(interface: Interface, collections: &Arc<dyn Collections>) -> Interface {
     let own = Arc::clone(collections);
-    let get = async move |Extension(pass): Extension<Pass>,
-                          Path((service, collection, key)): Key,
+    let get = async move |Path((service, collection, key)): Key,
                           Query(Slot { slot }): Query<Slot>| {
-        pass.allows(Right::Listen, Area::State, Some(&service))?;
         let step = Step::Get {
             collection,
             key: key.clone(),
@@ -188,12 +178,10 @@ fn entries(interface: Interface, collections: &Arc<dyn Collections>) -> Interfac
         }
     };
     let own = Arc::clone(collections);
-    let put = async move |Extension(pass): Extension<Pass>,
-                          Path((service, collection, key)): Key,
+    let put = async move |Path((service, collection, key)): Key,
                           Query(Slot { slot }): Query<Slot>,
                           headers: HeaderMap,
                           body: Result<Json<Value>, JsonRejection>| {
-        pass.allows(Right::Send, Area::State, Some(&service))?;
         let step = Step::Put {
             collection,
             key,
@@ -208,11 +196,9 @@ fn entries(interface: Interface, collections: &Arc<dyn Collections>) -> Interfac
         Ok::<_, Problem>(tagged(status, &found, None))
     };
     let own = Arc::clone(collections);
-    let delete = async move |Extension(pass): Extension<Pass>,
-                             Path((service, collection, key)): Key,
+    let delete = async move |Path((service, collection, key)): Key,
                              Query(Slot { slot }): Query<Slot>,
                              headers: HeaderMap| {
-        pass.allows(Right::Send, Area::State, Some(&service))?;
         let step = Step::Delete {
             collection,
             key: key.clone(),
@@ -223,11 +209,11 @@ fn entries(interface: Interface, collections: &Arc<dyn Collections>) -> Interfac
             false => Err(Problem::not_found(format!("there is no key '{key}'"))),
         }
     };
-    let operation = |method: Method, summary, right, success, body| Operation {
+    let operation = |method: Method, summary, rights: &'static [Right], success, body| Operation {
         method,
         path: ENTRY,
         summary,
-        right,
+        rights,
         area: Area::State,
         body,
         success,
@@ -237,7 +223,7 @@ fn entries(interface: Interface, collections: &Arc<dyn Collections>) -> Interfac
             operation(
                 Method::GET,
                 "The value of a key",
-                Right::Listen,
+                LOOK,
                 (200, "The value, with its ETag"),
                 None,
             ),
@@ -247,7 +233,7 @@ fn entries(interface: Interface, collections: &Arc<dyn Collections>) -> Interfac
             operation(
                 Method::PUT,
                 "Set a key; If-Match and If-None-Match: * make it conditional",
-                Right::Send,
+                &[Right::Send],
                 (204, "It is set, or 201 if it is new"),
                 Some(json!({})),
             ),
@@ -257,12 +243,22 @@ fn entries(interface: Interface, collections: &Arc<dyn Collections>) -> Interfac
             operation(
                 Method::DELETE,
                 "Remove a key; If-Match makes it conditional",
-                Right::Send,
+                &[Right::Send],
                 (204, "Removed"),
                 None,
             ),
             on(&Method::DELETE, delete),
         )
+}
+
+/// What a step needs: one right of each list. Who takes from a queue reads and changes
+/// it.
+fn needs(step: &Step) -> &'static [&'static [Right]] {
+    match step {
+        Step::Get { .. } => &[LOOK],
+        Step::Dequeue { .. } => &[&[Right::Send], &[Right::Listen]],
+        Step::Put { .. } | Step::Delete { .. } | Step::Enqueue { .. } => &[&[Right::Send]],
+    }
 }
 
 async fn one(

@@ -78,6 +78,7 @@ async fn declare_between(
         headers: HeaderMap::new(),
         base: String::new(),
         body: body.to_string().into(),
+        grants: None,
     };
     match pair::answer(context, both, &wanted).await.status() {
         StatusCode::OK => return Ok(()),

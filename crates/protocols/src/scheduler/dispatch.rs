@@ -10,6 +10,7 @@ use super::fault::Fault;
 use super::forwarded::Forwarded;
 use super::home::Home;
 use super::operate::{Asked, Manner};
+use super::operations::rights;
 use super::path::Place;
 use super::query::Parameters;
 
@@ -43,6 +44,7 @@ pub(crate) async fn operate(
         makes: source.makes,
         query: &query,
         body: &wanted.body,
+        grants: &wanted.grants,
         base: wanted.base.clone(),
         if_match: text(IF_MATCH.as_str()).map(Into::into),
         request: text("x-ms-client-request-id").map(Into::into),
@@ -51,6 +53,14 @@ pub(crate) async fn operate(
 }
 
 async fn dispatch(asked: &Asked<'_>, method: &Method, place: Place) -> Result<Answer, Fault> {
+    if rights(method, &place).is_none() {
+        return Err(match place {
+            Place::CollectionVerb(..) | Place::JobVerb(..) => {
+                Fault::not_found("there is no such operation")
+            }
+            _ => Fault::method("this resource does not know the method"),
+        });
+    }
     match (method.as_str(), place) {
         ("POST", Place::Preview) => asked.preview(),
         (

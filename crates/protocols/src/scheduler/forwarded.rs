@@ -9,6 +9,9 @@ use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
 use steadfast_jobs::{CollectionId, Naming};
 use steadfast_partition::Message;
 
+use super::permit::Grants;
+use crate::access::Grant;
+
 /// A request as its client made it.
 #[derive(Clone)]
 pub(crate) struct Forwarded {
@@ -18,6 +21,8 @@ pub(crate) struct Forwarded {
     /// Scheme and host that the client knows.
     pub(crate) base: String,
     pub(crate) body: Bytes,
+    /// What its key may do; `None` if nothing is checked.
+    pub(crate) grants: Grants,
 }
 
 /// Whether a collection may be made.
@@ -54,6 +59,10 @@ const KEPT: [&str; 3] = [
     "x-ms-correlation-request-id",
 ];
 
+/// Carries what the client's key may do. It is no header of the client: those that an
+/// operation does not look at stay behind.
+const GRANTS: &str = "x-steadfast-grants";
+
 /// The version of the encodings.
 const FORMAT: u8 = 2;
 
@@ -64,7 +73,10 @@ impl Forwarded {
         put_bytes(out, self.base.as_bytes());
         let kept = KEPT.iter();
         let kept = kept.filter_map(|name| Some((name, self.headers.get(*name)?)));
-        put_headers(out, kept.map(|(name, value)| (*name, value)));
+        let kept = kept.map(|(name, value)| (*name, value));
+        let grants = self.grants.as_deref().and_then(written);
+        let grants = grants.iter().map(|grants| (GRANTS, grants));
+        put_headers(out, kept.chain(grants));
         put_bytes(out, &self.body);
     }
 
@@ -72,12 +84,16 @@ impl Forwarded {
         let method = Method::from_bytes(&reader.bytes()?).map_err(|_| Malformed)?;
         let uri = Uri::try_from(&reader.bytes()?[..]).map_err(|_| Malformed)?;
         let base = text(reader)?;
+        let mut headers = take_headers(reader)?;
+        let grants = headers.remove(GRANTS);
+        let grants = grants.map(|grants| read(&grants).ok_or(Malformed));
         Ok(Self {
             method,
             uri,
             base,
-            headers: take_headers(reader)?,
+            headers,
             body: reader.bytes()?,
+            grants: grants.transpose()?,
         })
     }
 }
@@ -167,6 +183,18 @@ fn text(reader: &mut Reader) -> Result<String, Malformed> {
     String::from_utf8(reader.bytes()?.to_vec()).map_err(|_| Malformed)
 }
 
+fn written(grants: &[Grant]) -> Option<HeaderValue> {
+    let grants: Vec<_> = grants.iter().map(ToString::to_string).collect();
+    let text = serde_json::to_vec(&grants).ok()?;
+    HeaderValue::from_bytes(&text).ok()
+}
+
+fn read(grants: &HeaderValue) -> Option<Vec<Grant>> {
+    let grants: Vec<String> = serde_json::from_slice(grants.as_bytes()).ok()?;
+    let grants = grants.iter().map(|grant| grant.parse().ok());
+    grants.collect()
+}
+
 fn put_headers<'a>(out: &mut Vec<u8>, headers: impl Iterator<Item = (&'a str, &'a HeaderValue)>) {
     let headers: Vec<_> = headers.collect();
     put_varint(out, headers.len() as u64);
@@ -221,6 +249,7 @@ mod tests {
             headers,
             base: "http://b".to_owned(),
             body: "{}".into(),
+            grants: Some(vec!["send events/ä".parse().unwrap()]),
         }
     }
 
@@ -238,6 +267,7 @@ mod tests {
             assert_eq!(read, purpose);
             assert_eq!((&got.method, &got.uri), (&sent.method, &sent.uri));
             assert_eq!((&got.base, &got.body), (&sent.base, &sent.body));
+            assert_eq!(got.grants, sent.grants);
             // What a client has shown is checked where it came, and goes no further.
             assert_eq!(got.headers.len(), 1);
             for end in 0..bytes.len() {

@@ -11,6 +11,7 @@ use super::context::Context;
 use super::extension::{self, Extension};
 use super::fault::Fault;
 use super::merge::merge;
+use super::permit::{self, Grants};
 use super::recurrence;
 use super::seal::{SECRETS, strip};
 use super::value::{Object, spell};
@@ -89,6 +90,7 @@ fn no_sealed(value: &Value, path: &str) -> Result<(), Fault> {
 /// Checks properties and makes a draft of them.
 pub(crate) async fn draft(
     context: &Context,
+    grants: &Grants,
     id: &JobId,
     wanted: &Value,
     known: Option<&Value>,
@@ -113,6 +115,17 @@ pub(crate) async fn draft(
     };
     check_timing(&timing, now, &Quota::of(context, home))?;
     let (main, error) = read_actions(context, &object, known)?;
+    let inside = [
+        main.get("internal"),
+        error.as_ref().and_then(|error| error.get("internal")),
+    ];
+    let letters = extension
+        .dead_letter
+        .as_ref()
+        .filter(|target| target.is_object());
+    for target in inside.into_iter().flatten().chain(letters) {
+        permit::check(grants, target)?;
+    }
     let dead_letter = dead_letter(context, id, &extension).await?;
     let mut document = Map::new();
     if let Some(start) = start {

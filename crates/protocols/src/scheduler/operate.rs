@@ -12,6 +12,7 @@ use super::context::Context;
 use super::fault::Fault;
 use super::home::Home;
 use super::job::{self, STATES, VERDICTS};
+use super::permit::{Grants, may_see};
 use super::query::Parameters;
 use super::value::Object;
 use super::{body, collection, extension, path, recurrence};
@@ -30,6 +31,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) makes: Option<Expect>,
     pub(crate) query: &'a Parameters,
     pub(crate) body: &'a [u8],
+    /// What the caller may do.
+    pub(crate) grants: &'a Grants,
     /// Scheme and host, for links.
     pub(crate) base: String,
     /// The version that the client has seen, if it says so.
@@ -72,6 +75,7 @@ impl Asked<'_> {
         let found = self.jobs.collections(subscription, group).await?;
         let shown: Vec<_> = found
             .iter()
+            .filter(|found| may_see(self.grants, &found.id.name))
             .map(|found| collection::show(self.home, &found.id, found))
             .collect();
         Ok(Answer::Shown(json!({"value": shown, "nextLink": null})))
@@ -183,7 +187,15 @@ impl Asked<'_> {
                 (Manner::Patch, Some(known)) => job::patched(body, known)?,
                 _ => job::replaced(body, known.as_ref())?,
             };
-            let draft = job::draft(self.context, id, &wanted, known.as_ref(), &home).await?;
+            let draft = job::draft(
+                self.context,
+                self.grants,
+                id,
+                &wanted,
+                known.as_ref(),
+                &home,
+            )
+            .await?;
             let expect = expect(found.as_ref().map(|found| found.definition.version));
             match jobs.put(draft, expect).await {
                 Ok(kept) => return Ok((kept, found.is_none())),

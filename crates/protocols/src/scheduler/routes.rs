@@ -18,8 +18,11 @@ use super::context::{Auth, Context, Keeping};
 use super::dispatch::{Source, operate};
 use super::fault::Fault;
 use super::forwarded::Forwarded;
+use super::operations::rights;
 use super::pair;
-use crate::access::{Area, Reason, Right};
+use super::path::Place;
+use super::permit::LOOK;
+use crate::access::{Area, Demand, Grant, Proof, Reason, Scope, is_for_area};
 use crate::http::{Client, read};
 
 /// All routes of the interface.
@@ -38,9 +41,10 @@ const MOST_BYTES: usize = 4 * 1024 * 1024;
 async fn handle(State(context): State<Arc<Context>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let client = parts.extensions.get::<Client>().cloned();
-    if let Err(fault) = check_access(&context, &parts.method, &parts.uri, &parts.headers) {
-        return finish(&parts.headers, Err(fault));
-    }
+    let grants = match check_access(&context, &parts.method, &parts.uri, &parts.headers) {
+        Ok(grants) => grants,
+        Err(fault) => return finish(&parts.headers, Err(fault)),
+    };
     let body = match read(&parts.extensions, body, MOST_BYTES).await {
         Ok(body) => body,
         Err(why) => return finish(&parts.headers, Err(Fault::unread(why, MOST_BYTES))),
@@ -52,6 +56,7 @@ async fn handle(State(context): State<Arc<Context>>, request: Request) -> Respon
         headers: parts.headers,
         base,
         body,
+        grants,
     };
     match &context.keeping {
         Keeping::Pair(both) => pair::answer(&context, both, &wanted).await,
@@ -81,37 +86,37 @@ fn base(context: &Context, uri: &Uri, headers: &HeaderMap, client: Option<&Clien
     )
 }
 
+/// Whether the caller may do this to the collection that the path names. What its key
+/// may do is answered, because a job may reach no more than that; `None` if nothing is
+/// checked.
 fn check_access(
     context: &Context,
     method: &Method,
     uri: &Uri,
     headers: &HeaderMap,
-) -> Result<(), Fault> {
+) -> Result<Option<Vec<Grant>>, Fault> {
     let Auth::Keys(access) = &context.auth else {
-        return Ok(());
+        return Ok(None);
     };
-    let is_run = uri.path().to_ascii_lowercase().ends_with("/run");
-    let right = match method.as_str() {
-        "GET" | "HEAD" => Right::Listen,
-        "POST" if is_run => Right::Send,
-        _ => Right::Manage,
-    };
+    let place = Place::read(uri.path());
+    let collection = place.as_ref().and_then(Place::collection);
+    let scope = collection.map_or(Scope::Somewhere, |id| Scope::Entity(&id.name));
+    let is_ours = |audience: &str| is_for_area(Area::Jobs, audience);
+    let rights = place.as_ref().and_then(|place| rights(method, place));
+    // What is not offered is refused behind this, and shows nothing.
+    let demand = Demand::new(rights.unwrap_or(LOOK), Area::Jobs, scope);
     let header = headers
         .get(AUTHORIZATION)
         .and_then(|value| value.to_str().ok());
-    let mut pass = access.header(header, uri.path());
-    let token = header
-        .and_then(|header| header.split_once(' '))
-        .map(|(_, token)| token.trim());
-    if let (Err(_), Some(token)) = (&pass, token)
-        && let Ok((_, signed)) = access.jwt(token, right, Area::Jobs)
-    {
-        pass = Ok(signed);
+    let resource = uri.path();
+    let proof = Proof::Header { header, resource };
+    let pass = access.admit(proof, &demand.or_token(&is_ours));
+    let pass = pass.inspect_err(|denied| access.audit().refused(denied));
+    match pass {
+        Ok(pass) => Ok(Some(pass.grants().to_vec())),
+        Err(denied) if denied.reason == Reason::Forbidden => {
+            Err(Fault::forbidden(denied.to_string()))
+        }
+        Err(denied) => Err(Fault::unauthenticated(denied.to_string())),
     }
-    let allowed = pass.and_then(|pass| pass.allows_somewhere(right, Area::Jobs));
-    let allowed = allowed.inspect_err(|denied| access.audit().refused(denied));
-    allowed.map_err(|denied| match denied.reason {
-        Reason::Forbidden => Fault::forbidden(denied.to_string()),
-        _ => Fault::unauthenticated(denied.to_string()),
-    })
 }

@@ -231,7 +231,13 @@ impl Server {
 
     /// The port of a protocol, for instance `amqp`.
     pub(crate) fn port_of(&self, name: &str) -> u16 {
-        let (_, status) = self.get("/v1/status");
+        self.port_of_with(name, KNOWN)
+    }
+
+    /// The same of a server that does not know the usual key.
+    pub(crate) fn port_of_with(&self, name: &str, key: &str) -> u16 {
+        let bearer = format!("Bearer {key}");
+        let (_, status) = self.ask(Method::GET, "/v1/status", &bearer, None);
         let addresses = status["addresses"].as_array().unwrap();
         let found = addresses.iter().find(|own| own[0] == name).unwrap();
         let url = found[1].as_str().unwrap();

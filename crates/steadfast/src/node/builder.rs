@@ -37,6 +37,7 @@ use super::lending::{CLERK, Lender};
 use super::open::Opened;
 use super::performers::{Maker, Performers};
 use super::running::Node;
+use super::secret;
 use super::watchdog::Watchdog;
 use super::{
     abroad, amqp, blob, durable, exposure, memories, neighbours, open, own, processors, realtime,
@@ -439,7 +440,7 @@ impl Builder {
         let Checked {
             keys,
             declared,
-            ring,
+            mut ring,
             certificate,
         } = self.checked()?;
         let (config, clock) = (self.config, self.clock);
@@ -467,8 +468,10 @@ impl Builder {
         };
         let mut nodes_port = cluster::bind(&config, certificate.as_ref())?;
         let hosted = self.hubs.open(&config.name, &clock)?;
-        let access = Arc::new(Access::new(ring, Arc::clone(&clock)));
         let Opened { engine, shards } = open::engine(&config, &clock).await?;
+        let client_key = secret::client_key(&config)?;
+        ring.add(client_key.clone());
+        let access = Arc::new(Access::new(ring, Arc::clone(&clock)));
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let watchdog = Watchdog::start(&clock);
         let joined = match &shards {
@@ -543,6 +546,7 @@ impl Builder {
                 hosts: Mutex::new(hosts),
                 hosted,
                 keys,
+                client_key,
                 changing: Mutex::new(()),
                 certificate,
                 health: Arc::new(Health::new(checks)),

@@ -9,7 +9,7 @@ use steadfast_core::clock::Clock;
 use steadfast_durable::native::Host;
 use steadfast_partition::cluster::{Cluster, Forward};
 use steadfast_partition::{Hook, Runtime};
-use steadfast_protocols::access::{Access, Ring};
+use steadfast_protocols::access::{Access, Key, Ring};
 use steadfast_protocols::http::{Check, Health};
 use steadfast_protocols::listen::Certificate;
 use steadfast_protocols::rest::{DrainSheet, RestoreOrder, RestoreOutcome};
@@ -57,6 +57,8 @@ pub(super) struct Inner {
     pub(super) hosted: Hosted,
     pub(super) access: Arc<Access>,
     pub(super) keys: KeyFile,
+    /// Signs the tokens for clients of hubs that this server makes.
+    pub(super) client_key: Key,
     /// Held by whoever changes or reads the file of keys, until everybody uses it.
     pub(super) changing: Mutex<()>,
     pub(super) certificate: Option<Arc<Certificate>>,

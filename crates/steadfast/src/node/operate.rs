@@ -10,9 +10,10 @@ use steadfast_core::limits;
 use steadfast_core::task::named;
 use steadfast_partition::cluster::{Cluster, NodeStanding, Standing};
 use steadfast_partition::region;
-use steadfast_protocols::access::{Grant, Key};
+use steadfast_protocols::access::{Grant, Key, Pass};
 use steadfast_protocols::blob::SHARED;
 use steadfast_protocols::http::{Problem, State};
+use steadfast_protocols::realtime::CLIENT_KEY;
 use steadfast_protocols::rest::{
     BackupOrder, DrainSheet, KeyInfo, KeySecret, Operator, RestoreOrder, Status, StatusPartition,
 };
@@ -175,7 +176,12 @@ impl Operator for Inner {
         ring.keys().map(info).collect()
     }
 
-    fn create_key(&self, name: &str, rights: &[String]) -> Result<KeySecret, Problem> {
+    fn create_key(
+        &self,
+        maker: &Pass,
+        name: &str,
+        rights: &[String],
+    ) -> Result<KeySecret, Problem> {
         // Names stand in paths of the interface, where dots have a meaning.
         let is_bad = matches!(name, "" | "." | "..")
             || name.len() > 64
@@ -205,6 +211,7 @@ impl Operator for Inner {
         let grants = rights.iter().map(|right| right.parse::<Grant>());
         let grants: Result<Vec<_>, _> = grants.collect();
         let grants = grants.map_err(|error| Problem::bad_request(error.to_string()))?;
+        maker.grants_all(&grants)?;
         let _changing = self.changing.lock();
         if self.access.ring().get(name).is_some() {
             return Err(exists(name));
@@ -213,9 +220,13 @@ impl Operator for Inner {
         self.changed(name, changed)
     }
 
-    fn rotate_key(&self, name: &str) -> Result<KeySecret, Problem> {
+    fn rotate_key(&self, maker: &Pass, name: &str) -> Result<KeySecret, Problem> {
         let _changing = self.changing.lock();
         self.changeable(name)?;
+        // The new secret is shown: it must open no more than the maker's own.
+        if let Some(key) = self.access.ring().get(name) {
+            maker.grants_all(&key.grants)?;
+        }
         let changed = self.keys.rotate(name).map_err(problem)?;
         self.changed(name, changed)
     }
@@ -358,6 +369,9 @@ impl Inner {
     /// Where a key stands.
     fn origin(&self, name: &str) -> &'static str {
         let is_declared = self.declared.read().get(name).is_some();
+        if name == CLIENT_KEY {
+            return "server";
+        }
         let known = super::keys::development_ring();
         match (
             is_declared,
@@ -374,6 +388,10 @@ impl Inner {
             "configuration" => Err(Problem::new(
                 CONFLICT,
                 format!("the key '{name}' stands in the configuration file: change it there"),
+            )),
+            "server" => Err(Problem::new(
+                CONFLICT,
+                format!("the key '{name}' is the server's own and cannot be changed"),
             )),
             "development" => Err(Problem::new(
                 CONFLICT,
@@ -414,7 +432,8 @@ impl Inner {
     /// Everybody uses the keys as they stand now. The caller holds `changing`.
     fn read_keys(&self) -> Result<(), Problem> {
         let declared = self.declared.read().clone();
-        let fresh = ring(&declared, &self.keys, self.is_development).map_err(problem)?;
+        let mut fresh = ring(&declared, &self.keys, self.is_development).map_err(problem)?;
+        fresh.add(self.client_key.clone());
         self.access.replace(fresh);
         Ok(())
     }

@@ -69,7 +69,7 @@ pub(super) fn prepare(
     lease: Option<Lease>,
 ) -> Result<Prepared> {
     let text = secret::text(config)?;
-    let secret = SecretKey::new(&text);
+    let secret = SecretKey::new(text.reveal());
     let addresses = Arc::new(RwLock::new(Vec::new()));
     let mut options = outbound::Options::new(secret.clone());
     options.guard = guard(config, Arc::clone(&addresses))?;
@@ -94,7 +94,7 @@ pub(super) fn prepare(
     }
     Ok(Prepared {
         secret,
-        sealing: SealingKey::new(&text),
+        sealing: SealingKey::new(text.reveal()),
         addresses,
         outbound: kept,
         runner: made,

@@ -1,32 +1,47 @@
-//! The text from which keys that seal secrets are made.
+//! The server's own secret, and the keys made of it.
+//!
+//! They encrypt the secrets of jobs, seal the keys of policies, and sign the tokens for
+//! clients of hubs. All nodes of a cluster make the same ones.
 
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use steadfast_protocols::access::Secret;
+use steadfast_protocols::access::{Grant, Key, Secret};
+use steadfast_protocols::realtime::CLIENT_KEY;
 use steadfast_storage::private;
 
 use super::error::{Error, Result};
 use crate::config::{Config, Engine};
 
+/// The key that signs tokens for clients of hubs, and opens nothing else.
+pub(super) fn client_key(config: &Config) -> Result<Key> {
+    let right = "listen realtime".parse::<Grant>();
+    Ok(Key {
+        name: CLIENT_KEY.to_owned(),
+        grants: vec![right.expect("it is written as it should be")],
+        primary: text(config)?.derive("tokens for clients of hubs"),
+        secondary: None,
+    })
+}
+
 /// The text of the file that the configuration names. A data folder without one gets
 /// a new one; a node that keeps nothing needs no file.
-pub(super) fn text(config: &Config) -> Result<String> {
+pub(super) fn text(config: &Config) -> Result<Secret> {
     let file = match (&config.jobs_secret_key, config.engine) {
         (Some(file), _) => file.clone(),
         // Both regions open what either has closed.
         (None, Engine::Local) if config.regions.role.is_some() => {
             let key = config.cluster_key.as_deref().unwrap_or_default();
-            return Ok(format!("secrets of jobs: {key}"));
+            return Ok(Secret::new(format!("secrets of jobs: {key}")));
         }
         (None, Engine::Local) => config.data.join("secret.key"),
-        (None, Engine::Memory) => return Ok(fresh(Path::new("memory"))?.reveal().to_owned()),
+        (None, Engine::Memory) => return fresh(Path::new("memory")),
         // All nodes have the same one then.
         (None, Engine::Postgres) if config.cluster_key.is_some() => {
             let key = config.cluster_key.as_deref().unwrap_or_default();
-            return Ok(format!("secrets of jobs: {key}"));
+            return Ok(Secret::new(format!("secrets of jobs: {key}")));
         }
         (None, Engine::Postgres) => {
             let why = "the engine postgres needs it or cluster.key, the same on every node";
@@ -35,14 +50,14 @@ pub(super) fn text(config: &Config) -> Result<String> {
         }
     };
     match fs::read_to_string(&file) {
-        Ok(text) if !text.trim().is_empty() => Ok(text.trim().to_owned()),
+        Ok(text) if !text.trim().is_empty() => Ok(Secret::new(text.trim())),
         Ok(_) => Err(wrong(&file, &"it is empty")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => make(&file),
         Err(error) => Err(wrong(&file, &error)),
     }
 }
 
-fn make(file: &PathBuf) -> Result<String> {
+fn make(file: &PathBuf) -> Result<Secret> {
     let secret = fresh(file)?;
     let text = secret.reveal();
     let folder = file.parent().unwrap_or_else(|| Path::new("."));
@@ -56,7 +71,7 @@ fn make(file: &PathBuf) -> Result<String> {
         })
         .and_then(|()| fs::File::open(folder)?.sync_all());
     written.map_err(|error| wrong(file, &error))?;
-    Ok(text.to_owned())
+    Ok(secret)
 }
 
 fn fresh(file: &Path) -> Result<Secret> {

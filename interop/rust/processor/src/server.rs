@@ -28,7 +28,8 @@ impl Server {
     /// A web token that the server's key has signed.
     pub(crate) fn web_token(&self) -> String {
         let text = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
-        let claims = serde_json::json!({"exp": now() + 3600}).to_string();
+        let audience = "https://eventhubs.azure.net";
+        let claims = serde_json::json!({"exp": now() + 3600, "aud": audience}).to_string();
         let header = text(br#"{"alg":"HS256","typ":"JWT"}"#);
         let signed = format!("{header}.{}", text(claims.as_bytes()));
         let signature = sign(self.text("key").as_bytes(), &signed);

@@ -13,12 +13,12 @@ use steadfast_durable::{Moment, Status, TaskHub};
 use steadfast_jobs::iso::parse_time;
 
 use super::fault::Fault;
-use crate::access::{Area, Follow, Pass, Right};
-use crate::durabletask::context::{Context, DEFAULT_HUB, allow};
+use crate::access::{Area, Follow, Pass, Proof, Right};
+use crate::durabletask::context::{Context, DEFAULT_HUB, allow, permit};
 use crate::http::Client;
 
 /// Where everything lies.
-pub(super) const BASE: &str = "/runtime/webhooks/durabletask";
+pub const BASE: &str = "/runtime/webhooks/durabletask";
 
 /// The header that says where the next page begins.
 pub(super) const CONTINUATION: &str = "x-ms-continuation-token";
@@ -32,8 +32,8 @@ pub(super) struct Asked {
     pub(super) body: Bytes,
     /// Scheme and host, as the client sees them.
     origin: String,
-    /// What the client has proved, and the right that it uses.
-    proof: Option<(Pass, Right)>,
+    /// What the client has proved, and the rights of which it uses one.
+    proof: Option<(Pass, &'static [Right])>,
 }
 
 impl Asked {
@@ -41,7 +41,7 @@ impl Asked {
     pub(super) fn new(
         context: &Arc<Context>,
         scheme: &str,
-        right: Right,
+        rights: &'static [Right],
         uri: &Uri,
         headers: HeaderMap,
         client: Option<&Client>,
@@ -49,7 +49,7 @@ impl Asked {
         let query = Query::<Vec<(String, String)>>::try_from_uri(uri);
         let query = query.map_err(|_| Fault::bad("the query cannot be read"))?.0;
         let name = find(&query, "taskHub").unwrap_or(DEFAULT_HUB);
-        let pass = admit(context, &headers, find(&query, "code"), right, name)?;
+        let pass = admit(context, &headers, find(&query, "code"), rights, name)?;
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let scheme = client
             .and_then(|client| client.scheme.as_deref())
@@ -65,15 +65,15 @@ impl Asked {
             headers,
             body: Bytes::new(),
             origin,
-            proof: pass.map(|pass| (pass, right)),
+            proof: pass.map(|pass| (pass, rights)),
         })
     }
 
     /// Follows the proof of a client that waits.
     pub(super) fn follow(&self) -> Option<Follow> {
-        let (access, (pass, right)) = (self.context.access.as_ref()?, self.proof.as_ref()?);
+        let (access, (pass, rights)) = (self.context.access.as_ref()?, self.proof.as_ref()?);
         let hub = Some(self.hub.name());
-        Some(access.follow("HTTP wait", pass, *right, Area::Durable, hub))
+        Some(access.follow("HTTP wait", pass, rights, Area::Durable, hub))
     }
 
     /// A parameter of the query, whatever the case of its name.
@@ -208,7 +208,7 @@ fn admit(
     context: &Context,
     headers: &HeaderMap,
     code: Option<&str>,
-    right: Right,
+    rights: &[Right],
     hub: &str,
 ) -> Result<Option<Pass>, Fault> {
     let Some(access) = &context.access else {
@@ -217,11 +217,8 @@ fn admit(
     let header = headers.get(AUTHORIZATION);
     let header = header.and_then(|value| value.to_str().ok());
     let pass = match (header, code) {
-        (None, Some(code)) => access.secret(code).and_then(|pass| {
-            pass.allows(right, Area::Durable, Some(hub))?;
-            Ok(pass)
-        }),
-        (header, _) => allow(access, header, right, hub),
+        (None, Some(code)) => permit(access, Proof::Secret(code), rights, hub),
+        (header, _) => allow(access, header, rights, hub),
     };
     let pass = pass.inspect_err(|denied| access.audit().refused(denied))?;
     Ok(Some(pass))

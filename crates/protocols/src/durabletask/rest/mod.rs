@@ -12,4 +12,5 @@ mod instances;
 mod place;
 mod routes;
 
-pub use routes::routes;
+pub use asked::BASE;
+pub use routes::{ROUTES, routes};

@@ -111,6 +111,33 @@ impl Place {
     }
 }
 
+impl Place {
+    /// Its path, with parameters in braces.
+    pub(super) fn described(&self) -> &'static str {
+        match self {
+            Self::Start { instance: None, .. } => "orchestrators/{name}",
+            Self::Start { .. } => "orchestrators/{name}/{id}",
+            Self::Instances => "instances",
+            Self::Instance(_) => "instances/{id}",
+            Self::Raise { .. } => "instances/{id}/raiseEvent/{event}",
+            Self::Verb { verb, .. } => match verb {
+                Verb::Terminate => "instances/{id}/terminate",
+                Verb::Suspend => "instances/{id}/suspend",
+                Verb::Resume => "instances/{id}/resume",
+                Verb::Rewind => "instances/{id}/rewind",
+                Verb::Restart => "instances/{id}/restart",
+            },
+            Self::Why(_) => "instances/{id}/why",
+            Self::Locks => "locks",
+            Self::Lock { .. } => "locks/{name}/{key}",
+            Self::Entities { name: None } => "entities",
+            Self::Entities { .. } => "entities/{name}",
+            Self::Entity { .. } => "entities/{name}/{key}",
+            Self::Call { .. } => "entities/{name}/{key}/call",
+        }
+    }
+}
+
 fn verb(word: &str) -> Option<Verb> {
     let mut verbs = VERBS.iter();
     let found = verbs.find(|(name, _)| name.eq_ignore_ascii_case(word));

@@ -46,14 +46,13 @@ async fn answer(face: &Face, request: Request) -> Result<Response, Fault> {
     let (parts, body) = request.into_parts();
     let path = parts.uri.path().strip_prefix(BASE).unwrap_or_default();
     let place = Place::read(path.trim_start_matches('/'));
-    let place = place.filter(|place| is_asked_so(place, &parts.method));
-    let place = place.ok_or_else(|| Fault::missing("there is no such route"))?;
+    let found = place.and_then(|place| Some((rights(&place, &parts.method)?, place)));
+    let (rights, place) = found.ok_or_else(|| Fault::missing("there is no such route"))?;
     let client = parts.extensions.get::<Client>();
-    let right = right(&place, &parts.method);
     let mut asked = Asked::new(
         &face.context,
         face.scheme,
-        right,
+        rights,
         &parts.uri,
         parts.headers,
         client,
@@ -67,29 +66,41 @@ async fn answer(face: &Face, request: Request) -> Result<Response, Fault> {
     }
 }
 
-/// Whether a resource can be asked by this method.
-fn is_asked_so(place: &Place, method: &Method) -> bool {
-    let methods: &[Method] = match place {
-        Place::Start { .. } | Place::Raise { .. } | Place::Verb { .. } | Place::Call { .. } => {
-            &[Method::POST]
-        }
-        Place::Instances | Place::Instance(_) => &[Method::GET, Method::DELETE],
-        Place::Entities { .. } | Place::Why(_) | Place::Locks => &[Method::GET],
-        Place::Lock { .. } => &[Method::DELETE],
-        Place::Entity { .. } => &[Method::GET, Method::POST, Method::DELETE],
-    };
-    methods.contains(method)
-}
+const LOOK: &[Right] = &[Right::Listen, Right::Read];
+const SEND: &[Right] = &[Right::Send];
+const MANAGE: &[Right] = &[Right::Manage];
 
-/// What whoever asks must be allowed to do.
-fn right(place: &Place, method: &Method) -> Right {
-    match place {
-        Place::Start { .. } | Place::Raise { .. } | Place::Call { .. } => Right::Send,
-        Place::Entity { .. } if method != Method::GET => Right::Send,
-        Place::Verb { .. } | Place::Lock { .. } => Right::Manage,
-        Place::Instances | Place::Instance(_) if method == Method::DELETE => Right::Manage,
-        _ => Right::Listen,
-    }
+/// Every route below the base, and what its caller must be allowed to do: one of these.
+/// A route that is not here is not offered.
+pub static ROUTES: [(Method, &str, &[Right]); 21] = [
+    (Method::POST, "orchestrators/{name}", SEND),
+    (Method::POST, "orchestrators/{name}/{id}", SEND),
+    (Method::GET, "instances", LOOK),
+    (Method::DELETE, "instances", MANAGE),
+    (Method::GET, "instances/{id}", LOOK),
+    (Method::DELETE, "instances/{id}", MANAGE),
+    (Method::POST, "instances/{id}/raiseEvent/{event}", SEND),
+    (Method::POST, "instances/{id}/terminate", MANAGE),
+    (Method::POST, "instances/{id}/suspend", MANAGE),
+    (Method::POST, "instances/{id}/resume", MANAGE),
+    (Method::POST, "instances/{id}/rewind", MANAGE),
+    (Method::POST, "instances/{id}/restart", MANAGE),
+    (Method::GET, "instances/{id}/why", LOOK),
+    (Method::GET, "locks", LOOK),
+    (Method::DELETE, "locks/{name}/{key}", MANAGE),
+    (Method::GET, "entities", LOOK),
+    (Method::GET, "entities/{name}", LOOK),
+    (Method::GET, "entities/{name}/{key}", LOOK),
+    (Method::POST, "entities/{name}/{key}", SEND),
+    (Method::DELETE, "entities/{name}/{key}", SEND),
+    (Method::POST, "entities/{name}/{key}/call", SEND),
+];
+
+fn rights(place: &Place, method: &Method) -> Option<&'static [Right]> {
+    let path = place.described();
+    let mut routes = ROUTES.iter();
+    let found = routes.find(|(own, known, _)| own == method && *known == path);
+    found.map(|(_, _, rights)| *rights)
 }
 
 async fn operate(asked: &Asked, method: &Method, place: Place) -> Result<Response, Fault> {

@@ -1,0 +1,93 @@
+//! What a route demands of its caller.
+
+use super::right::{Area, Grant, Right};
+
+/// What a proof must permit, and for whom a web token must be made.
+#[derive(Clone, Copy)]
+pub struct Demand<'a> {
+    /// Any one of them is enough.
+    pub rights: &'a [Right],
+    pub area: Area,
+    pub scope: Scope<'a>,
+    /// Whether a web token with this audience counts here; without it no web token
+    /// counts.
+    pub audience: Option<&'a dyn Fn(&str) -> bool>,
+}
+
+/// On which entities of the area the right is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope<'a> {
+    /// On at least one; the route itself shows and does what is permitted.
+    Somewhere,
+    /// On all of them: a grant on one entity does not count.
+    Whole,
+    /// On this one.
+    Entity(&'a str),
+}
+
+impl<'a> Demand<'a> {
+    /// A demand that no web token meets.
+    pub fn new(rights: &'a [Right], area: Area, scope: Scope<'a>) -> Self {
+        Self {
+            rights,
+            area,
+            scope,
+            audience: None,
+        }
+    }
+
+    /// The same, met by web tokens of these audiences, too.
+    #[must_use]
+    pub fn or_token(self, audience: &'a dyn Fn(&str) -> bool) -> Self {
+        Self {
+            audience: Some(audience),
+            ..self
+        }
+    }
+
+    /// Whether one of these grants permits it.
+    pub fn is_met_by(&self, grants: &[Grant]) -> bool {
+        grants.iter().any(|grant| self.is_met_by_grant(grant))
+    }
+
+    fn is_met_by_grant(&self, grant: &Grant) -> bool {
+        let mut rights = self.rights.iter();
+        rights.any(|right| match self.scope {
+            Scope::Somewhere => grant.holds_somewhere(*right, self.area),
+            Scope::Whole => grant.holds(*right, self.area, None),
+            Scope::Entity(entity) => grant.holds(*right, self.area, Some(entity)),
+        })
+    }
+}
+
+/// Whether an audience names an area: as the SDKs name it when they ask an identity
+/// provider for a token. Hubs are named by their address instead, and the REST
+/// interface takes no web tokens.
+pub fn is_for_area(area: Area, audience: &str) -> bool {
+    let names: &[&str] = match area {
+        Area::Events => &["https://eventhubs.azure.net"],
+        Area::Durable => &["https://durabletask.io"],
+        Area::Jobs => &[
+            "https://management.azure.com",
+            "https://management.core.windows.net",
+        ],
+        Area::Realtime | Area::State | Area::Node => &[],
+    };
+    names.contains(&audience.trim_end_matches('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_area_has_the_audiences_that_sdks_ask_for() {
+        assert!(is_for_area(Area::Events, "https://eventhubs.azure.net/"));
+        assert!(is_for_area(Area::Durable, "https://durabletask.io"));
+        assert!(is_for_area(Area::Jobs, "https://management.azure.com"));
+        for other in ["", "http://h/client/?hub=chat", "https://durabletask.io"] {
+            assert!(!is_for_area(Area::Events, other), "{other}");
+        }
+        assert!(!is_for_area(Area::Realtime, "https://durabletask.io"));
+    }
+}

@@ -1,0 +1,73 @@
+//! Every operation, and what it needs.
+
+use axum::http::Method;
+
+use super::path::Place;
+use super::permit::LOOK;
+use crate::access::Right;
+
+const SEND: &[Right] = &[Right::Send];
+const MANAGE: &[Right] = &[Right::Manage];
+
+/// By method and by path below `Microsoft.Scheduler`, with what the caller must be
+/// allowed to do: one of these. An operation that is not here is not offered.
+pub static OPERATIONS: [(Method, &str, &[Right]); 20] = [
+    (Method::POST, "previewRecurrence", LOOK),
+    (Method::GET, "jobCollections", LOOK),
+    (Method::GET, "jobCollections/{name}", LOOK),
+    (Method::PUT, "jobCollections/{name}", MANAGE),
+    (Method::PATCH, "jobCollections/{name}", MANAGE),
+    (Method::DELETE, "jobCollections/{name}", MANAGE),
+    (Method::POST, "jobCollections/{name}/enable", MANAGE),
+    (Method::POST, "jobCollections/{name}/disable", MANAGE),
+    (Method::POST, "jobCollections/{name}/import", MANAGE),
+    (Method::GET, "jobCollections/{name}/operations/{id}", LOOK),
+    (Method::GET, "jobCollections/{name}/jobs", LOOK),
+    (Method::GET, "jobCollections/{name}/jobs/{job}", LOOK),
+    (Method::PUT, "jobCollections/{name}/jobs/{job}", MANAGE),
+    (Method::PATCH, "jobCollections/{name}/jobs/{job}", MANAGE),
+    (Method::DELETE, "jobCollections/{name}/jobs/{job}", MANAGE),
+    (
+        Method::GET,
+        "jobCollections/{name}/jobs/{job}/history",
+        LOOK,
+    ),
+    (Method::POST, "jobCollections/{name}/jobs/{job}/run", SEND),
+    (
+        Method::POST,
+        "jobCollections/{name}/jobs/{job}/backfill",
+        MANAGE,
+    ),
+    (
+        Method::POST,
+        "jobCollections/{name}/jobs/{job}/pause",
+        MANAGE,
+    ),
+    (
+        Method::POST,
+        "jobCollections/{name}/jobs/{job}/resume",
+        MANAGE,
+    ),
+];
+
+/// What an operation needs, if it is offered.
+pub(super) fn rights(method: &Method, place: &Place) -> Option<&'static [Right]> {
+    let path = described(place);
+    let mut operations = OPERATIONS.iter();
+    let found = operations.find(|(own, known, _)| own == method && *known == path);
+    found.map(|(_, _, rights)| *rights)
+}
+
+fn described(place: &Place) -> String {
+    let one = "jobCollections/{name}";
+    match place {
+        Place::Preview => "previewRecurrence".to_owned(),
+        Place::Collections { .. } => "jobCollections".to_owned(),
+        Place::Collection(_) => one.to_owned(),
+        Place::CollectionVerb(_, verb) => format!("{one}/{verb}"),
+        Place::Operation(..) => format!("{one}/operations/{{id}}"),
+        Place::Jobs(_) => format!("{one}/jobs"),
+        Place::Job(_) => format!("{one}/jobs/{{job}}"),
+        Place::JobVerb(_, verb) => format!("{one}/jobs/{{job}}/{verb}"),
+    }
+}
