@@ -1,0 +1,294 @@
+//! Who may do what with blobs and over AMQP.
+//!
+//! Every operation with every proof and grant, as `guard_rights.rs` tries the routes.
+#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod rights;
+mod running;
+
+use std::collections::BTreeSet;
+
+use reqwest::Method;
+use rights::{
+    Allowed, Forbidden, GRANTS, LATER, On, PAST, Route, Unauthenticated, Verdict, client_token,
+    secret, serve, token,
+};
+use running::Server;
+use serde_json::json;
+use steadfast_protocols::amqp::client::{self, Reading};
+use steadfast_protocols::blob;
+use steadfast_wire::amqp::performative::{self, Performative};
+use steadfast_wire::amqp::sasl;
+use steadfast_wire::blob::shared_key;
+use steadfast_wire::sas;
+
+/// What every operation on blobs is expected to need, and how it is asked for.
+const BLOBS: [(&str, &str, &str, &[&str]); 13] = [
+    (
+        "CreateContainer",
+        "PUT",
+        "?restype=container",
+        &["listen", "send"],
+    ),
+    (
+        "ReadContainer",
+        "GET",
+        "?restype=container",
+        &["listen read"],
+    ),
+    (
+        "DeleteContainer",
+        "DELETE",
+        "?restype=container",
+        &["whole"],
+    ),
+    (
+        "List",
+        "GET",
+        "?restype=container&comp=list&prefix=n/mine/g/ownership/",
+        &["listen read"],
+    ),
+    ("Put", "PUT", BLOB, &["listen", "send"]),
+    (
+        "Describe",
+        "PUT",
+        "/n/mine/g/ownership/0?comp=metadata",
+        &["listen", "send"],
+    ),
+    ("Read", "GET", BLOB, &["listen read"]),
+    ("Head", "HEAD", BLOB, &["listen read"]),
+    ("Delete", "DELETE", BLOB, &["listen", "send"]),
+    (
+        "PutBlock",
+        "PUT",
+        "/n/mine/g/ownership/0?comp=block&blockid=MA==",
+        &["listen", "send"],
+    ),
+    (
+        "PutBlocks",
+        "PUT",
+        "/n/mine/g/ownership/0?comp=blocklist",
+        &["listen", "send"],
+    ),
+    (
+        "ReadBlocks",
+        "GET",
+        "/n/mine/g/ownership/0?comp=blocklist",
+        &["listen read"],
+    ),
+    (
+        "Lease",
+        "PUT",
+        "/n/mine/g/ownership/0?comp=lease",
+        &["listen", "send"],
+    ),
+];
+
+const BLOB: &str = "/n/mine/g/ownership/0";
+
+#[test]
+fn every_operation_on_blobs_asks_for_its_rights() {
+    let server = serve();
+    let port = server.port_of_with("blob", &secret("root"));
+    let known: BTreeSet<_> = BLOBS.iter().map(|(name, ..)| (*name).to_owned()).collect();
+    let offered: BTreeSet<_> = blob::operations().into_iter().collect();
+    assert_eq!(
+        offered, known,
+        "every operation has a row here, and every row one"
+    );
+    let request = server.client.get(format!("{}/livez", server.url));
+    let answer = server.block(async { request.send().await.unwrap() });
+    let date = answer.headers()["date"].to_str().unwrap().to_owned();
+    let ask = |verb: &str, rest: &str, account: &str, key: &str, date: &str| {
+        let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let path = format!("/shared/box{path}");
+        let pairs = query.split('&').filter(|pair| !pair.is_empty());
+        let pair = |pair: &str| {
+            let (name, value) = pair.split_once('=').unwrap();
+            (name.to_owned(), value.to_owned())
+        };
+        let parameters: Vec<_> = pairs.map(pair).collect();
+        let headers = [
+            ("x-ms-date".to_owned(), date.to_owned()),
+            ("x-ms-version".to_owned(), "2021-12-02".to_owned()),
+        ];
+        let signed = shared_key::Request {
+            verb,
+            path: &path,
+            parameters: &parameters,
+            headers: &headers,
+        };
+        let header = shared_key::header(account, key, &signed).unwrap();
+        let url = format!("http://127.0.0.1:{port}{path}?{query}");
+        let mut request = server.client.request(verb.parse().unwrap(), url);
+        for (name, value) in &headers {
+            request = request.header(name, value);
+        }
+        let request = request.header("authorization", header);
+        let answer = server.block(async { request.send().await.unwrap() });
+        let code = answer.headers().get("x-ms-error-code");
+        match code.and_then(|code| code.to_str().ok()) {
+            Some("AuthenticationFailed") => Unauthenticated,
+            Some("AuthorizationPermissionMismatch") => Forbidden,
+            _ => Allowed,
+        }
+    };
+    for (name, verb, rest, needs) in BLOBS {
+        let is_somewhere = rest.starts_with("?restype=container") && !rest.contains("comp");
+        let on = match (name, is_somewhere) {
+            ("DeleteContainer", _) => On::Whole,
+            (_, true) => On::Anything,
+            (_, false) => On::Mine,
+        };
+        let route = Route {
+            method: Method::GET,
+            path: String::new(),
+            area: "events",
+            on,
+            needs: needs.iter().map(|need| need.split(' ').collect()).collect(),
+            audience: None,
+        };
+        let by = |key: &str| ask(verb, rest, key, &secret(key), &date);
+        let wrong = ask(verb, rest, "eventsmanage", &secret("wrong"), &date);
+        assert_eq!(wrong, Unauthenticated, "{name}: wrong");
+        let unknown = ask(verb, rest, "nobody", &secret("nobody"), &date);
+        assert_eq!(unknown, Unauthenticated, "{name}: unknown");
+        let old = "Thu, 01 Jan 2015 00:00:00 GMT";
+        let old = ask(verb, rest, "root", &secret("root"), old);
+        assert_eq!(old, Unauthenticated, "{name}: expired");
+        assert_eq!(by("none"), Forbidden, "{name}: no grant");
+        assert_eq!(
+            by("eventsother"),
+            route.expected_of_other(),
+            "{name}: other entity"
+        );
+        for grant in GRANTS {
+            // A right on one event hub is none on a whole container.
+            let expected = match on {
+                On::Whole => Forbidden,
+                _ => route.expected(grant),
+            };
+            assert_eq!(by(&format!("events{grant}")), expected, "{name}: {grant}");
+        }
+        assert_eq!(by("root"), Allowed, "{name}: root");
+    }
+}
+
+/// What AMQP answers to a token and, if it takes it, to a link.
+fn amqp(server: &Server, port: u16, kind: &str, token: &str, operation: &str) -> Verdict {
+    server.block(async {
+        let stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await;
+        let init = sasl::Init {
+            mechanism: "ANONYMOUS",
+            response: b"",
+        };
+        let mut peer = client::Client::connect(stream.unwrap(), &init)
+            .await
+            .unwrap();
+        if !token.is_empty() {
+            let put = peer.put_proof(0, kind, "sb://localhost/mine", token).await;
+            match put.unwrap() {
+                202 => {}
+                401 => return Unauthenticated,
+                other => panic!("{other}"),
+            }
+        }
+        peer.begin(1).await.unwrap();
+        match operation {
+            "send" => peer.attach_sender(1, 0, "l", "mine"),
+            "send to a partition" => peer.attach_sender(1, 0, "l", "mine/Partitions/0"),
+            "send as a publisher" => peer.attach_sender(1, 0, "l", "mine/Publishers/p"),
+            _ => {
+                let path = "mine/ConsumerGroups/$Default/Partitions/0";
+                peer.attach_reader(1, 0, "l", path, &Reading::default());
+            }
+        }
+        peer.flush().await.unwrap();
+        loop {
+            let frame = peer.next().await.unwrap();
+            // There is no event hub: who may look for it hears that.
+            if let Ok((Performative::Detach(detach), _)) = performative::read(&frame.body) {
+                let problem = detach.problem.unwrap();
+                let is_refused = problem.condition == "amqp:unauthorized-access";
+                return if is_refused { Forbidden } else { Allowed };
+            }
+        }
+    })
+}
+
+#[test]
+fn every_link_of_amqp_asks_for_its_right() {
+    let server = serve();
+    let client_token = client_token(&server);
+    let port = server.port_of_with("amqp", &secret("root"));
+    let operations = [
+        ("send", "send"),
+        ("send to a partition", "send"),
+        ("send as a publisher", "send"),
+        ("receive", "listen"),
+    ];
+    for (operation, needed) in operations {
+        let by = |key: &str, expiry: i64, secret: &str| {
+            let token = sas::token("sb://localhost/mine", expiry, key, secret);
+            let kind = "servicebus.windows.net:sastoken";
+            amqp(&server, port, kind, &token, operation)
+        };
+        // Without a token a link is refused itself.
+        assert_eq!(
+            amqp(&server, port, "", "", operation),
+            Forbidden,
+            "{operation}"
+        );
+        let name = "eventsmanage";
+        assert_eq!(
+            by(name, LATER, "wrong"),
+            Unauthenticated,
+            "{operation}: wrong"
+        );
+        assert_eq!(
+            by("nobody", LATER, "wrong"),
+            Unauthenticated,
+            "{operation}: unknown"
+        );
+        assert_eq!(
+            by(name, PAST, &secret(name)),
+            Unauthenticated,
+            "{operation}: expired"
+        );
+        assert_eq!(
+            by("none", LATER, &secret("none")),
+            Unauthenticated,
+            "{operation}: none"
+        );
+        let other = by("eventsother", LATER, &secret("eventsother"));
+        assert_eq!(other, Forbidden, "{operation}: other entity");
+        for grant in GRANTS {
+            let key = format!("events{grant}");
+            let expected = match grant == needed || grant == "manage" {
+                true => Allowed,
+                false => Forbidden,
+            };
+            assert_eq!(
+                by(&key, LATER, &secret(&key)),
+                expected,
+                "{operation}: {grant}"
+            );
+        }
+        let web = |audience: &str, exp: i64, key: &str| {
+            let claims = json!({"aud": audience, "exp": exp});
+            let token = token(&claims, &secret(key));
+            amqp(&server, port, "jwt", &token, operation)
+        };
+        let own = "https://eventhubs.azure.net";
+        assert_eq!(web(own, LATER, name), Allowed, "{operation}: web token");
+        assert_eq!(
+            web(own, PAST, name),
+            Unauthenticated,
+            "{operation}: expired token"
+        );
+        let stray = web("https://durabletask.io", LATER, name);
+        assert_eq!(stray, Unauthenticated, "{operation}: other audience");
+        let hub = amqp(&server, port, "jwt", &client_token, operation);
+        assert_eq!(hub, Unauthenticated, "{operation}: token of a hub client");
+    }
+}
