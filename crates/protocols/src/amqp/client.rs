@@ -382,21 +382,33 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         audience: &str,
         token: &str,
     ) -> io::Result<i64> {
+        let wishes = [
+            ("operation", "put-token"),
+            ("type", kind),
+            ("name", audience),
+        ];
+        self.ask(channel, "$cbs", &wishes, Some(token)).await
+    }
+
+    /// Sends a request to a node, on a session of its own, and says the status of the
+    /// reply.
+    pub async fn ask(
+        &mut self,
+        channel: u16,
+        node: &str,
+        wishes: &[(&str, &str)],
+        body: Option<&str>,
+    ) -> io::Result<i64> {
         self.begin(channel).await?;
-        self.attach_sender(channel, 0, "cbs-out", "$cbs");
-        self.attach_reader(channel, 1, "cbs-in", "$cbs", &Reading::default());
+        self.attach_sender(channel, 0, "cbs-out", node);
+        self.attach_reader(channel, 1, "cbs-in", node, &Reading::default());
         self.grant(channel, 1, 0, 10, 0);
         let mut message = Vec::new();
-        write_request(
-            &mut message,
-            &[
-                ("operation", "put-token"),
-                ("type", kind),
-                ("name", audience),
-            ],
-        );
-        write::descriptor(&mut message, descriptor::VALUE);
-        write::string(&mut message, token);
+        write_request(&mut message, wishes);
+        if let Some(body) = body {
+            write::descriptor(&mut message, descriptor::VALUE);
+            write::string(&mut message, body);
+        }
         self.send(channel, 0, 0, 0, &message);
         self.flush().await?;
         let (mut answer, mut is_taken) = (None, false);
