@@ -4,13 +4,14 @@ use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, Header
 use reqwest::{Method, Url};
 use serde_json::{Map, Value};
 use steadfast_core::clock::Timestamp;
-use steadfast_jobs::iso;
+use steadfast_jobs::{Order, iso};
 use steadfast_wire::sas;
 
 use super::caller::Options;
 use super::http::Call;
 use super::queue::endpoint;
 use super::stamp::Stamp;
+use crate::scheduler::SecretOwner;
 
 /// Where namespaces live unless the configuration says otherwise.
 pub(crate) const DOMAIN: &str = "servicebus.windows.net";
@@ -37,6 +38,7 @@ const PROPERTIES: [(&str, &str); 12] = [
 /// The request that sends a message to a queue or topic.
 pub(crate) fn call(
     options: &Options,
+    order: &Order,
     action: &Value,
     stamp: &Stamp,
     now: Timestamp,
@@ -75,7 +77,9 @@ pub(crate) fn call(
     );
     let authentication = &message["authentication"];
     if let Some(key_name) = authentication["sasKeyName"].as_str() {
-        let key = options.key.open(&authentication["sasKey"]);
+        let owner = SecretOwner::entity(&order.job, text("namespace"), text(place));
+        let key = &authentication["sasKey"];
+        let key = options.key.open(key, &owner.place("sasKey"));
         let key = key.ok_or("the key of the bus cannot be opened with the configured key")?;
         let expiry = now.0 / 1000 + SIGNATURE_SECONDS;
         let token = sas::token(&resource, expiry, key_name, &key);

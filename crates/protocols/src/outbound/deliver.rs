@@ -18,6 +18,7 @@ use super::http::{Call, Reply};
 use super::stamp::Stamp;
 use super::token::{Applicant, Tokens};
 use super::{bus, queue};
+use crate::scheduler::SecretOwner;
 
 /// Makes the calls of jobs.
 pub struct Outbound {
@@ -53,12 +54,12 @@ impl Outbound {
         match &action.goal {
             Goal::Http(request) => self.request(order, request, &stamp).await,
             Goal::StorageQueue(action) => {
-                let call = queue::call(&self.options, action, &stamp)?;
+                let call = queue::call(&self.options, order, action, &stamp)?;
                 Ok(self.make(call, &self.caller.plain()).await)
             }
             Goal::ServiceBus(action) => {
                 let now = self.clock.now();
-                let call = bus::call(&self.options, action, &stamp, now)?;
+                let call = bus::call(&self.options, order, action, &stamp, now)?;
                 Ok(self.make(call, &self.caller.plain()).await)
             }
         }
@@ -90,12 +91,20 @@ impl Outbound {
             let kind = HeaderValue::from_static("application/json");
             call.headers.insert(CONTENT_TYPE, kind);
         }
-        self.authenticated(call, &request.authentication).await
+        let owner = SecretOwner::origin(&order.job, &request.url);
+        self.authenticated(call, &owner, &request.authentication)
+            .await
     }
 
-    async fn authenticated(&self, mut call: Call, authentication: &Value) -> Result<Reply, String> {
+    async fn authenticated(
+        &self,
+        mut call: Call,
+        owner: &SecretOwner,
+        authentication: &Value,
+    ) -> Result<Reply, String> {
         let open = |name: &str| {
-            let secret = self.options.key.open(&authentication[name]);
+            let key = &self.options.key;
+            let secret = key.open(&authentication[name], &owner.place(name));
             secret.ok_or("a secret of the job cannot be opened with the configured key")
         };
         let text = |name: &str| authentication[name].as_str().unwrap_or_default();

@@ -6,19 +6,29 @@ use quick_xml::escape::escape;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Method, Url};
 use serde_json::Value;
+use steadfast_jobs::Order;
 
 use super::caller::Options;
 use super::http::Call;
 use super::stamp::Stamp;
+use crate::scheduler::SecretOwner;
 
 /// Where storage accounts live unless the configuration says otherwise.
 pub(crate) const DOMAIN: &str = "queue.core.windows.net";
 
 /// The request that puts a message into a queue.
-pub(crate) fn call(options: &Options, action: &Value, stamp: &Stamp) -> Result<Call, String> {
+pub(crate) fn call(
+    options: &Options,
+    order: &Order,
+    action: &Value,
+    stamp: &Stamp,
+) -> Result<Call, String> {
     let message = &action["queueMessage"];
     let text = |name: &str| message[name].as_str().unwrap_or_default();
-    let token = options.key.open(&message["sasToken"]);
+    let owner = SecretOwner::entity(&order.job, text("storageAccount"), text("queueName"));
+    let token = options
+        .key
+        .open(&message["sasToken"], &owner.place("sasToken"));
     let token = token.ok_or("the token of the queue cannot be opened with the configured key")?;
     let endpoint = endpoint(options, text("storageAccount"), DOMAIN);
     let address = format!(

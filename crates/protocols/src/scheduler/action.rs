@@ -13,7 +13,7 @@ use steadfast_jobs::{Action, JobId, Retry, Target, iso};
 use super::certificate::Pkcs12;
 use super::context::{Context, Settings};
 use super::fault::Fault;
-use super::seal::is_sealed;
+use super::seal::{SecretOwner, is_sealed};
 use super::value::Object;
 
 const TYPES: [(&str, &str); 6] = [
@@ -47,9 +47,10 @@ const MOST_HEADER_CHARS: usize = 4096;
 const MOST_BODY: usize = 8192;
 const MONTHS_18_MS: u64 = 548 * 24 * 3_600_000;
 
-/// Reads an action, with `known` as what is stored in its place.
+/// Reads an action of a job, with `known` as what is stored in its place.
 pub(crate) fn read(
     context: &Context,
+    job: &JobId,
     object: &Object<'_>,
     known: Option<&Value>,
 ) -> Result<Map<String, Value>, Fault> {
@@ -58,15 +59,15 @@ pub(crate) fn read(
         .ok_or_else(|| object.wrong("type", "it is required"))?;
     let mut out = Map::from_iter([("type".to_string(), Value::from(kind))]);
     let (name, message) = match kind {
-        "Http" | "Https" => ("request", read_request(context, object, kind, known)?),
-        "StorageQueue" => ("queueMessage", read_queue(context, object, known)?),
+        "Http" | "Https" => ("request", read_request(context, job, object, kind, known)?),
+        "StorageQueue" => ("queueMessage", read_queue(context, job, object, known)?),
         "ServiceBusQueue" => {
-            let name = "serviceBusQueueMessage";
-            (name, read_bus(context, object, name, "queueName", known)?)
+            let names = ("serviceBusQueueMessage", "queueName");
+            (names.0, read_bus(context, job, object, names, known)?)
         }
         "ServiceBusTopic" => {
-            let name = "serviceBusTopicMessage";
-            (name, read_bus(context, object, name, "topicPath", known)?)
+            let names = ("serviceBusTopicMessage", "topicPath");
+            (names.0, read_bus(context, job, object, names, known)?)
         }
         _ => ("internal", read_internal(object)?),
     };
@@ -87,6 +88,7 @@ fn part<'a>(object: &Object<'a>, name: &str) -> Result<Object<'a>, Fault> {
 
 fn read_request(
     context: &Context,
+    job: &JobId,
     object: &Object<'_>,
     kind: &str,
     known: Option<&Value>,
@@ -98,14 +100,12 @@ fn read_request(
     }
     let scheme = if kind == "Http" { "http" } else { "https" };
     let parsed = reqwest::Url::parse(uri).ok().filter(|uri| uri.has_host());
-    match parsed {
-        Some(uri) if uri.scheme() == scheme => {}
-        Some(_) => {
-            let message = format!("an action of type {kind} needs an address with {scheme}://");
-            return Err(request.wrong("uri", message));
-        }
-        None => return Err(request.wrong("uri", "it is not an absolute address")),
+    let url = parsed.ok_or_else(|| request.wrong("uri", "it is not an absolute address"))?;
+    if url.scheme() != scheme {
+        let message = format!("an action of type {kind} needs an address with {scheme}://");
+        return Err(request.wrong("uri", message));
     }
+    let known = known.map(|known| &known["request"]);
     let method = request
         .text("method")?
         .unwrap_or("GET")
@@ -127,8 +127,8 @@ fn read_request(
         out.insert("headers".into(), read_headers(&request)?);
     }
     if let Some(authentication) = request.object("authentication")? {
-        let known = known.map(|known| &known["request"]);
         let stored = StoredCredential {
+            owner: &SecretOwner::origin(job, &url),
             value: known.map(|known| &known["authentication"]),
             is_same: known.is_some_and(|known| is_same_origin(&known["uri"], uri)),
         };
@@ -168,6 +168,8 @@ fn read_headers(request: &Object<'_>) -> Result<Value, Fault> {
 /// What is stored in the place of an object with a secret.
 #[derive(Clone, Copy)]
 struct StoredCredential<'v> {
+    /// What secrets belong to from now on.
+    owner: &'v SecretOwner,
     value: Option<&'v Value>,
     /// Whether the address and all members compared so far are the same.
     is_same: bool,
@@ -218,12 +220,15 @@ fn secret(
     name: &str,
     stored: StoredCredential<'_>,
 ) -> Result<Value, Fault> {
+    let place = stored.owner.place(name);
     match object.get(name) {
-        Some(Value::String(text)) => Ok(context.key.seal(text)),
-        Some(sealed) if is_sealed(sealed) => stored.secret(object, name).cloned(),
-        Some(_) => Err(object.wrong(name, "a text is expected")),
-        None => stored.secret(object, name).cloned(),
+        Some(Value::String(text)) => return Ok(context.key.seal(text, &place)),
+        Some(sealed) if is_sealed(sealed) => {}
+        Some(_) => return Err(object.wrong(name, "a text is expected")),
+        None => {}
     }
+    let sealed = stored.secret(object, name)?;
+    Ok(context.key.keep(sealed, &place))
 }
 
 fn read_authentication(
@@ -289,14 +294,18 @@ fn read_certificate(
             .same("type", "ClientCertificate")
             .same("certificateThumbprint", &thumbprint.to_ascii_uppercase());
         stored.secret(object, "pfx")?;
-        return Ok(stored.value.cloned().unwrap_or_default());
+        let mut kept = stored.value.cloned().unwrap_or_default();
+        for name in ["pfx", "password"] {
+            kept[name] = context.key.keep(&kept[name], &stored.owner.place(name));
+        }
+        return Ok(kept);
     };
     let password = given("password")?.unwrap_or_default();
     let identity = Pkcs12::read(pfx, password).map_err(|why| object.wrong("pfx", why))?;
     let mut out = json!({
         "type": "ClientCertificate",
-        "pfx": context.key.seal(pfx),
-        "password": context.key.seal(password),
+        "pfx": context.key.seal(pfx, &stored.owner.place("pfx")),
+        "password": context.key.seal(password, &stored.owner.place("password")),
         "certificateThumbprint": identity.thumbprint,
         "certificateSubjectName": identity.subject,
     });
@@ -308,6 +317,7 @@ fn read_certificate(
 
 fn read_queue(
     context: &Context,
+    job: &JobId,
     object: &Object<'_>,
     known: Option<&Value>,
 ) -> Result<Value, Fault> {
@@ -315,6 +325,7 @@ fn read_queue(
     let account = message.required_text("storageAccount")?;
     let queue = message.required_text("queueName")?;
     let stored = StoredCredential {
+        owner: &SecretOwner::entity(job, account, queue),
         value: known.map(|known| &known["queueMessage"]),
         is_same: true,
     };
@@ -332,9 +343,9 @@ fn read_queue(
 
 fn read_bus(
     context: &Context,
+    job: &JobId,
     object: &Object<'_>,
-    name: &str,
-    place: &str,
+    (name, place): (&str, &str),
     known: Option<&Value>,
 ) -> Result<Value, Fault> {
     let message = part(object, name)?;
@@ -362,6 +373,7 @@ fn read_bus(
             .unwrap_or("SharedAccessKey");
         let key_name = authentication.required_text("sasKeyName")?;
         let address = StoredCredential {
+            owner: &SecretOwner::entity(job, namespace, queue),
             value: known.map(|known| &known[name]),
             is_same: true,
         };

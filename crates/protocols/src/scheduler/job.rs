@@ -114,7 +114,7 @@ pub(crate) async fn draft(
         jitter_ms: extension.jitter_ms,
     };
     check_timing(&timing, now, &Quota::of(context, home))?;
-    let (main, error) = read_actions(context, &object, known)?;
+    let (main, error) = read_actions(context, id, &object, known)?;
     let inside = [
         main.get("internal"),
         error.as_ref().and_then(|error| error.get("internal")),
@@ -247,16 +247,17 @@ type ReadAction = Map<String, Value>;
 
 fn read_actions(
     context: &Context,
+    id: &JobId,
     object: &Object<'_>,
     known: Option<&Value>,
 ) -> Result<(ReadAction, Option<ReadAction>), Fault> {
     let found = object.object("action")?;
     let found = found.ok_or_else(|| object.wrong("action", "it is required"))?;
     let known = known.map(|known| &known["action"]);
-    let main = action::read(context, &found, known)?;
+    let main = action::read(context, id, &found, known)?;
     let error = found.object("errorAction")?.map(|error| {
         let known = known.map(|known| &known["errorAction"]);
-        action::read(context, &error, known)
+        action::read(context, id, &error, known)
     });
     Ok((main, error.transpose()?))
 }
@@ -271,7 +272,8 @@ async fn dead_letter(
     match &extension.dead_letter {
         None => Ok(None),
         Some(Value::String(uri)) => {
-            let kind = match reqwest::Url::parse(uri).ok().filter(|uri| uri.has_host()) {
+            let url = reqwest::Url::parse(uri).ok().filter(|uri| uri.has_host());
+            let kind = match url {
                 Some(uri) if uri.scheme() == "http" => "Http",
                 Some(uri) if uri.scheme() == "https" => "Https",
                 _ => {

@@ -37,3 +37,4 @@ pub use pair::proxied;
 pub(crate) use path::encode;
 pub use routes::routes;
 pub use seal::SecretKey;
+pub(crate) use seal::SecretOwner;

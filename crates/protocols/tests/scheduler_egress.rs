@@ -1,0 +1,117 @@
+//! What leaves the server: to which addresses, with what.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod stage;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use stage::{Stage, Target, http_action, job};
+use steadfast_jobs::{
+    Action, CollectionId, Definition, Draft, Expect, Policy, Retry, Target as Goal,
+};
+
+/// A password `geheim` for any job, as versions without places of secrets sealed it.
+const OLD: &str = "AAECAwQFBgcICQoLWAIzkScmdJP4iho8sb1fW1ruZMeJ/Q==";
+
+/// One attempt only.
+fn single(mut action: Value) -> Value {
+    action["retryPolicy"] = json!({"retryType": "None"});
+    json!({"action": action})
+}
+
+/// A job that runs only by hand.
+fn idle(action: Value) -> Value {
+    let mut properties = single(action);
+    properties["startTime"] = "2020-01-01T00:00:00Z".into();
+    properties["recurrence"] = json!({"frequency": "Month", "interval": 1});
+    properties
+}
+
+fn message(item: &Value) -> &str {
+    item["message"].as_str().unwrap()
+}
+
+/// A job as a writer of the database could store it: the stored one under another name
+/// or with another action.
+fn forged(stored: &Definition, name: &str, action: &Value) -> Draft {
+    let mut document: Value = serde_json::from_str(&stored.document).unwrap();
+    document["action"] = action.clone();
+    Draft {
+        id: stored.id.collection.job(name).unwrap(),
+        document: document.to_string(),
+        timing: stored.timing.clone(),
+        main: Action {
+            target: Goal::Outside(action.to_string()),
+            retry: Retry::NONE,
+        },
+        error: None,
+        dead_letter: None,
+        policy: Policy::default(),
+        state: None,
+    }
+}
+
+async fn stored(stage: &Stage, name: &str) -> Definition {
+    let collection = CollectionId::new("sub", "rg", "jc").unwrap();
+    let id = collection.job(name).unwrap();
+    stage.jobs.job(&id).await.unwrap().definition
+}
+
+async fn run_now(stage: &Stage, name: &str) {
+    let ran = stage.ask("POST", &format!("{}/run", job(name)), None).await;
+    assert_eq!(ran.status, 200, "{:?}", ran.body);
+}
+
+#[tokio::test]
+async fn a_stored_secret_that_is_copied_to_another_job_or_address_does_not_open() {
+    let (stage, target, other) = (Stage::start().await, Target::start(), Target::start());
+    stage.collection("Standard").await;
+    let mut action = http_action(&target.url("/x"));
+    let basic = json!({"type": "Basic", "username": "u", "password": "geheim"});
+    action["request"]["authentication"] = basic;
+    let made = stage.put("own", idle(action)).await;
+    assert_eq!(made.status, 201, "{:?}", made.body);
+    let own = stored(&stage, "own").await;
+    let document: Value = serde_json::from_str(&own.document).unwrap();
+    let copied = document["action"].clone();
+    let mut moved = copied.clone();
+    moved["request"]["uri"] = other.url("/x").into();
+    for (name, action, expect) in [
+        ("copy", copied, Expect::Nothing),
+        ("own", moved, Expect::Version(own.version)),
+    ] {
+        let draft = forged(&own, name, &action);
+        stage.jobs.put(draft, expect).await.unwrap();
+        run_now(&stage, name).await;
+        let item = stage.history_of(name, 1).await.remove(0)["properties"].clone();
+        assert!(message(&item).contains("cannot be opened"), "{item}");
+    }
+    assert!(target.seen().is_empty() && other.seen().is_empty());
+}
+
+#[tokio::test]
+async fn a_secret_of_an_earlier_version_is_used_and_bound_when_its_job_is_written() {
+    let (stage, target) = (Stage::start().await, Target::start());
+    stage.collection("Standard").await;
+    let mut action = http_action(&target.url("/x"));
+    let made = stage.put("own", idle(action.clone())).await;
+    assert_eq!(made.status, 201, "{:?}", made.body);
+    action["request"]["authentication"] =
+        json!({"type": "Basic", "username": "u", "password": {"$sealed": OLD}});
+    let draft = forged(&stored(&stage, "own").await, "old", &action);
+    stage.jobs.put(draft, Expect::Nothing).await.unwrap();
+    let expected = format!("Basic {}", STANDARD.encode("u:geheim"));
+    run_now(&stage, "old").await;
+    assert_eq!(target.wait(1).await[0].header("authorization"), expected);
+    let label = json!({"properties": {"steadfast": {"labels": {"a": "b"}}}});
+    let patched = stage.ask("PATCH", &job("old"), Some(label)).await;
+    assert_eq!(patched.status, 200, "{:?}", patched.body);
+    let document = stored(&stage, "old").await.document;
+    assert!(
+        document.contains("$sealed") && !document.contains(OLD),
+        "{document}"
+    );
+    run_now(&stage, "old").await;
+    assert_eq!(target.wait(2).await[1].header("authorization"), expected);
+}
