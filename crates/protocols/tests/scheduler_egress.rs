@@ -28,8 +28,54 @@ fn idle(action: Value) -> Value {
     properties
 }
 
+/// Makes a job that runs at once, and answers its first history item.
+async fn run(stage: &Stage, name: &str, action: Value) -> Value {
+    let made = stage.put(name, single(action)).await;
+    assert_eq!(made.status, 201, "{:?}", made.body);
+    stage.history_of(name, 1).await.remove(0)["properties"].clone()
+}
+
 fn message(item: &Value) -> &str {
     item["message"].as_str().unwrap()
+}
+
+#[tokio::test]
+async fn headers_that_may_be_credentials_do_not_cross_origins() {
+    let (stage, target, other) = (Stage::start().await, Target::start(), Target::start());
+    stage.collection("Standard").await;
+    let secrets = [
+        "authorization",
+        "cookie",
+        "x-api-key",
+        "x-functions-key",
+        "x-own",
+    ];
+    for code in [302, 307] {
+        // First inside the origin, then to another one, and back.
+        let back = format!("{}/redirect/{code}/{}/end", other.base, target.base);
+        let path = format!("/redirect/{code}/redirect/{code}/{back}");
+        let mut action = http_action(&target.url(&path));
+        action["request"]["headers"] = json!({"Authorization": "Bearer a", "Cookie": "c=1",
+            "X-Api-Key": "k", "X-Functions-Key": "f", "X-Own": "o", "Accept": "text/plain"});
+        let item = run(&stage, &format!("j{code}"), action).await;
+        assert_eq!(item["status"], "Completed", "{item}");
+        let own = target.seen().into_iter().rev().take(3).collect::<Vec<_>>();
+        let away = other.seen().pop().unwrap();
+        for name in secrets {
+            let sent = |seen: &stage::Seen| seen.headers.contains_key(name);
+            assert!(
+                sent(&own[2]) && sent(&own[1]),
+                "{name} left out at its origin"
+            );
+            assert!(!sent(&away), "{name} was sent to another origin");
+            assert!(!sent(&own[0]), "{name} was sent after another origin");
+        }
+        assert_eq!(away.header("accept"), "text/plain");
+        assert_eq!(
+            away.header("idempotency-key"),
+            own[2].header("idempotency-key")
+        );
+    }
 }
 
 /// A job as a writer of the database could store it: the stored one under another name

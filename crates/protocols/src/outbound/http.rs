@@ -1,8 +1,8 @@
 //! One HTTP request, with our rules for redirects.
 //!
 //! Success is 2xx. 301, 302 and 303 are followed for GET and HEAD, 307 and 308 for
-//! any method, five at most; never from https to http, and `Authorization` does not
-//! leave its origin.
+//! any method, five at most; never from https to http. Of the headers only
+//! those cross origins that carry no secret.
 
 use futures_util::StreamExt;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, LOCATION, SET_COOKIE};
@@ -11,9 +11,21 @@ use steadfast_jobs::Outcome;
 use tracing::Instrument;
 
 use super::caller::Options;
+use super::stamp;
 use crate::http::propagate;
 
 const REDIRECTS: usize = 5;
+
+/// Headers of a job that follow a redirect to another origin; any other one may be a
+/// credential.
+const CROSSING: [&str; 5] = [
+    "accept",
+    "accept-language",
+    "content-language",
+    "content-type",
+    "user-agent",
+];
+
 /// How much of an answer is kept, and how much is read.
 const KEPT_BYTES: usize = 2048;
 const READ_BYTES: usize = 1024 * 1024;
@@ -64,7 +76,7 @@ impl Call {
                 Err(why) => return self.failed(why),
             };
             if next.origin() != self.url.origin() {
-                self.headers.remove(AUTHORIZATION);
+                self.headers = crossing(&self.headers);
                 client = plain;
             }
             self.url = next;
@@ -168,6 +180,14 @@ impl Call {
     }
 }
 
+/// The headers that may be sent to another origin.
+fn crossing(headers: &HeaderMap) -> HeaderMap {
+    let may_cross = |name: &HeaderName| CROSSING.contains(&name.as_str()) || stamp::is_stamp(name);
+    let kept = headers.iter().filter(|(name, _)| may_cross(name));
+    kept.map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
 /// Reads an answer to its end, and keeps its beginning.
 async fn read(response: Response) -> Result<String, String> {
     let (mut kept, mut total) = (Vec::new(), 0);
@@ -218,4 +238,39 @@ pub(crate) fn cause(error: &reqwest::Error) -> String {
         _ => "the request failed",
     };
     format!("{kind}: {deepest}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_a_credential_does_not_cross_origins() {
+        let mut headers = HeaderMap::new();
+        for name in [
+            "accept",
+            "content-type",
+            "idempotency-key",
+            "x-ms-execution-tag",
+            "authorization",
+            "proxy-authorization",
+            "cookie",
+            "x-api-key",
+            "x-functions-key",
+            "ocp-apim-subscription-key",
+            "x-anything",
+        ] {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static("v"));
+        }
+        let kept = crossing(&headers);
+        let mut kept: Vec<_> = kept.keys().map(HeaderName::as_str).collect();
+        kept.sort_unstable();
+        let expected = [
+            "accept",
+            "content-type",
+            "idempotency-key",
+            "x-ms-execution-tag",
+        ];
+        assert_eq!(kept, expected);
+    }
 }

@@ -9,6 +9,25 @@ use uuid::Uuid;
 
 use crate::scheduler::encode;
 
+/// The headers in which an attempt says them.
+const HEADERS: [&str; 10] = [
+    "x-ms-scheduler-jobid",
+    "x-ms-scheduler-jobcollectionid",
+    "x-ms-execution-tag",
+    "x-ms-client-request-id",
+    "x-ms-scheduler-expected-execution-time",
+    "x-ms-scheduler-execution-region",
+    "idempotency-key",
+    "x-steadfast-attempt",
+    "x-steadfast-action",
+    "x-steadfast-epoch",
+];
+
+/// Whether a header is one of an attempt: no job can set it.
+pub(crate) fn is_stamp(name: &HeaderName) -> bool {
+    HEADERS.contains(&name.as_str())
+}
+
 /// The names of an attempt.
 pub(crate) struct Stamp {
     /// Equal for all attempts at an occurrence, on every node and for ever.
@@ -59,23 +78,23 @@ impl Stamp {
         };
         let attempt = order.attempt.to_string();
         let epoch = self.epoch.to_string();
-        let stamps = [
-            ("x-ms-scheduler-jobid", self.job.as_str()),
-            ("x-ms-scheduler-jobcollectionid", &self.collection),
-            ("x-ms-execution-tag", &self.tag),
-            ("x-ms-client-request-id", &self.request),
-            ("x-ms-scheduler-expected-execution-time", &self.expected),
-            ("x-ms-scheduler-execution-region", region),
-            ("idempotency-key", &self.key),
-            ("x-steadfast-attempt", &attempt),
-            ("x-steadfast-action", action),
-            ("x-steadfast-epoch", &epoch),
+        let values = [
+            self.job.as_str(),
+            &self.collection,
+            &self.tag,
+            &self.request,
+            &self.expected,
+            region,
+            &self.key,
+            &attempt,
+            action,
+            &epoch,
         ];
-        headers.reserve(stamps.len());
+        headers.reserve(values.len());
         // All values share their memory, which headers are copied with on their way.
-        let all = Bytes::from(stamps.map(|(_, value)| value).concat());
+        let all = Bytes::from(values.concat());
         let mut start = 0;
-        for (name, value) in stamps {
+        for (name, value) in HEADERS.into_iter().zip(values) {
             let end = start + value.len();
             // Names were encoded, so only a region could be no header.
             let text = Some(all.slice(start..end)).filter(|_| value.is_ascii());
