@@ -645,6 +645,10 @@ pub const GROUP_PAGE: usize = 1000;
 /// Hubs that are counted by name; the others together.
 pub const COUNTED_HUBS: usize = 100;
 
+/// The answer of a token authority, and how long a token of it is kept at most.
+pub const TOKEN_BYTES: usize = 256 * 1024;
+pub const TOKEN_TIME: Duration = Duration::from_secs(24 * 3600);
+
 /// Calls of upstreams at a time, and how long one may take.
 pub const UPSTREAM_CALLS: usize = 256;
 pub const UPSTREAM_TIME: Duration = Duration::from_secs(30);

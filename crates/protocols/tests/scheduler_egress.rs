@@ -6,7 +6,7 @@ mod stage;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use stage::{Stage, Target, http_action, job};
+use stage::{Setup, Stage, Target, http_action, job};
 use steadfast_jobs::{
     Action, CollectionId, Definition, Draft, Expect, Policy, Retry, Target as Goal,
 };
@@ -76,6 +76,29 @@ async fn headers_that_may_be_credentials_do_not_cross_origins() {
             own[2].header("idempotency-key")
         );
     }
+}
+
+#[tokio::test]
+async fn a_token_with_the_longest_time_is_used() {
+    let target = Target::start();
+    let base = target.base.clone();
+    let stage = Stage::with(Setup {
+        outbound: Box::new(move |options| options.authority = base),
+        ..Setup::default()
+    })
+    .await;
+    stage.collection("Standard").await;
+    for name in ["first", "second"] {
+        let mut action = http_action(&target.url("/x"));
+        action["request"]["authentication"] = json!({"type": "ActiveDirectoryOAuth",
+            "tenant": "longest", "audience": "a", "clientId": "c", "secret": "s"});
+        let item = run(&stage, name, action).await;
+        assert_eq!(item["status"], "Completed", "{item}");
+    }
+    let seen = target.seen();
+    let paths: Vec<_> = seen.iter().map(|seen| seen.path.as_str()).collect();
+    assert_eq!(paths, ["/longest/oauth2/token", "/x", "/x"]);
+    assert_eq!(seen[2].header("authorization"), "Bearer longest");
 }
 
 /// A job as a writer of the database could store it: the stored one under another name

@@ -209,6 +209,19 @@ async fn read(response: Response) -> Result<String, String> {
     Ok(text)
 }
 
+/// Reads an answer to its end; one that is longer is an error.
+pub(crate) async fn read_bounded(response: Response, most: usize) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let mut stream = response.bytes_stream();
+    while let Some(chunk) = stream.next().await {
+        bytes.extend_from_slice(&chunk.map_err(|error| cause(&error.without_url()))?);
+        if bytes.len() > most {
+            return Err(format!("the answer is longer than {most} bytes"));
+        }
+    }
+    Ok(bytes)
+}
+
 fn show_headers(headers: &HeaderMap) -> String {
     let show = |(name, value): (&HeaderName, &HeaderValue)| {
         let value = match name == SET_COOKIE {

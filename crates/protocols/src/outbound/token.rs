@@ -9,9 +9,10 @@ use reqwest::Client;
 use reqwest::header::CONTENT_TYPE;
 use serde_json::Value;
 use steadfast_core::clock::Clock;
+use steadfast_core::limits;
 
 use super::caller::Options;
-use super::http::cause;
+use super::http::{cause, read_bounded};
 use crate::scheduler::encode;
 
 /// Tokens that are kept.
@@ -60,6 +61,7 @@ impl Tokens {
         if kept.len() >= TOKENS {
             kept.clear();
         }
+        let lasts = lasts.min(limits::TOKEN_TIME);
         let until = now + lasts.saturating_sub(MARGIN);
         kept.insert(applicant.clone(), (token.clone(), until));
         Ok(token)
@@ -97,10 +99,10 @@ impl Tokens {
         if !status.is_success() {
             return Err(format!("no token: the authority answered {status}"));
         }
-        let answer: Value = response
-            .json()
-            .await
-            .map_err(|_| "no token: the answer cannot be read")?;
+        let body = read_bounded(response, limits::TOKEN_BYTES).await;
+        let body = body.map_err(|why| format!("no token: {why}"))?;
+        let answer = serde_json::from_slice(&body);
+        let answer: Value = answer.map_err(|_| "no token: the answer cannot be read")?;
         let token = answer["access_token"]
             .as_str()
             .ok_or("no token: the answer holds none")?;

@@ -412,6 +412,11 @@ async fn take(State(inside): State<Arc<Inside>>, request: Request) -> Response {
             response.body(Body::empty()).unwrap()
         }
         ["big"] => status(200).body("ü".repeat(5000).into()).unwrap(),
+        // A token with the longest time that can be written.
+        ["longest", "oauth2", "token"] => {
+            let token = json!({"access_token": "longest", "expires_in": u64::MAX});
+            status(200).body(token.to_string().into()).unwrap()
+        }
         ["token", "oauth2", _] | ["tenant", "oauth2", "token"] => {
             let count = inside
                 .seen
