@@ -8,6 +8,7 @@ pub mod amqp;
 pub mod blob;
 pub mod cluster;
 pub mod durabletask;
+pub mod egress;
 mod grpc;
 pub mod http;
 pub mod listen;

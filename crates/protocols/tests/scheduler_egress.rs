@@ -10,6 +10,7 @@ use stage::{Setup, Stage, Target, http_action, job};
 use steadfast_jobs::{
     Action, CollectionId, Definition, Draft, Expect, Policy, Retry, Target as Goal,
 };
+use steadfast_protocols::egress::EgressPolicy;
 
 /// A password `geheim` for any job, as versions without places of secrets sealed it.
 const OLD: &str = "AAECAwQFBgcICQoLWAIzkScmdJP4iho8sb1fW1ruZMeJ/Q==";
@@ -33,6 +34,26 @@ async fn run(stage: &Stage, name: &str, action: Value) -> Value {
     let made = stage.put(name, single(action)).await;
     assert_eq!(made.status, 201, "{:?}", made.body);
     stage.history_of(name, 1).await.remove(0)["properties"].clone()
+}
+
+/// Like `serve`, with these entries in `jobs.allow`.
+async fn served(allow: &[String]) -> Stage {
+    let allow = allow.iter().map(|entry| entry.parse().unwrap()).collect();
+    let policy = EgressPolicy {
+        allow,
+        ..EgressPolicy::default()
+    };
+    let stage = Stage::with(Setup {
+        outbound: Box::new(move |options| options.guard.policy = policy),
+        ..Setup::default()
+    })
+    .await;
+    stage.collection("Standard").await;
+    stage
+}
+
+fn entry(target: &Target) -> String {
+    target.base.trim_start_matches("http://").to_owned()
 }
 
 fn message(item: &Value) -> &str {
@@ -76,6 +97,96 @@ async fn headers_that_may_be_credentials_do_not_cross_origins() {
             own[2].header("idempotency-key")
         );
     }
+}
+
+#[tokio::test]
+async fn an_address_that_is_closed_is_refused_when_the_job_is_written() {
+    let stage = served(&["127.0.0.1:8080".to_owned()]).await;
+    let uri = "properties.action.request.uri";
+    for closed in [
+        "http://127.0.0.1/",
+        "http://127.1:8081/",
+        "http://2130706433/",
+        "http://10.0.0.1:8080/",
+        "http://[::1]:8080/",
+        "http://[::ffff:10.0.0.1]/",
+        "http://[64:ff9b::169.254.169.254]/",
+        "http://168.63.129.16/",
+        "http://[fd00:ec2::254]/",
+        "http://[fd20:ce::254]/",
+        "http://0.0.0.0/",
+    ] {
+        let refused = stage.put("j", single(http_action(closed))).await;
+        assert_eq!(refused.code(), (400, "BadRequest", uri), "{closed}");
+        let why = refused.body["error"]["message"].as_str().unwrap();
+        assert!(why.contains("STF-6060"), "{why}");
+    }
+    let mut nested = single(http_action("http://127.0.0.1:8080/"));
+    nested["action"]["errorAction"] = http_action("http://127.0.0.1:8081/");
+    let refused = stage.put("j", nested).await;
+    let at = "properties.action.errorAction.request.uri";
+    assert_eq!(refused.code(), (400, "BadRequest", at));
+    let mut letter = single(http_action("http://127.0.0.1:8080/"));
+    letter["steadfast"] = json!({"deadLetter": "http://127.0.0.1:8081/"});
+    let refused = stage.put("j", letter).await;
+    let at = "properties.steadfast.deadLetter";
+    assert_eq!(refused.code(), (400, "BadRequest", at));
+    let taken = stage
+        .put("j", idle(http_action("http://127.0.0.1:8080/")))
+        .await;
+    assert_eq!(taken.status, 201, "{:?}", taken.body);
+}
+
+#[tokio::test]
+async fn names_and_redirects_are_judged_with_the_port_that_is_called() {
+    let (open, closed) = (Target::start(), Target::start());
+    let stage = served(&[entry(&open)]).await;
+    let named = |target: &Target| target.url("/x").replace("127.0.0.1", "localhost");
+    let item = run(&stage, "named", http_action(&named(&open))).await;
+    assert_eq!(item["status"], "Completed", "{item}");
+    let item = run(&stage, "port", http_action(&named(&closed))).await;
+    assert!(message(&item).contains("STF-6060"), "{item}");
+    for (name, to) in [("bare", closed.url("/x")), ("name", named(&closed))] {
+        let path = format!("/redirect/307/{to}");
+        let item = run(&stage, name, http_action(&open.url(&path))).await;
+        assert_eq!(item["status"], "Failed", "{item}");
+        assert!(message(&item).contains("STF-6060"), "{item}");
+    }
+    assert_eq!(open.seen().len(), 3);
+    assert!(closed.seen().is_empty(), "{:?}", closed.seen());
+}
+
+#[tokio::test]
+async fn queues_buses_and_token_authorities_are_judged_too() {
+    let closed = Target::start();
+    let base = closed.base.clone();
+    let open = Target::start();
+    let allow = entry(&open).parse().unwrap();
+    let stage = Stage::with(Setup {
+        outbound: Box::new(move |options| {
+            options.guard.policy = EgressPolicy::default();
+            options.guard.policy.allow = vec![allow];
+            options.authority.clone_from(&base);
+            options.endpoints.insert("a".to_owned(), base);
+        }),
+        ..Setup::default()
+    })
+    .await;
+    stage.collection("Standard").await;
+    let mut oauth = http_action(&open.url("/x"));
+    oauth["request"]["authentication"] = json!({"type": "ActiveDirectoryOAuth",
+        "tenant": "tenant", "audience": "a", "clientId": "c", "secret": "s"});
+    let queue = json!({"type": "StorageQueue", "queueMessage":
+        {"storageAccount": "a", "queueName": "q", "sasToken": "s", "message": "m"}});
+    let bus = json!({"type": "ServiceBusQueue", "serviceBusQueueMessage":
+        {"namespace": "a", "queueName": "q", "message": "m"}});
+    for (name, action) in [("oauth", oauth), ("queue", queue), ("bus", bus)] {
+        let item = run(&stage, name, action).await;
+        assert_eq!(item["status"], "Failed", "{name}: {item}");
+        assert!(message(&item).contains("STF-6060"), "{name}: {item}");
+    }
+    assert!(closed.seen().is_empty(), "{:?}", closed.seen());
+    assert!(open.seen().is_empty(), "it was called without a token");
 }
 
 #[tokio::test]

@@ -16,6 +16,7 @@ use stage::{Answer, Stage, VERSION, http_action, quick, serve};
 use steadfast_core::clock::SystemClock;
 use steadfast_jobs::Jobs;
 use steadfast_jobs::region::Atlas;
+use steadfast_protocols::egress::EgressPolicy;
 use steadfast_protocols::scheduler::{
     Auth, Context, Home, Keeping, NoInternal, Pair, Replication, SecretKey, proxied, routes,
 };
@@ -115,6 +116,7 @@ impl World {
                 clock: Arc::new(SystemClock::new()),
                 auth: Auth::None,
                 key: SecretKey::new("a key for tests"),
+                egress: EgressPolicy::with_private(),
                 internal: Arc::new(NoInternal),
                 settings: quick(),
                 atlas: Atlas::default(),

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use reqwest::{Certificate, Client, Identity, Proxy};
 use steadfast_core::limits;
 
-use super::guard::{Guard, Guarded};
+use super::guard::{Guard, JudgedResolver};
 use super::permit::Permit;
 use crate::scheduler::{Pkcs12, SecretKey};
 
@@ -116,10 +116,11 @@ impl Caller {
 }
 
 fn build(options: &Options, identity: Option<Identity>) -> Result<Client, String> {
+    let resolver = JudgedResolver::new(options.proxy.as_deref());
     let mut builder = Client::builder()
         .redirect(reqwest::redirect::Policy::none())
         .no_proxy()
-        .dns_resolver(Arc::new(Guarded(options.guard.clone())))
+        .dns_resolver(Arc::new(resolver))
         .pool_max_idle_per_host(limits::HOST_CALLS)
         .pool_idle_timeout(Duration::from_secs(60))
         .user_agent(concat!("steadfast/", env!("CARGO_PKG_VERSION")));

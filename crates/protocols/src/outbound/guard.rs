@@ -1,27 +1,24 @@
 //! Where no request may go.
 //!
-//! Addresses are checked after names are resolved, at every redirect, and again by
-//! the resolver that the connection itself uses, so that a name cannot mean one
-//! thing when it is checked and another when it is used. Link-local addresses,
-//! where clouds keep their metadata, are closed unless they are opened; so are our
-//! own ports.
+//! A name is resolved once per request: its addresses are judged together with the
+//! port, and the connection goes to an address that was judged, so that a name cannot
+//! mean one thing when it is checked and another when it is used. Every redirect is a
+//! request of its own.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use parking_lot::RwLock;
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-use crate::network::Network;
+use crate::egress::{EgressPolicy, literal};
 
 /// Says which addresses may be called.
 #[derive(Clone, Debug, Default)]
 pub struct Guard {
-    /// Open whatever else is said.
-    pub allow: Vec<Network>,
-    /// Closed beside what is closed anyway.
-    pub deny: Vec<Network>,
+    /// Networks and ports.
+    pub policy: EgressPolicy,
     /// Whether our own ports may be called.
     pub allow_own: bool,
     /// Our own ports; they become known when they are open.
@@ -31,48 +28,52 @@ pub struct Guard {
     pub is_proxied: bool,
 }
 
-/// Metadata services that are not at a link-local address.
-const METADATA_V4: Ipv4Addr = Ipv4Addr::new(100, 100, 100, 200);
-const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
-
 impl Guard {
-    /// Resolves the host of an address and checks all that it may mean.
-    pub(crate) async fn check(&self, url: &Url) -> Result<(), String> {
+    /// Resolves the host of an address, and keeps what may be called of it.
+    pub(crate) async fn resolve(&self, url: &Url) -> Result<Judged, String> {
         let host = url.host_str().unwrap_or_default();
         let port = url.port_or_known_default().unwrap_or(0);
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        if self.is_proxied && host.parse::<IpAddr>().is_err() {
-            return Ok(());
-        }
-        let found = tokio::net::lookup_host((host, port)).await;
-        let found = found.map_err(|_| format!("the name '{host}' cannot be resolved"))?;
-        let mut is_any = false;
+        let found = match literal(url) {
+            Some(ip) => vec![SocketAddr::new(ip, port)],
+            None if self.is_proxied => return self.proxied(host, port),
+            None => {
+                let found = tokio::net::lookup_host((host, port)).await;
+                let found = found.map_err(|_| format!("the name '{host}' cannot be resolved"))?;
+                found.collect()
+            }
+        };
+        let mut refusal = format!("the name '{host}' has no address");
+        let mut open = Vec::new();
         for address in found {
-            is_any = true;
-            self.check_address(address.ip())?;
-            if !self.allow_own && self.is_own(address) {
-                return Err(format!("'{host}' on port {port} is this server itself"));
+            match self.judge(host, address) {
+                Ok(()) => open.push(address),
+                Err(why) => refusal = why,
             }
         }
-        match is_any {
-            true => Ok(()),
-            false => Err(format!("the name '{host}' has no address")),
+        match open.is_empty() {
+            true => Err(refusal),
+            false => Ok(Judged {
+                host: host.to_owned(),
+                addresses: open,
+            }),
         }
     }
 
-    fn check_address(&self, address: IpAddr) -> Result<(), String> {
-        let address = address.to_canonical();
-        if self.allow.iter().any(|network| network.holds(address)) {
-            return Ok(());
+    /// A name that the proxy resolves. Names of loopback are the proxy's own machine.
+    fn proxied(&self, host: &str, port: u16) -> Result<Judged, String> {
+        let name = host.trim_end_matches('.').to_ascii_lowercase();
+        if name == "localhost" || name.ends_with(".localhost") {
+            self.policy
+                .judge(SocketAddr::from(([127, 0, 0, 1], port)))?;
         }
-        let is_closed = match address {
-            IpAddr::V4(v4) => {
-                v4.is_link_local() || v4.is_multicast() || v4.is_broadcast() || v4 == METADATA_V4
-            }
-            IpAddr::V6(v6) => v6.is_unicast_link_local() || v6.is_multicast() || v6 == METADATA_V6,
-        };
-        if is_closed || self.deny.iter().any(|network| network.holds(address)) {
-            return Err(format!("calls to the address {address} are not allowed"));
+        Ok(Judged::default())
+    }
+
+    fn judge(&self, host: &str, address: SocketAddr) -> Result<(), String> {
+        self.policy.judge(address)?;
+        if !self.allow_own && self.is_own(address) {
+            let port = address.port();
+            return Err(format!("'{host}' on port {port} is this server itself"));
         }
         Ok(())
     }
@@ -96,22 +97,60 @@ fn is_of_this_machine(address: IpAddr) -> bool {
     address.is_unspecified() || UdpSocket::bind((address, 0)).is_ok()
 }
 
-/// The resolver that connections use: it gives no address that is closed.
-#[derive(Clone)]
-pub(crate) struct Guarded(pub(crate) Guard);
+tokio::task_local! {
+    /// What the request that is being made may connect to.
+    static JUDGED: Judged;
+}
 
-impl Resolve for Guarded {
+/// A host, and the addresses of it that were judged to be open.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Judged {
+    host: String,
+    addresses: Vec<SocketAddr>,
+}
+
+impl Judged {
+    /// Makes a request that connects to these addresses only.
+    ///
+    /// A connection is begun in the task of its request, where the resolver finds them.
+    pub(crate) async fn only<F: Future>(self, request: F) -> F::Output {
+        JUDGED.scope(self, request).await
+    }
+}
+
+/// The resolver that connections use. It asks nobody: it gives what was judged.
+#[derive(Clone)]
+pub(crate) struct JudgedResolver {
+    /// The proxy, which the configuration names.
+    proxy: Option<String>,
+}
+
+impl JudgedResolver {
+    pub(crate) fn new(proxy: Option<&str>) -> Self {
+        let proxy = proxy.and_then(|proxy| Url::parse(proxy).ok());
+        let host = proxy.and_then(|proxy| proxy.host_str().map(str::to_owned));
+        Self { proxy: host }
+    }
+}
+
+impl Resolve for JudgedResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let guard = self.0.clone();
+        if self.proxy.as_deref() == Some(name.as_str()) {
+            return Box::pin(async move {
+                let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+                let found: Addrs = Box::new(found.collect::<Vec<_>>().into_iter());
+                Ok(found)
+            });
+        }
+        let judged = JUDGED.try_with(|judged| {
+            let is_it = judged.host.eq_ignore_ascii_case(name.as_str());
+            is_it.then(|| judged.addresses.clone())
+        });
         Box::pin(async move {
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let mut open = Vec::new();
-            for address in found {
-                guard.check_address(address.ip())?;
-                open.push(address);
-            }
-            let addresses: Addrs = Box::new(open.into_iter());
-            Ok(addresses)
+            let judged = judged.ok().flatten();
+            let judged = judged.ok_or("the address of the host was not checked")?;
+            let judged: Addrs = Box::new(judged.into_iter());
+            Ok(judged)
         })
     }
 }
@@ -121,12 +160,19 @@ mod tests {
     use super::*;
 
     async fn is_open(guard: &Guard, url: &str) -> bool {
-        guard.check(&Url::parse(url).unwrap()).await.is_ok()
+        guard.resolve(&Url::parse(url).unwrap()).await.is_ok()
+    }
+
+    fn development() -> Guard {
+        Guard {
+            policy: EgressPolicy::with_private(),
+            ..Guard::default()
+        }
     }
 
     #[tokio::test]
     async fn metadata_and_link_local_addresses_are_closed() {
-        let guard = Guard::default();
+        let guard = development();
         for url in [
             "http://169.254.169.254/latest",
             "http://[fe80::1]/",
@@ -140,23 +186,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lists_open_and_close() {
-        let guard = Guard {
-            allow: vec!["169.254.0.0/16".parse().unwrap()],
-            deny: vec!["127.0.0.0/8".parse().unwrap()],
-            ..Guard::default()
-        };
-        assert!(is_open(&guard, "http://169.254.1.1/").await);
-        assert!(!is_open(&guard, "http://127.0.0.1/").await);
-        assert!(
-            !is_open(&guard, "http://localhost/").await || !is_open(&guard, "http://127.1/").await
-        );
-        assert!("10.0.0.0/33".parse::<Network>().is_err());
+    async fn a_name_is_open_if_one_of_its_addresses_is_and_goes_nowhere_else() {
+        let mut guard = Guard::default();
+        for url in ["http://localhost/", "http://localhost./", "http://127.1/"] {
+            assert!(!is_open(&guard, url).await, "{url}");
+        }
+        guard.policy.allow = vec!["127.0.0.1:81".parse().unwrap()];
+        assert!(!is_open(&guard, "http://localhost/").await);
+        let url = Url::parse("http://localhost:81/").unwrap();
+        let judged = guard.resolve(&url).await.unwrap();
+        assert_eq!(judged.addresses, ["127.0.0.1:81".parse().unwrap()]);
     }
 
     #[tokio::test]
     async fn our_own_ports_are_closed_by_any_name() {
-        let guard = Guard::default();
+        let guard = development();
         guard.own.write().push("0.0.0.0:7070".parse().unwrap());
         for url in [
             "http://127.0.0.1:7070/",
@@ -171,5 +215,42 @@ mod tests {
             ..guard
         };
         assert!(is_open(&open, "http://127.0.0.1:7070/").await);
+    }
+
+    #[tokio::test]
+    async fn behind_a_proxy_names_of_loopback_are_judged() {
+        let mut guard = Guard {
+            is_proxied: true,
+            ..Guard::default()
+        };
+        for url in [
+            "http://localhost/",
+            "http://a.LOCALHOST./",
+            "http://10.0.0.1/",
+        ] {
+            assert!(!is_open(&guard, url).await, "{url}");
+        }
+        assert!(is_open(&guard, "http://inside.invalid/").await);
+        guard.policy.is_private_open = true;
+        assert!(is_open(&guard, "http://localhost/").await);
+    }
+
+    #[tokio::test]
+    async fn a_connection_goes_to_what_was_judged_without_a_second_lookup() {
+        let resolver = JudgedResolver::new(None);
+        let resolve = async |name: &str| {
+            let found = resolver.resolve(name.parse().unwrap()).await;
+            found.map(|found| found.collect::<Vec<_>>()).ok()
+        };
+        assert_eq!(resolve("localhost").await, None, "nothing was judged");
+        // A name that no resolver knows, with an address that was judged.
+        let judged = Judged {
+            host: "a.invalid".to_owned(),
+            addresses: vec!["127.0.0.9:81".parse().unwrap()],
+        };
+        let addresses = judged.addresses.clone();
+        let found = judged.clone().only(resolve("a.invalid")).await;
+        assert_eq!(found, Some(addresses));
+        assert_eq!(judged.only(resolve("localhost")).await, None);
     }
 }

@@ -1,8 +1,8 @@
 //! One HTTP request, with our rules for redirects.
 //!
 //! Success is 2xx. 301, 302 and 303 are followed for GET and HEAD, 307 and 308 for
-//! any method, five at most; never from https to http. Of the headers only
-//! those cross origins that carry no secret.
+//! any method, five at most; never from https to http. Each is judged like a request
+//! of its own. Of the headers only those cross origins that carry no secret.
 
 use futures_util::StreamExt;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, LOCATION, SET_COOKIE};
@@ -11,6 +11,7 @@ use steadfast_jobs::Outcome;
 use tracing::Instrument;
 
 use super::caller::Options;
+use super::guard::Judged;
 use super::stamp;
 use crate::http::propagate;
 
@@ -59,14 +60,15 @@ impl Call {
     ) -> Reply {
         let mut client = client;
         for _ in 0..=REDIRECTS {
-            if let Err(why) = options.guard.check(&self.url).await {
-                return self.failed(why);
-            }
+            let judged = match options.guard.resolve(&self.url).await {
+                Ok(judged) => judged,
+                Err(why) => return self.failed(why),
+            };
             // The last look before the first byte.
             if let Err(why) = options.check(self.tenure) {
                 return self.failed(why);
             }
-            let response = match self.send(client).await {
+            let response = match self.send(client, judged).await {
                 Ok(response) => response,
                 Err(why) => return self.failed(why),
             };
@@ -84,7 +86,7 @@ impl Call {
         self.failed(format!("there were more than {REDIRECTS} redirects"))
     }
 
-    async fn send(&self, client: &Client) -> Result<Response, String> {
+    async fn send(&self, client: &Client, judged: Judged) -> Result<Response, String> {
         let span = tracing::info_span!(
             "attempt",
             otel.name = %self.method,
@@ -110,8 +112,8 @@ impl Call {
             *request.body_mut() = Some(self.body.clone().into());
         }
         // Addresses may hold secrets; errors must not.
-        client
-            .execute(request)
+        judged
+            .only(client.execute(request))
             .instrument(span)
             .await
             .map_err(|error| cause(&error.without_url()))

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use reqwest::Client;
 use reqwest::header::CONTENT_TYPE;
+use reqwest::{Client, Url};
 use serde_json::Value;
 use steadfast_core::clock::Clock;
 use steadfast_core::limits;
@@ -88,11 +88,14 @@ impl Tokens {
         let form = form
             .map(|(name, value)| format!("{name}={}", encode(value)))
             .join("&");
+        let url = Url::parse(&url).map_err(|_| "no token: the authority has no valid address")?;
+        let judged = self.options.guard.resolve(&url).await;
+        let judged = judged.map_err(|why| format!("no token: {why}"))?;
         let request = client
             .post(url)
             .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
             .body(form);
-        let response = request.send().await;
+        let response = judged.only(request.send()).await;
         let response =
             response.map_err(|error| format!("no token: {}", cause(&error.without_url())))?;
         let status = response.status();

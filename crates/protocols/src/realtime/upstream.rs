@@ -137,7 +137,7 @@ impl Upstreams {
         let url = Url::parse(&rule.url(&event)).map_err(|_| "the upstream has no valid address")?;
         let _permit = self.calls.acquire().await;
         let guard = &self.options.guard;
-        guard.check(&url).await.map_err(|why| {
+        let judged = guard.resolve(&url).await.map_err(|why| {
             tracing::warn!(event = "realtime.upstream_refused", hub = event.hub, why);
             "the upstream must not be called".to_owned()
         })?;
@@ -145,7 +145,7 @@ impl Upstreams {
         let request = self.client.post(url).headers(headers).body(event.body);
         let request = request.timeout(limits::UPSTREAM_TIME);
         // Addresses may hold secrets; errors must not.
-        let response = request.send().await;
+        let response = judged.only(request.send()).await;
         let response = response.map_err(|error| cause(&error.without_url()))?;
         let status = response.status().as_u16();
         let body = read(response).await?;
@@ -229,7 +229,11 @@ async fn read(response: Response) -> Result<Bytes, String> {
 
 #[cfg(test)]
 mod tests {
+    use steadfast_core::clock::SystemClock;
+
     use super::*;
+    use crate::access::Ring;
+    use crate::scheduler::SecretKey;
 
     #[test]
     fn patterns_are_stars_names_or_lists() {
@@ -271,6 +275,26 @@ mod tests {
             let said = rule(url, category).check().expect_err(url);
             assert!(said.contains(why), "{said}");
         }
+    }
+
+    #[tokio::test]
+    async fn an_upstream_at_a_closed_address_is_not_called() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        for host in ["127.0.0.1", "localhost"] {
+            let rule = UpstreamRule {
+                url: format!("http://{host}:{port}/"),
+                hub: "*".to_owned(),
+                category: "*".to_owned(),
+                event: "*".to_owned(),
+            };
+            let access = Access::new(Ring::new(), Arc::new(SystemClock::new()));
+            let options = Options::new(SecretKey::new("a key for tests"));
+            let upstreams = Upstreams::new(vec![rule], options, Arc::new(access)).unwrap();
+            let why = upstreams.call(Event::default()).await.err();
+            assert_eq!(why.as_deref(), Some("the upstream must not be called"));
+        }
+        listener.into_std().unwrap().accept().unwrap_err();
     }
 
     #[test]

@@ -106,6 +106,11 @@ fn read_request(
         return Err(request.wrong("uri", message));
     }
     let known = known.map(|known| &known["request"]);
+    // A job that is there can be changed otherwise, for instance disabled.
+    if known.is_none_or(|known| known["uri"] != uri) {
+        let judged = context.egress.judge_literal(&url);
+        judged.map_err(|why| request.wrong("uri", why))?;
+    }
     let method = request
         .text("method")?
         .unwrap_or("GET")

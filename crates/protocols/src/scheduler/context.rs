@@ -12,6 +12,7 @@ use steadfast_jobs::{JobId, Jobs, Target};
 use super::home::Pair;
 use super::seal::SecretKey;
 use crate::access::Access;
+use crate::egress::EgressPolicy;
 
 /// Everything that handlers share.
 pub struct Context {
@@ -19,6 +20,8 @@ pub struct Context {
     pub clock: Arc<dyn Clock>,
     pub auth: Auth,
     pub key: SecretKey,
+    /// Which addresses jobs may call; those that they may not are refused.
+    pub egress: EgressPolicy,
     /// Finds targets that are instances of our own services.
     pub internal: Arc<dyn Internal>,
     pub settings: Settings,

@@ -126,7 +126,7 @@ pub(crate) async fn draft(
     for target in inside.into_iter().flatten().chain(letters) {
         permit::check(grants, target)?;
     }
-    let dead_letter = dead_letter(context, id, &extension).await?;
+    let dead_letter = dead_letter(context, id, &extension, known).await?;
     let mut document = Map::new();
     if let Some(start) = start {
         document.insert("startTime".into(), iso::format_time(start).into());
@@ -267,12 +267,19 @@ async fn dead_letter(
     context: &Context,
     job: &JobId,
     extension: &Extension,
+    known: Option<&Value>,
 ) -> Result<Option<Target>, Fault> {
     let at = "properties.steadfast.deadLetter";
     match &extension.dead_letter {
         None => Ok(None),
         Some(Value::String(uri)) => {
             let url = reqwest::Url::parse(uri).ok().filter(|uri| uri.has_host());
+            if let Some(url) = &url
+                && known.is_none_or(|known| known["steadfast"]["deadLetter"] != **uri)
+            {
+                let judged = context.egress.judge_literal(url);
+                judged.map_err(|why| Fault::member(at, why))?;
+            }
             let kind = match url {
                 Some(uri) if uri.scheme() == "http" => "Http",
                 Some(uri) if uri.scheme() == "https" => "Https",

@@ -12,6 +12,7 @@ use axum::Router;
 use room::Room;
 use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_protocols::access::{Access, Key, Ring, Secret};
+use steadfast_protocols::egress::EgressPolicy;
 use steadfast_protocols::http::{self, Bodies, Cors, Frame, Hosts, Proxies, Registry};
 use steadfast_protocols::listen::{Bind, Certificate, Listener};
 use steadfast_protocols::outbound;
@@ -80,7 +81,9 @@ impl Stage {
         });
         let access = Arc::new(Access::new(ring, Arc::clone(&clock) as Arc<dyn Clock>));
         let key = SecretKey::new("a key for secrets of jobs");
-        let upstreams = Upstreams::new(rules, outbound::Options::new(key), Arc::clone(&access));
+        let mut options = outbound::Options::new(key);
+        options.guard.policy = EgressPolicy::with_private();
+        let upstreams = Upstreams::new(rules, options, Arc::clone(&access));
         realtime.set_mode(mode, Arc::new(upstreams.expect("rules")));
         let context = realtime::Context {
             realtime: realtime.clone(),

@@ -19,6 +19,7 @@ use steadfast_jobs::region::Atlas;
 use steadfast_jobs::{Jobs, Runner, Scheduler};
 use steadfast_partition::{Alone, Effect, Options, Performer, Services, Space};
 use steadfast_partition::{Router as Doors, Runtime};
+use steadfast_protocols::egress::EgressPolicy;
 use steadfast_protocols::http;
 use steadfast_protocols::listen::{Bind, Certificate, Listener};
 use steadfast_protocols::outbound::{Options as OutboundOptions, Outbound};
@@ -106,8 +107,11 @@ impl Stage {
         let router = Arc::new(Doors::new(Arc::new(Alone)));
         let key = SecretKey::new("a key for tests");
         let mut outbound = OutboundOptions::new(key.clone());
+        // Targets of tests are on loopback.
+        outbound.guard.policy = EgressPolicy::with_private();
         (setup.outbound)(&mut outbound);
         let own = Arc::clone(&outbound.guard.own);
+        let egress = outbound.guard.policy.clone();
         let outbound = Outbound::new(outbound, Arc::clone(&clock)).unwrap();
         let runner = Runner::new(Arc::clone(&router), Arc::new(outbound), Arc::clone(&clock));
         let options = Options {
@@ -133,6 +137,7 @@ impl Stage {
             clock,
             auth: setup.auth,
             key,
+            egress,
             internal: Arc::new(NoInternal),
             settings,
             atlas: Atlas::default(),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use steadfast_core::limits;
 use steadfast_protocols::access::{Grant, Key, Ring, Secret};
+use steadfast_protocols::egress::EgressRule;
 use steadfast_realtime::Mode;
 use toml::Value;
 
@@ -102,8 +103,10 @@ pub struct Config {
     pub durable_port: u16,
     /// The file of the key that encrypts secrets of jobs.
     pub jobs_secret_key: Option<PathBuf>,
-    /// Networks that jobs may call although they are closed.
+    /// Networks and ports that may be called although they are closed.
     pub jobs_allow: Vec<String>,
+    /// Networks and ports that may not be called.
+    pub jobs_deny: Vec<String>,
     /// A proxy for calls of jobs.
     pub jobs_proxy: Option<String>,
     /// Authorities that calls of jobs trust.
@@ -207,6 +210,7 @@ impl Config {
             unknown_task_hubs: flag(layers, "durable.unknown_hubs"),
             jobs_secret_key: text(layers, "jobs.secret_key").map(PathBuf::from),
             jobs_allow: texts("jobs.allow"),
+            jobs_deny: texts("jobs.deny"),
             jobs_proxy: text(layers, "jobs.proxy"),
             jobs_ca: text(layers, "jobs.ca").map(PathBuf::from),
             jobs_token_authority: text(layers, "jobs.token_authority"),
@@ -330,6 +334,15 @@ impl Config {
         if let Some(host) = self.hosts.iter().find(|own| !is_host(own)) {
             let why = format!("'{host}' is no host name such as steadfast.internal, nor *");
             return wrong("http.hosts", why);
+        }
+        for (key, rules) in [
+            ("jobs.allow", &self.jobs_allow),
+            ("jobs.deny", &self.jobs_deny),
+        ] {
+            let mut rules = rules.iter().map(|rule| rule.parse::<EgressRule>());
+            if let Some(why) = rules.find_map(Result::err) {
+                return wrong(key, why);
+            }
         }
         let proxies = self.trusted_proxies.iter().map(String::as_str);
         if let Err(why) = steadfast_protocols::http::Proxies::new(proxies) {
@@ -530,6 +543,8 @@ mod tests {
             &["cluster.key=short", "engine=postgres", "postgres.url=x"],
             &["cluster.key=0123456789abcdef0123456789abcdef"],
             &["jobs.region=witness"],
+            &["jobs.allow=example.com"],
+            &["jobs.deny=*:0"],
             &["jobs.endpoints=orders"],
             &["jobs.endpoints=orders=ftp://x"],
             &["log.level=loud"],

@@ -485,7 +485,8 @@ impl Builder {
         };
         let mut makers = self.makers;
         let lease = joined.as_ref().map(|joined| joined.lease.clone());
-        let prepared = own::prepare(&config, &clock, &mut makers, lease.clone())?;
+        let is_development = self.is_development;
+        let prepared = own::prepare(&config, &clock, &mut makers, lease.clone(), is_development)?;
         hosted.set_mode(&config, &prepared.outbound, &access)?;
         let pusher = Pusher::new(hosted.realtime.clone());
         makers.insert(PUSHES, Box::new(move |_| pusher as Arc<dyn Performer>));

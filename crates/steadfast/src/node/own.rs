@@ -11,6 +11,7 @@ use steadfast_events::{Blobs, Definition, EventHubs, Retention};
 use steadfast_jobs::{Jobs, Runner, Scheduler};
 use steadfast_partition::{Kind, Performer, Replicas, Runtime, Services};
 use steadfast_protocols::durabletask::Counts;
+use steadfast_protocols::egress::{EgressPolicy, EgressRule};
 use steadfast_protocols::outbound::{self, Guard, Outbound, Permit};
 use steadfast_protocols::scheduler::SecretKey;
 use steadfast_protocols::sealing::SealingKey;
@@ -38,6 +39,8 @@ pub(super) struct Own {
     pub(super) secret: SecretKey,
     /// Our own addresses, which no job may call.
     pub(super) addresses: Arc<RwLock<Vec<SocketAddr>>>,
+    /// Which addresses jobs may call.
+    pub(super) egress: EgressPolicy,
 }
 
 /// What is prepared before the runtime is there.
@@ -67,12 +70,13 @@ pub(super) fn prepare(
     clock: &Arc<dyn Clock>,
     makers: &mut BTreeMap<Kind, Maker>,
     lease: Option<Lease>,
+    is_development: bool,
 ) -> Result<Prepared> {
     let text = secret::text(config)?;
     let secret = SecretKey::new(text.reveal());
     let addresses = Arc::new(RwLock::new(Vec::new()));
     let mut options = outbound::Options::new(secret.clone());
-    options.guard = guard(config, Arc::clone(&addresses))?;
+    options.guard = guard(config, Arc::clone(&addresses), is_development)?;
     options.proxy.clone_from(&config.jobs_proxy);
     options
         .endpoints
@@ -177,6 +181,7 @@ pub(super) fn open(
         replicas: Arc::new(Replicas::new(Arc::clone(runtime.router()), options)),
         secret: prepared.secret,
         addresses: prepared.addresses,
+        egress: prepared.outbound.guard.policy,
         hubs,
     }
 }
@@ -204,12 +209,23 @@ pub(super) async fn declare(config: &Config, own: &Own) -> Result<()> {
     Ok(())
 }
 
-fn guard(config: &Config, own: Arc<RwLock<Vec<SocketAddr>>>) -> Result<Guard> {
-    let allowed = config.jobs_allow.iter().map(|text| text.parse());
-    let allowed = allowed.collect::<std::result::Result<_, String>>();
-    let wrong = |why: String| ConfigError::value("jobs.allow", "the settings", why);
+/// What may be called. Private networks are open in development only.
+fn guard(
+    config: &Config,
+    own: Arc<RwLock<Vec<SocketAddr>>>,
+    is_development: bool,
+) -> Result<Guard> {
+    let rules = |key: &str, texts: &[String]| {
+        let rules = texts.iter().map(|text| text.parse());
+        let rules = rules.collect::<std::result::Result<Vec<EgressRule>, String>>();
+        rules.map_err(|why| ConfigError::value(key, "the settings", why))
+    };
     Ok(Guard {
-        allow: allowed.map_err(wrong)?,
+        policy: EgressPolicy {
+            allow: rules("jobs.allow", &config.jobs_allow)?,
+            deny: rules("jobs.deny", &config.jobs_deny)?,
+            is_private_open: is_development,
+        },
         own,
         ..Guard::default()
     })

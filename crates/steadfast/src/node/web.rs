@@ -75,6 +75,7 @@ pub(super) fn jobs(inner: &Inner, is_encrypted: bool) -> scheduler::Context {
         clock: Arc::clone(&inner.clock),
         auth: Auth::Keys(Arc::clone(&inner.access)),
         key: inner.own.secret.clone(),
+        egress: inner.own.egress.clone(),
         // What lives in one region only cannot be called from both.
         internal: match inner.paired {
             Some(_) => Arc::new(NoInternal),

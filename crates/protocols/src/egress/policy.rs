@@ -1,0 +1,184 @@
+//! The egress policy: what may be called at all.
+
+use std::net::{IpAddr, SocketAddr};
+
+use reqwest::Url;
+
+use super::reach::{Reach, meanings, reach};
+use super::rule::EgressRule;
+
+/// The code of a refused call.
+const CODE: &str = "STF-6060";
+
+/// Says which addresses and ports may be called.
+///
+/// `deny` wins over `allow`, but for the entry `*`, which closes what `allow` does not
+/// name. What neither names is open if it is public, closed if it is reserved (metadata
+/// services, link-local, multicast), and open by `is_private_open` if it is private.
+#[derive(Clone, Debug, Default)]
+pub struct EgressPolicy {
+    pub allow: Vec<EgressRule>,
+    pub deny: Vec<EgressRule>,
+    /// Whether loopback and private networks are open.
+    pub is_private_open: bool,
+}
+
+impl EgressPolicy {
+    /// A policy that leaves loopback and private networks open.
+    pub fn with_private() -> Self {
+        Self {
+            is_private_open: true,
+            ..Self::default()
+        }
+    }
+
+    /// Judges one address at one port. The error says why it is closed.
+    pub fn judge(&self, to: SocketAddr) -> Result<(), String> {
+        let closed = |why: &str| {
+            let to = SocketAddr::new(to.ip().to_canonical(), to.port());
+            Err(format!("{CODE}: a call to {to} is not allowed: {why}"))
+        };
+        let ends = meanings(to.ip());
+        let named = |rule: &&EgressRule| rule.holds(to.ip(), to.port());
+        let ends_in = |rule: &&EgressRule| ends.iter().any(|end| rule.holds(*end, to.port()));
+        let mut denied = self.deny.iter().filter(|rule| !rule.is_all());
+        if denied.any(|rule| named(&rule) || ends_in(&rule)) {
+            return closed("the setting jobs.deny closes it");
+        }
+        let is_allowed = |end: &IpAddr| {
+            let is_reserved = reach(*end) == Reach::Reserved;
+            let mut rules = self.allow.iter();
+            // `*` opens no metadata service: that takes a network.
+            rules.any(|rule| rule.holds(*end, to.port()) && !(rule.is_any_host() && is_reserved))
+        };
+        if is_allowed(&to.ip()) || ends.iter().all(is_allowed) && !ends.is_empty() {
+            return Ok(());
+        }
+        if self.deny.iter().any(EgressRule::is_all) {
+            return closed("the setting jobs.deny closes all that jobs.allow does not name");
+        }
+        match reach(to.ip()) {
+            Reach::Public => Ok(()),
+            Reach::Private if self.is_private_open => Ok(()),
+            Reach::Private => closed(
+                "private networks and loopback are closed unless the setting jobs.allow names them",
+            ),
+            Reach::Reserved => closed(
+                "link-local, metadata and group addresses are closed unless the setting \
+                 jobs.allow names them",
+            ),
+        }
+    }
+
+    /// Judges an address whose host is written as numbers; names are judged when they
+    /// are resolved.
+    pub fn judge_literal(&self, url: &Url) -> Result<(), String> {
+        let Some(ip) = literal(url) else {
+            return Ok(());
+        };
+        let port = url.port_or_known_default().unwrap_or(0);
+        self.judge(SocketAddr::new(ip, port))
+    }
+}
+
+/// The address of a host that is written as numbers.
+pub(crate) fn literal(url: &Url) -> Option<IpAddr> {
+    let host = url.host_str()?;
+    host.trim_matches(['[', ']']).parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(allow: &[&str], deny: &[&str], is_private_open: bool) -> EgressPolicy {
+        let rules = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
+        EgressPolicy {
+            allow: rules(allow),
+            deny: rules(deny),
+            is_private_open,
+        }
+    }
+
+    #[track_caller]
+    fn check(policy: &EgressPolicy, open: &[&str], closed: &[&str]) {
+        for to in open {
+            assert_eq!(policy.judge(to.parse().unwrap()), Ok(()), "{to}");
+        }
+        for to in closed {
+            let why = policy.judge(to.parse().unwrap()).expect_err(to);
+            assert!(why.starts_with("STF-6060: "), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_server_calls_the_internet_and_development_also_its_own_network() {
+        let reserved = [
+            "169.254.169.254:80",
+            "[fe80::1]:80",
+            "0.0.0.0:80",
+            "[::]:80",
+        ];
+        let private = [
+            "127.0.0.1:80",
+            "10.0.0.1:443",
+            "[::1]:80",
+            "[::ffff:10.0.0.1]:80",
+        ];
+        let served = policy(&[], &[], false);
+        check(&served, &["8.8.8.8:443"], &reserved);
+        check(&served, &[], &private);
+        check(&policy(&[], &[], true), &private, &reserved);
+    }
+
+    #[test]
+    fn an_allowed_port_opens_no_other_and_a_denied_one_wins() {
+        let served = policy(
+            &["127.0.0.1:8080", "10.0.0.0/8"],
+            &["*:25", "10.9.0.0/16"],
+            false,
+        );
+        check(
+            &served,
+            &[
+                "127.0.0.1:8080",
+                "[::ffff:127.0.0.1]:8080",
+                "10.1.1.1:80",
+                "8.8.8.8:80",
+            ],
+            &[
+                "127.0.0.1:8081",
+                "127.0.0.2:8080",
+                "10.1.1.1:25",
+                "8.8.8.8:25",
+                "10.9.1.1:80",
+            ],
+        );
+        let denied_inside = ["[64:ff9b::10.9.1.1]:80", "[2002:a09:101::1]:80"];
+        check(&served, &["[64:ff9b::10.1.1.1]:80"], &denied_inside);
+    }
+
+    #[test]
+    fn a_star_in_deny_leaves_what_allow_names() {
+        let listed = policy(&["10.1.2.3:8443"], &["*"], true);
+        check(
+            &listed,
+            &["10.1.2.3:8443"],
+            &["8.8.8.8:443", "10.1.2.3:80", "127.0.0.1:80"],
+        );
+    }
+
+    #[test]
+    fn metadata_is_opened_by_its_own_network_only() {
+        let open = policy(&["169.254.0.0/16"], &[], false);
+        check(&open, &["169.254.169.254:80"], &["168.63.129.16:80"]);
+        for wide in ["*", "private", "*:80"] {
+            let wide = policy(&[wide], &[], false);
+            check(
+                &wide,
+                &["127.0.0.1:80"],
+                &["169.254.169.254:80", "[fd00:ec2::254]:80"],
+            );
+        }
+    }
+}
