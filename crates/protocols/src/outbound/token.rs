@@ -61,9 +61,7 @@ impl Tokens {
         if kept.len() >= TOKENS {
             kept.clear();
         }
-        let lasts = lasts.min(limits::TOKEN_TIME);
-        let until = now + lasts.saturating_sub(MARGIN);
-        kept.insert(applicant.clone(), (token.clone(), until));
+        kept.insert(applicant.clone(), (token.clone(), end(now, lasts)));
         Ok(token)
     }
 
@@ -115,5 +113,24 @@ impl Tokens {
             _ => None,
         };
         Ok((token.to_string(), Duration::from_secs(lasts.unwrap_or(300))))
+    }
+}
+
+/// Until when a token is used that lasts so long from now.
+fn end(now: Duration, lasts: Duration) -> Duration {
+    now + lasts.min(limits::TOKEN_TIME).saturating_sub(MARGIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_ends_before_its_time_and_within_a_day() {
+        let now = Duration::from_secs(3600);
+        let until = |seconds| end(now, Duration::from_secs(seconds)).as_secs();
+        assert_eq!(until(300), 3600 + 240);
+        assert_eq!(until(1), 3600);
+        assert_eq!(until(u64::MAX), 3600 + 24 * 3600 - 60);
     }
 }
