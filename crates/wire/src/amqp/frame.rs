@@ -69,10 +69,15 @@ pub struct Frame {
 /// Takes a frame from the front, once it is all there. A frame that is too large is
 /// refused when its size is read, before its bytes are waited for.
 pub fn take(buffer: &mut BytesMut) -> Result<Option<Frame>> {
+    let Some(size) = size(buffer) else {
+        return Ok(None);
+    };
+    if size > limits::AMQP_FRAME_BYTES as usize {
+        return Err(Malformed::new("a frame over the size that was announced"));
+    }
     let Some(head) = buffer.first_chunk::<HEADER_BYTES>() else {
         return Ok(None);
     };
-    let size = u32::from_be_bytes([head[0], head[1], head[2], head[3]]) as usize;
     let data = usize::from(head[4]) * 4;
     let kind = match head[5] {
         0 => Kind::Amqp,
@@ -80,9 +85,6 @@ pub fn take(buffer: &mut BytesMut) -> Result<Option<Frame>> {
         _ => return Err(Malformed::new("a frame of an unknown type")),
     };
     let channel = u16::from_be_bytes([head[6], head[7]]);
-    if size > limits::AMQP_FRAME_BYTES as usize {
-        return Err(Malformed::new("a frame over the size that was announced"));
-    }
     if data < HEADER_BYTES || size < data {
         return Err(Malformed::new("a frame's size"));
     }
@@ -97,12 +99,18 @@ pub fn take(buffer: &mut BytesMut) -> Result<Option<Frame>> {
     }))
 }
 
-/// How many bytes are missing until the next frame is complete, as far as known.
+/// How many bytes are missing until the next frame is complete, as far as known: never
+/// more than the largest frame has, whatever the peer says.
 pub fn missing(buffer: &[u8]) -> usize {
-    match buffer.first_chunk::<4>() {
-        Some(size) => (u32::from_be_bytes(*size) as usize).saturating_sub(buffer.len()),
-        None => HEADER_BYTES - buffer.len(),
-    }
+    let size = size(buffer).unwrap_or(HEADER_BYTES);
+    let size = size.min(limits::AMQP_FRAME_BYTES as usize);
+    size.saturating_sub(buffer.len())
+}
+
+/// The size of the frame at the front, once it is there.
+fn size(buffer: &[u8]) -> Option<usize> {
+    let size = buffer.first_chunk::<4>()?;
+    Some(u32::from_be_bytes(*size) as usize)
 }
 
 /// Appends a frame whose body `write` writes.
