@@ -173,6 +173,40 @@ pub const AMQP_FRAME_BYTES: u32 = 64 * 1024;
 /// Connections that a listener has at a time, whatever is configured.
 pub const CONNECTIONS: usize = 1_000_000;
 
+/// Connections of a node that have shown no proof, unless set otherwise; and into how
+/// many addresses their number is divided, so that one cannot have all.
+pub const UNPROVEN_CONNECTIONS: usize = 2_000;
+pub const UNPROVEN_ADDRESSES: usize = 4;
+
+/// What a connection may bring before its proof: one read more stays below 256 KiB. And
+/// what all of them may bring together; then the largest is closed.
+pub const UNPROVEN_BYTES: usize = 192 * 1024;
+pub const UNPROVEN_ALL_BYTES: usize = 32 * 1024 * 1024;
+
+/// How long a connection may take to show a proof, and how long its protocol then may
+/// take to say goodbye.
+pub const PROOF_TIME: Duration = Duration::from_secs(30);
+pub const PROOF_GRACE: Duration = Duration::from_secs(5);
+
+/// What one proven connection, and all of them together, make a node keep, unless set
+/// otherwise.
+pub const CONNECTION_BYTES: usize = 32 * 1024 * 1024;
+pub const CONNECTIONS_BYTES: usize = 256 * 1024 * 1024;
+
+/// Sessions and links of an AMQP connection before its proof; and bytes that may wait
+/// to be written to it.
+pub const AMQP_UNPROVEN_SESSIONS: usize = 8;
+pub const AMQP_UNPROVEN_LINKS: usize = 32;
+pub const AMQP_UNPROVEN_OUT_BYTES: usize = 16 * 1024;
+
+/// Longest message of a WebSocket before its proof: a frame of AMQP; and before the
+/// handshake of a hub.
+pub const AMQP_UNPROVEN_MESSAGE: usize = AMQP_FRAME_BYTES as usize;
+pub const HUB_UNGREETED_MESSAGE: usize = 8 * 1024;
+
+/// How long an HTTP client may take nothing although something is to be written.
+pub const HTTP_WRITE_TIME: Duration = Duration::from_secs(60);
+
 /// Events of one answer to whoever looks at a partition over REST.
 pub const TAIL_EVENTS: usize = 1000;
 
@@ -260,8 +294,9 @@ pub const AMQP_REQUEST_BYTES: usize = 64 * 1024;
 /// and wait for ever if the answer was faster.
 pub const AMQP_REPLY_PAUSE: Duration = Duration::from_millis(2);
 
-/// Replies that wait for credit of one link.
+/// Replies that wait for credit of one link, and the bytes of those of one connection.
 pub const AMQP_REPLIES: usize = 100;
+pub const AMQP_REPLY_BYTES: usize = 1024 * 1024;
 
 /// Publications of one connection that are not durable yet; then it is not read.
 pub const AMQP_TAKEN_BYTES: usize = 16 * 1024 * 1024;
@@ -590,8 +625,12 @@ pub const CLIENT_ACK: Duration = Duration::from_secs(1);
 /// How long a negotiated connection is kept that nobody opens.
 pub const TICKET_TIME: Duration = Duration::from_secs(15);
 
-/// Negotiated connections that are not open yet.
+/// Negotiated connections that are not open yet: of all clients and of one user; and
+/// the bytes of their requests. The oldest is then forgotten, first of the same user.
 pub const TICKETS: usize = 100_000;
+pub const TICKET_BYTES: usize = 16 * 1024 * 1024;
+pub const USER_TICKETS: usize = 256;
+pub const USER_TICKET_BYTES: usize = 1024 * 1024;
 
 /// How long a poll waits for data, and how long a polling client may be away.
 /// A token may say another gap, up to the longest.
@@ -606,11 +645,14 @@ pub const HUB_NAME: usize = 128;
 /// counts them; and of an app server, in bytes.
 pub const GROUP_NAME: usize = 1024;
 
-/// Groups that one client is in.
+/// Groups that one client is in, and that one user is in whether connected or not.
 pub const CLIENT_GROUPS: usize = 4096;
 
 /// Seconds for which a user may be put into a group by REST: the API has 32 bits.
 pub const GROUP_SECONDS: u64 = i32::MAX as u64;
+
+/// Names of users and groups that the groups of users of one hub hold, in bytes.
+pub const USER_GROUP_BYTES: usize = 32 * 1024 * 1024;
 
 /// How long a hub waits for the answer of a client.
 pub const CLIENT_ANSWER: Duration = Duration::from_secs(600);
@@ -627,6 +669,10 @@ pub const SERVER_HANDSHAKE: Duration = Duration::from_secs(15);
 
 /// Largest message of an app server.
 pub const SERVER_MESSAGE_BYTES: usize = 32 * 1024 * 1024;
+
+/// Unfinished messages of an app server to one client, and to all clients of one link.
+pub const SERVER_PARTIAL_BYTES: usize = SERVER_MESSAGE_BYTES;
+pub const LINK_PARTIAL_BYTES: usize = 2 * SERVER_MESSAGE_BYTES;
 
 /// Bytes that wait to be sent to an app server: from the first bound on its clients
 /// are not read, at the second it is given up.

@@ -92,6 +92,27 @@ fn a_head_without_end_is_refused() {
     assert_eq!(server.get("/livez").0, StatusCode::OK);
 }
 
+/// A connection that has shown a key.
+fn connect_with_key(server: &Server) -> TcpStream {
+    let mut stream = connect(server);
+    let head = format!(
+        "GET /v1/keys HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {KNOWN}\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    let mut byte = [0];
+    while !answer.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).unwrap();
+        answer.push(byte[0]);
+    }
+    let answer = String::from_utf8(answer).unwrap().to_lowercase();
+    let length = answer.split("content-length: ").nth(1).unwrap();
+    let length = length.lines().next().unwrap().parse().unwrap();
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).unwrap();
+    stream
+}
+
 /// A further connection is served when the others are gone, and not before.
 fn waits_for<T>(others: T, server: &Server) {
     let mut waiting = connect(server);
@@ -110,7 +131,7 @@ fn waits_for<T>(others: T, server: &Server) {
 #[test]
 fn more_connections_than_allowed_wait_for_their_turn() {
     let server = Start::new("dev").set("http.connections=2").ready();
-    let taken = [connect(&server), connect(&server)];
+    let taken = [connect_with_key(&server), connect_with_key(&server)];
     waits_for(taken, &server);
 }
 
@@ -118,7 +139,7 @@ fn more_connections_than_allowed_wait_for_their_turn() {
 #[test]
 fn websockets_count_as_connections() {
     let server = Start::new("dev").set("http.connections=1").ready();
-    let mut socket = connect(&server);
+    let mut socket = connect_with_key(&server);
     socket
         .write_all(
             b"GET /$servicebus/websocket HTTP/1.1\r\nhost: localhost\r\nconnection: Upgrade\r\n\

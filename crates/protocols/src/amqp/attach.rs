@@ -4,6 +4,8 @@
 //! reason, in one write, and no credit between them: clients take the first credit
 //! for success.
 
+use std::sync::Arc;
+
 use steadfast_core::clock::Timestamp;
 use steadfast_core::limits;
 use steadfast_events::{Attach as Reading, Position, Wish};
@@ -45,7 +47,7 @@ impl Connection {
                 "a handle that is in use",
             ));
         }
-        let name = (attach.role, attach.name.to_owned());
+        let name = (attach.role, Arc::from(attach.name));
         if let Some(older) = self.names.get(&name).copied() {
             let words = format!("another link took the name '{}'", attach.name);
             self.cut(older, &Fault::new(condition::STOLEN, words));
@@ -88,6 +90,10 @@ impl Connection {
     ) -> Result<(Offer, Option<Need>, Prepared), Fault> {
         if self.links.len() >= limits::AMQP_LINKS {
             let words = format!("a connection has {} links at most", limits::AMQP_LINKS);
+            return Err(Fault::new(condition::RESOURCE_LIMIT, words));
+        }
+        if !self.is_proven() && self.links.len() >= limits::AMQP_UNPROVEN_LINKS {
+            let words = "too many links before a token was put";
             return Err(Fault::new(condition::RESOURCE_LIMIT, words));
         }
         let terminus = match attach.role {
@@ -212,11 +218,11 @@ impl Connection {
     }
 
     /// Enters a link; its kind follows.
-    fn place(&mut self, id: u64, channel: u16, name: (Role, String), need: Option<Need>) {
+    fn place(&mut self, id: u64, channel: u16, name: (Role, Arc<str>), need: Option<Need>) {
         let link = Link {
             channel,
             handle: 0,
-            name: name.1.clone(),
+            name: Arc::clone(&name.1),
             role: name.0,
             need,
             kind: Kind::Requests(Desk::Cbs, Inlet::new(0, 0)),
@@ -251,6 +257,8 @@ impl Connection {
                 self.out.frame(channel, |out| offer.write_answer(out));
             }
         }
+        let name_bytes = self.links.get(&id).map_or(0, Link::name_bytes);
+        self.name_bytes += name_bytes;
     }
 }
 

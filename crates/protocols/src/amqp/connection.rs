@@ -14,6 +14,7 @@ use steadfast_wire::amqp::frame::{Frame, Kind as FrameKind};
 use steadfast_wire::amqp::link::{Detach, Role};
 use steadfast_wire::amqp::performative::{self, Performative};
 use steadfast_wire::amqp::session::{Begin, End, Flow};
+use tokio::time::Instant;
 
 use super::context::Context;
 use super::fault::Fault;
@@ -22,6 +23,10 @@ use super::outbox::Outbox;
 use super::permit::Tokens;
 use super::session::{Handle, Session};
 use super::work::{Done, Work};
+use crate::listen::{Admission, current};
+
+/// In steps of so many bytes a connection tells what it keeps.
+const KEPT_STEP: usize = 64 * 1024;
 
 pub(super) struct Connection {
     pub(super) context: Arc<Context>,
@@ -31,7 +36,7 @@ pub(super) struct Connection {
     pub(super) sessions: HashMap<u16, Session>,
     pub(super) links: HashMap<u64, Link>,
     /// Links by what must be unique on a connection.
-    pub(super) names: HashMap<(Role, String), u64>,
+    pub(super) names: HashMap<(Role, Arc<str>), u64>,
     next_link: u64,
     pub(super) work: Work,
     pub(super) tokens: Tokens,
@@ -45,6 +50,12 @@ pub(super) struct Connection {
     pub(super) taken_bytes: usize,
     /// Bytes of messages that are not complete yet.
     pub(super) partial_bytes: usize,
+    /// Bytes of names and addresses of links.
+    pub(super) name_bytes: usize,
+    /// Bytes of replies that wait for credit.
+    pub(super) reply_bytes: usize,
+    /// Its place among all connections.
+    pub(super) admission: Option<Admission>,
     /// Wakes the connection's task.
     pub(super) waker: Waker,
     is_closed: bool,
@@ -67,6 +78,9 @@ impl Connection {
             owing: Vec::new(),
             taken_bytes: 0,
             partial_bytes: 0,
+            name_bytes: 0,
+            reply_bytes: 0,
+            admission: current(),
             waker: Waker::noop().clone(),
             is_closed: false,
         };
@@ -81,7 +95,63 @@ impl Connection {
 
     /// Whether more frames may be taken now.
     pub(super) fn may_read(&self) -> bool {
-        !self.is_closed && self.taken_bytes < limits::AMQP_TAKEN_BYTES && self.out.has_room()
+        !self.is_closed
+            && self.taken_bytes < limits::AMQP_TAKEN_BYTES
+            && match self.is_proven() {
+                true => self.out.has_room(),
+                false => self.out.waiting() < limits::AMQP_UNPROVEN_OUT_BYTES,
+            }
+    }
+
+    /// Whether a token or a key was shown that counts.
+    pub(super) fn is_proven(&self) -> bool {
+        self.admission.as_ref().is_none_or(Admission::is_proven)
+    }
+
+    /// Looks at the bounds of all connections: bytes and time before the proof, bytes
+    /// after it.
+    pub(super) fn check(&mut self, now: Instant) {
+        let Some(admission) = &self.admission else {
+            return;
+        };
+        if self.is_closed {
+            return;
+        }
+        let fault = if !admission.is_proven() {
+            match (admission.is_exhausted(), admission.due() <= now) {
+                (true, _) => Fault::new(
+                    condition::RESOURCE_LIMIT,
+                    "too many bytes came before a token was put",
+                ),
+                (_, true) => Fault::new(
+                    condition::UNAUTHORIZED,
+                    "no token was put in time; put one on $cbs after the open",
+                ),
+                _ => return,
+            }
+        } else if admission.closed_for().is_some() {
+            let words = "all connections together hold too much, and this one most; raise \
+                         limits.connections_bytes, or send less at a time";
+            Fault::new(condition::RESOURCE_LIMIT, words)
+        } else if admission.keep(self.kept()).is_err() {
+            let words = "the connection holds too much; raise limits.connection_bytes, or \
+                         attach fewer links";
+            Fault::new(condition::RESOURCE_LIMIT, words)
+        } else {
+            return;
+        };
+        self.close(Some(&fault));
+    }
+
+    /// Bytes that the connection makes the server keep, roughly: a connection that keeps
+    /// little need not be counted with every frame.
+    fn kept(&self) -> usize {
+        let bytes = self.partial_bytes
+            + self.taken_bytes
+            + self.name_bytes
+            + self.reply_bytes
+            + self.out.waiting();
+        bytes / KEPT_STEP * KEPT_STEP
     }
 
     pub(super) fn on_frame(&mut self, frame: &Frame) {
@@ -136,6 +206,7 @@ impl Connection {
         self.links.clear();
         self.names.clear();
         self.sessions.clear();
+        (self.name_bytes, self.reply_bytes) = (0, 0);
     }
 
     fn on_begin(&mut self, channel: u16, begin: &Begin) -> Result<(), Fault> {
@@ -144,6 +215,10 @@ impl Connection {
         }
         if self.sessions.contains_key(&channel) {
             return Err(Fault::new(condition::FRAMING, "a channel that is in use"));
+        }
+        if !self.is_proven() && self.sessions.len() >= limits::AMQP_UNPROVEN_SESSIONS {
+            let words = "too many sessions before a token was put";
+            return Err(Fault::new(condition::RESOURCE_LIMIT, words));
         }
         let session = Session::new(channel, begin);
         let answer = session.answer();
@@ -265,7 +340,8 @@ impl Connection {
     /// Drops a link and everything that was done for it. Its handle is the caller's.
     pub(super) fn forget(&mut self, id: u64) -> Option<Link> {
         let link = self.links.remove(&id)?;
-        let name = (link.role, link.name.clone());
+        self.name_bytes -= link.name_bytes();
+        let name = (link.role, Arc::clone(&link.name));
         if self.names.get(&name) == Some(&id) {
             self.names.remove(&name);
         }
@@ -283,7 +359,11 @@ impl Connection {
                 self.partial_bytes -= opening.bytes();
                 None
             }
-            _ => None,
+            Kind::Replies(_, _, replies) => {
+                self.reply_bytes -= replies.bytes();
+                None
+            }
+            Kind::Feed(_) => None,
         };
         if let Some(partial) = inlet.and_then(|inlet| inlet.partial.as_ref()) {
             self.partial_bytes -= partial.bytes.len();

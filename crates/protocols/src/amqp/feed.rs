@@ -63,6 +63,7 @@ impl Connection {
             waker,
             frame_bytes,
             context,
+            reply_bytes,
             ..
         } = self;
         let Some(link) = links.get_mut(&id) else {
@@ -81,7 +82,7 @@ impl Connection {
         let feed = match &mut link.kind {
             Kind::Feed(feed) => feed,
             Kind::Replies(_, _, replies) => {
-                lane.reply(replies);
+                *reply_bytes -= lane.reply(replies);
                 return lane.pause();
             }
             _ => return Pause::Rest,

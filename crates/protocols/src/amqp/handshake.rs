@@ -44,6 +44,7 @@ where
 {
     let mut tokens = Tokens::default();
     if context.access.is_none() {
+        crate::listen::proven();
         tokens.put("", Permit::Open);
     }
     let Some(mut protocol) = header(stream, buffer).await? else {

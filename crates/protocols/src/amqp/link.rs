@@ -1,6 +1,7 @@
 //! Links: what each kind remembers.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::AbortHandle;
@@ -22,12 +23,27 @@ pub(super) enum Desk {
 pub(super) struct Link {
     pub(super) channel: u16,
     pub(super) handle: u32,
-    pub(super) name: String,
+    pub(super) name: Arc<str>,
     /// The client's role.
     pub(super) role: Role,
     /// What the link needs to be allowed for: its path, event hub and right.
     pub(super) need: Option<Need>,
     pub(super) kind: Kind,
+}
+
+impl Link {
+    /// Bytes of its name and addresses.
+    pub(super) fn name_bytes(&self) -> usize {
+        let need = self
+            .need
+            .as_ref()
+            .map(|need| need.path.len() + need.hub.len());
+        let address = match &self.kind {
+            Kind::Replies(_, address, _) => address.as_ref().map(String::len),
+            _ => None,
+        };
+        self.name.len() + need.unwrap_or(0) + address.unwrap_or(0)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -283,6 +299,13 @@ impl Outlet {
 pub(super) struct Replies {
     pub(super) outlet: Outlet,
     pub(super) waiting: VecDeque<Vec<u8>>,
+}
+
+impl Replies {
+    /// Bytes of the replies that wait.
+    pub(super) fn bytes(&self) -> usize {
+        self.waiting.iter().map(Vec::len).sum()
+    }
 }
 
 /// A client that reads events.

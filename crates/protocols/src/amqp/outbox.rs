@@ -25,9 +25,14 @@ impl Outbox {
         self.sent == self.bytes.len()
     }
 
+    /// Bytes that wait to be written.
+    pub(super) fn waiting(&self) -> usize {
+        self.bytes.len() - self.sent
+    }
+
     /// Whether events may be added. Answers always may.
     pub(super) fn has_room(&self) -> bool {
-        self.bytes.len() - self.sent < limits::AMQP_OUT_BYTES
+        self.waiting() < limits::AMQP_OUT_BYTES
     }
 
     /// What is to be written next.

@@ -26,6 +26,11 @@ impl Connection {
             let words = "too many replies wait for credit";
             return self.cut(id, &Fault::new(condition::RESOURCE_LIMIT, words));
         }
+        if self.reply_bytes + message.len() > limits::AMQP_REPLY_BYTES {
+            let words = "the replies that wait for credit are too large";
+            return self.cut(id, &Fault::new(condition::RESOURCE_LIMIT, words));
+        }
+        self.reply_bytes += message.len();
         replies.waiting.push_back(message);
         self.ready.push_back(id);
     }
@@ -36,7 +41,7 @@ impl Connection {
         let mut links = self.links.iter();
         let found = links.find(|(_, link)| match takes(link, asked.desk) {
             Some(address) => match &asked.reply_to {
-                Some(name) => address == Some(name) || link.name == *name,
+                Some(name) => address == Some(name) || *link.name == **name,
                 None => link.channel == asked.channel,
             },
             None => false,
@@ -54,13 +59,16 @@ fn takes(link: &Link, desk: Desk) -> Option<Option<&String>> {
 }
 
 impl Lane<'_> {
-    /// Sends replies while there is credit.
-    pub(super) fn reply(&mut self, replies: &mut Replies) {
+    /// Sends replies while there is credit; answers how many bytes wait no more.
+    pub(super) fn reply(&mut self, replies: &mut Replies) -> usize {
+        let mut sent = 0;
         while self.go_on(&mut replies.outlet) && replies.outlet.credit > 0 {
             let Some(message) = replies.waiting.pop_front() else {
-                return;
+                break;
             };
+            sent += message.len();
             self.message(&mut replies.outlet, message);
         }
+        sent
     }
 }

@@ -19,6 +19,7 @@ use super::connection::Connection;
 use super::context::Context;
 use super::fault::Fault;
 use super::handshake;
+use crate::listen::Admission;
 
 /// How long a connection keeps memory that it needed under load.
 const QUIET: Duration = Duration::from_secs(1);
@@ -96,6 +97,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         }
         self.poll_stop(cx);
         loop {
+            self.connection.check(Instant::now());
             let mut moved = self.poll_read(cx)?;
             moved |= self.poll_work(cx);
             // What is begun here must be looked at once more before we rest.
@@ -130,6 +132,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         // Frames may have been left over when the connection could take no more.
         if self.take_frames() {
             return Ok(true);
+        }
+        if !self.connection.is_proven() {
+            self.chunk = limits::AMQP_QUIET_BYTES;
         }
         let room = self.chunk.max(frame::missing(&self.buffer));
         self.buffer.reserve(room);
@@ -237,6 +242,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
                 self.spoke = now;
                 moved = true;
             }
+            if self.proof_due().is_some_and(|due| due <= now) {
+                self.connection.check(now);
+                moved = true;
+            }
             moved |= self.rest(now);
             let next = self.next_time();
             if self.timer.deadline() != next {
@@ -273,6 +282,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         Some(now + Duration::from_millis(left.max(0) as u64))
     }
 
+    /// When a proof is due that was not shown yet.
+    fn proof_due(&self) -> Option<Instant> {
+        let is_open = !self.connection.is_closed() && !self.connection.is_proven();
+        let admission = self.connection.admission.as_ref().filter(|_| is_open);
+        admission.map(Admission::due)
+    }
+
     /// When the time must be looked at again.
     fn next_time(&self) -> Instant {
         let limit = self.connection.context.idle;
@@ -282,6 +298,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
             self.is_swollen()
                 .then(|| self.heard.max(self.spoke) + QUIET),
             self.lapses,
+            self.proof_due(),
         ];
         let first = times.into_iter().flatten().min();
         first.map_or(self.heard + limit, |first| first.min(self.heard + limit))

@@ -6,19 +6,21 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
 
 use axum::Router;
-use axum::extract::State;
-use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
-use axum::response::Response;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use bytes::Bytes;
 use futures_util::{Sink, Stream};
 use steadfast_core::limits;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_util::sync::CancellationToken;
 
 use super::context::Context;
 use super::serve::serve;
 use crate::access::Asker;
+use crate::listen::{Admission, Socket, SocketLimit, Upgrade, current};
 
 /// Some clients write a slash at the end.
 const PATHS: [&str; 2] = ["/$servicebus/websocket", "/$servicebus/websocket/"];
@@ -39,27 +41,41 @@ pub fn routes(context: Arc<Context>, stop: CancellationToken) -> Router {
     routes.with_state(door)
 }
 
-async fn upgrade(State(door): State<Door>, upgrade: WebSocketUpgrade) -> Response {
+async fn upgrade(State(door): State<Door>, request: Request) -> Response {
     let asker = Asker::current();
-    upgrade
-        .protocols([PROTOCOL])
+    let (mut parts, _) = request.into_parts();
+    let upgrade = match Upgrade::read(&mut parts) {
+        Ok(upgrade) => upgrade,
+        Err(refusal) => return refusal.into_response(),
+    };
+    let most = Some(4 * limits::PUBLICATION_BYTES);
+    let config = WebSocketConfig::default()
         .read_buffer_size(limits::AMQP_QUIET_BYTES)
         .write_buffer_size(0)
         .max_write_buffer_size(4 * limits::AMQP_OUT_BYTES)
-        .max_message_size(4 * limits::PUBLICATION_BYTES)
-        .max_frame_size(4 * limits::PUBLICATION_BYTES)
-        .on_upgrade(move |socket| async move {
-            let stream = Bridge {
-                socket,
-                left: Bytes::new(),
-            };
-            asker.scope(serve(stream, door.context, door.stop)).await;
-        })
+        .max_message_size(most)
+        .max_frame_size(most);
+    let limit = SocketLimit::new(limits::AMQP_UNPROVEN_MESSAGE);
+    let bridged = limit.clone();
+    upgrade.accept(Some(PROTOCOL), config, limit, move |socket| async move {
+        // A client that has gone meanwhile wants nothing.
+        let Ok(socket) = socket else { return };
+        let stream = Bridge {
+            socket,
+            admission: current(),
+            limit: Some(bridged),
+            left: Bytes::new(),
+        };
+        asker.scope(serve(stream, door.context, door.stop)).await;
+    })
 }
 
 /// Binary messages as a stream of bytes.
 struct Bridge {
-    socket: WebSocket,
+    socket: Socket,
+    admission: Option<Admission>,
+    /// The limit of messages before the proof.
+    limit: Option<SocketLimit>,
     /// What is left of the last message.
     left: Bytes,
 }
@@ -70,12 +86,16 @@ impl AsyncRead for Bridge {
         cx: &mut TaskContext<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let is_proven = self.admission.as_ref().is_none_or(Admission::is_proven);
+        if is_proven && let Some(limit) = self.limit.take() {
+            limit.lift();
+        }
         while self.left.is_empty() {
             match ready!(Pin::new(&mut self.socket).poll_next(cx)) {
                 Some(Ok(Message::Binary(bytes))) => self.left = bytes,
                 // The socket answers pings itself; texts are not ours.
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
-                Some(Ok(Message::Text(_))) => {
+                Some(Ok(Message::Text(_) | Message::Frame(_))) => {
                     return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
                 }
                 Some(Ok(Message::Close(_))) | None => return Poll::Ready(Ok(())),

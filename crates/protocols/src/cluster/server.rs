@@ -224,5 +224,6 @@ fn examine(desk: &Desk, session: &Session, prove: &Prove) -> Result<Proven, Stat
     let name = hello.name.into();
     *session.stage.lock() = Stage::Proven { name };
     session.proven.cancel();
+    crate::listen::proven();
     Ok(Proven {})
 }

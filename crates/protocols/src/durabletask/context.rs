@@ -82,7 +82,10 @@ impl Caller {
                 let allowed = allowed.inspect_err(|why| access.audit().refused(why));
                 Some((allowed.map_err(|why| denied(&why))?, rights))
             }
-            None => None,
+            None => {
+                crate::listen::proven();
+                None
+            }
         };
         Ok(Self {
             context: Arc::clone(context),

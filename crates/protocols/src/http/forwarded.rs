@@ -43,7 +43,8 @@ impl Proxies {
         Ok(Self(networks))
     }
 
-    fn trusts(&self, address: IpAddr) -> bool {
+    /// Whether an address is one of them.
+    pub fn trusts(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.holds(address))
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware;
+use futures_util::future::Either;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -23,7 +24,7 @@ use super::forwarded::{self, Proxies};
 use super::metrics::{self, Registry};
 use super::shield::{self, Hosts, Shield};
 use super::span;
-use crate::listen::Stream;
+use crate::listen::{Admission, Stream, current};
 
 /// How long a client that has asked for nothing may take to go.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -70,19 +71,29 @@ impl Frame {
 
 /// Serves a connection. On `stop` it answers what it has begun, and ends. A client that
 /// asks for nothing, or does not read what it asked for, is disconnected.
-pub async fn serve(stream: Stream, peer: SocketAddr, routes: Router, stop: CancellationToken) {
+///
+/// A proof on one of its requests proves the connection; without one it ends in time.
+pub async fn serve(mut stream: Stream, peer: SocketAddr, routes: Router, stop: CancellationToken) {
+    stream.limit_writes(limits::HTTP_WRITE_TIME);
+    let admission = current();
     let asked = Arc::new(Notify::new());
     let first = Arc::clone(&asked);
+    let served = admission.clone();
     let answers = Arc::new(Answers::default());
     let counted = Arc::clone(&answers);
     let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
         first.notify_one();
         request.extensions_mut().insert(forwarded::Peer(peer));
         let (mut routes, answers) = (routes.clone(), Arc::clone(&counted));
-        async move {
+        let answer = async move {
             answers.room().await;
             let response = routes.call(request).await?;
             Ok::<_, Infallible>(response.map(|body| answers.count(body)))
+        };
+        // Requests of HTTP/2 have tasks of their own.
+        match served.clone() {
+            Some(served) => Either::Left(served.serve(answer)),
+            None => Either::Right(answer),
         }
     });
     let builder = builder();
@@ -104,10 +115,27 @@ pub async fn serve(stream: Stream, peer: SocketAddr, routes: Router, stop: Cance
             tracing::debug!(event = "http.stalled_client", %peer);
             Ok(())
         }
+        () = unproven(admission.as_ref()) => {
+            tracing::debug!(event = "http.unproven_client", %peer);
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
     };
     if let Err(error) = ended {
         tracing::debug!(event = "http.connection_failed", %peer, %error);
     }
+}
+
+/// Ends if no proof was shown in time. What is under way is still answered, until the
+/// governor closes the connection.
+async fn unproven(admission: Option<&Admission>) {
+    if let Some(admission) = admission {
+        tokio::time::sleep_until(admission.due()).await;
+        if !admission.is_proven() {
+            return;
+        }
+    }
+    std::future::pending::<()>().await;
 }
 
 /// Ends if nothing was asked for in time. Until the first bytes say whether a

@@ -16,8 +16,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::error::{Error, Kind};
+use super::governor::Governor;
 use super::holder::holder_of;
-use super::stream::{Connection, Stream};
+use super::stream::{Connection, Place, Stream};
 
 /// How long a client may take to agree on a key.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -38,7 +39,8 @@ pub struct Bind {
     pub address: SocketAddr,
     /// `None`: not encrypted.
     pub tls: Option<Arc<ServerConfig>>,
-    /// Connections at a time; further ones wait in the kernel.
+    /// Connections at a time. A further one takes the place of the oldest that has
+    /// shown no proof, or waits.
     pub connections: usize,
 }
 
@@ -48,6 +50,7 @@ pub struct Listener {
     address: SocketAddr,
     tls: Option<TlsAcceptor>,
     permits: Arc<Semaphore>,
+    governor: Arc<Governor>,
 }
 
 impl Listener {
@@ -63,7 +66,15 @@ impl Listener {
             address,
             tls: bind.tls.map(TlsAcceptor::from),
             permits: Arc::new(Semaphore::new(bind.connections.min(limits::CONNECTIONS))),
+            governor: Arc::default(),
         })
+    }
+
+    /// Counts its connections together with those of other ports.
+    #[must_use]
+    pub fn governed(mut self, governor: &Arc<Governor>) -> Self {
+        self.governor = Arc::clone(governor);
+        self
     }
 
     /// Where it listens; the port is never 0.
@@ -76,21 +87,33 @@ impl Listener {
         self.tls.is_some()
     }
 
-    /// Hands every connection to `serve`, in a task of `tasks`, until `stop`.
+    /// Hands every connection to `serve`, in a task of `tasks`, until `stop`. One that
+    /// shows no proof in time is closed.
     pub async fn run<S, F>(self, stop: CancellationToken, tasks: TaskTracker, serve: S)
+    where
+        S: Fn(Stream, SocketAddr) -> F + Clone + Send + Sync + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let accepting = self.accept_all(&stop, &tasks, serve);
+        tokio::select! {
+            () = accepting => {}
+            () = self.governor.expire() => {}
+        }
+    }
+
+    async fn accept_all<S, F>(&self, stop: &CancellationToken, tasks: &TaskTracker, serve: S)
     where
         S: Fn(Stream, SocketAddr) -> F + Clone + Send + Sync + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
         let mut failures: u64 = 0;
         loop {
-            let permits = Arc::clone(&self.permits);
             let accepted = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                accepted = accept(&self.socket, permits) => accepted,
+                accepted = self.accept() => accepted,
             };
-            let (connection, peer, permit) = match accepted {
+            let accepted = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) if is_of_one_client(&error) => continue,
                 Err(error) => {
@@ -106,23 +129,59 @@ impl Listener {
                 }
             };
             let (tls, serve) = (self.tls.clone(), serve.clone());
-            tasks.spawn(async move {
-                if let Some(connection) = encrypt(tls, connection, peer).await {
-                    serve(Stream::new(connection, permit), peer).await;
-                }
-            });
+            tasks.spawn(serve_one(accepted, tls, serve));
         }
+    }
+
+    /// The next connection, once it has a place.
+    async fn accept(&self) -> io::Result<Accepted> {
+        let (connection, peer) = self.socket.accept().await?;
+        // A connection that is gone already says so when it is read.
+        let _ = connection.set_nodelay(true);
+        let permits = Arc::clone(&self.permits);
+        let permit = match Arc::clone(&permits).try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(_) => {
+                self.governor.displace(self.address.port());
+                permits.acquire_owned().await.expect("it is never closed")
+            }
+        };
+        let admission = self.governor.admit(peer.ip(), self.address.port());
+        Ok(Accepted {
+            connection,
+            peer,
+            place: Place::new(admission, permit),
+        })
     }
 }
 
-type Accepted = (TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit);
+struct Accepted {
+    connection: TcpStream,
+    peer: SocketAddr,
+    place: Place,
+}
 
-async fn accept(socket: &TcpListener, permits: Arc<Semaphore>) -> io::Result<Accepted> {
-    let permit = permits.acquire_owned().await.expect("it is never closed");
-    let (connection, peer) = socket.accept().await?;
-    // A connection that is gone already says so when it is read.
-    let _ = connection.set_nodelay(true);
-    Ok((connection, peer, permit))
+/// Serves a connection until it ends, or its governor ends it.
+async fn serve_one<S, F>(accepted: Accepted, tls: Option<TlsAcceptor>, serve: S)
+where
+    S: Fn(Stream, SocketAddr) -> F,
+    F: Future<Output = ()>,
+{
+    let Accepted {
+        connection,
+        peer,
+        place,
+    } = accepted;
+    let admission = place.admission().clone();
+    let serving = admission.clone().serve(async move {
+        if let Some(connection) = encrypt(tls, connection, peer).await {
+            serve(Stream::new(connection, place), peer).await;
+        }
+    });
+    tokio::select! {
+        () = serving => {}
+        () = admission.over() => {}
+    }
 }
 
 /// Whether only the connection that was to be accepted is bad.

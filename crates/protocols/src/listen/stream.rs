@@ -2,72 +2,152 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Sleep;
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 
+use super::governor::Admission;
+
 /// A connection, encrypted or not. It has its place among the connections of its port
-/// also when HTTP has handed it on, as it does with WebSockets.
+/// also when HTTP has handed it on, as it does with WebSockets. Before its proof it is
+/// read as far as its budget goes.
 pub struct Stream {
     connection: Connection,
-    _place: OwnedSemaphorePermit,
+    place: Place,
+    /// How long a write may make no progress, and the end of the one that makes none.
+    write_time: Option<Duration>,
+    stalled: Option<Pin<Box<Sleep>>>,
+}
+
+/// The place of a connection among those of its port, and of its governor.
+pub(super) struct Place {
+    admission: Admission,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Place {
+    pub(super) fn new(admission: Admission, permit: OwnedSemaphorePermit) -> Self {
+        Self {
+            admission,
+            _permit: permit,
+        }
+    }
+
+    pub(super) fn admission(&self) -> &Admission {
+        &self.admission
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.admission.leave();
+    }
 }
 
 pub(super) type Connection = Either<TcpStream, TlsStream<TcpStream>>;
 
 impl Stream {
-    pub(super) fn new(connection: Connection, place: OwnedSemaphorePermit) -> Self {
+    pub(super) fn new(connection: Connection, place: Place) -> Self {
         Self {
             connection,
-            _place: place,
+            place,
+            write_time: None,
+            stalled: None,
         }
+    }
+
+    /// From now on the connection ends when the client takes nothing for so long
+    /// although something is to be written.
+    pub fn limit_writes(&mut self, time: Duration) {
+        self.write_time = Some(time);
     }
 
     fn connection(self: Pin<&mut Self>) -> Pin<&mut Connection> {
         Pin::new(&mut self.get_mut().connection)
     }
+
+    /// Watches a write: one that makes no progress for too long is an error.
+    fn watch<T>(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        let this = self.get_mut();
+        let (Some(time), Poll::Pending) = (this.write_time, &written) else {
+            this.stalled = None;
+            return written;
+        };
+        let stalled = this
+            .stalled
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(time)));
+        match stalled.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
 }
 
 impl AsyncRead for Stream {
     fn poll_read(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.connection().poll_read(context, into)
+        let admission = &self.place.admission;
+        admission.wake_reader(context.waker());
+        if admission.is_ended() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        if admission.is_exhausted() {
+            return Poll::Pending;
+        }
+        let before = into.filled().len();
+        ready!(self.as_mut().connection().poll_read(context, into))?;
+        // What is over the budget now is not read again before the proof.
+        let _ = self.place.admission.charge(into.filled().len() - before);
+        Poll::Ready(Ok(()))
     }
 }
 
 impl AsyncWrite for Stream {
     fn poll_write(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.connection().poll_write(context, bytes)
+        let written = self.as_mut().connection().poll_write(context, bytes);
+        self.watch(context, written)
     }
 
     fn poll_write_vectored(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.connection().poll_write_vectored(context, slices)
+        let written = self
+            .as_mut()
+            .connection()
+            .poll_write_vectored(context, slices);
+        self.watch(context, written)
     }
 
     fn is_write_vectored(&self) -> bool {
         self.connection.is_write_vectored()
     }
 
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.connection().poll_flush(context)
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = self.as_mut().connection().poll_flush(context);
+        self.watch(context, flushed)
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.connection().poll_shutdown(context)
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let shut = self.as_mut().connection().poll_shutdown(context);
+        self.watch(context, shut)
     }
 }

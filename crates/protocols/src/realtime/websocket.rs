@@ -3,12 +3,9 @@
 //! Every message that leaves holds whole hub messages. No WebSocket ping is sent:
 //! one of the clients dies of it. Pings that come are answered by the library.
 
-use std::error::Error as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use axum::extract::FromRequestParts;
-use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
@@ -18,7 +15,9 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use steadfast_core::limits;
 use steadfast_realtime::{Client, Inlet, Outgoing, Pulse, Refused, Transport};
 use steadfast_wire::signalr::Protocol;
-use tokio_tungstenite::tungstenite;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::admit::{admit, close_revoked};
 use super::context::Context;
@@ -26,6 +25,7 @@ use super::far;
 use super::query::Query;
 use super::refusal::Refusal;
 use crate::access::Follow;
+use crate::listen::{Socket, SocketLimit, Upgrade};
 
 /// What a socket is read into while it is quiet.
 const QUIET_BYTES: usize = 512;
@@ -45,8 +45,8 @@ pub(super) async fn open(
             "WebSockets are not allowed",
         ));
     }
-    let upgrade = WebSocketUpgrade::from_request_parts(&mut parts, &()).await;
-    let upgrade = upgrade.map_err(|no| Refusal::new(no.status(), no.body_text()))?;
+    let upgrade = Upgrade::read(&mut parts);
+    let upgrade = upgrade.map_err(|(status, text)| Refusal::new(status, text))?;
     let most = limits::CLIENT_MESSAGE_BYTES;
     let (inlet, socket) = match query.get("id") {
         Some(token) => {
@@ -83,20 +83,29 @@ pub(super) async fn open(
         }
     };
     let (client, follow) = (Arc::clone(inlet.client()), admitted.follow);
-    let lost = Arc::clone(&client);
-    Ok(upgrade
+    let config = WebSocketConfig::default()
         .read_buffer_size(QUIET_BYTES)
         .write_buffer_size(0)
         .max_write_buffer_size(2 * limits::CLIENT_OUT_BYTES + most)
-        .max_message_size(most)
-        .max_frame_size(most)
-        .on_failed_upgrade(move |_| lost.lost(socket, Some("the upgrade failed")))
-        .on_upgrade(move |stream| run(stream, inlet, client, socket, follow)))
+        .max_message_size(Some(most))
+        .max_frame_size(Some(most));
+    // A client has nothing long to say before its handshake is taken.
+    let limit = SocketLimit::new(limits::HUB_UNGREETED_MESSAGE);
+    let greeted = limit.clone();
+    Ok(
+        upgrade.accept(None, config, limit, move |stream| async move {
+            match stream {
+                Ok(stream) => run(stream, greeted, inlet, client, socket, follow).await,
+                Err(_) => client.lost(socket, Some("the upgrade failed")),
+            }
+        }),
+    )
 }
 
 /// Carries bytes both ways until one side ends.
 async fn run(
-    socket: WebSocket,
+    socket: Socket,
+    limit: SocketLimit,
     inlet: Inlet,
     client: Arc<Client>,
     number: u64,
@@ -104,7 +113,7 @@ async fn run(
 ) {
     let (mut sink, stream) = socket.split();
     let is_too_long = AtomicBool::new(false);
-    let reading = read(stream, inlet, &is_too_long);
+    let reading = read(stream, &limit, inlet, &is_too_long);
     let writing = write(&mut sink, &client, number, &is_too_long);
     let error = {
         tokio::pin!(reading, writing);
@@ -132,11 +141,18 @@ async fn run(
 
 /// Reads until the client ends. What went wrong, if something did.
 async fn read(
-    mut stream: SplitStream<WebSocket>,
+    mut stream: SplitStream<Socket>,
+    limit: &SocketLimit,
     mut inlet: Inlet,
     is_too_long: &AtomicBool,
 ) -> Option<String> {
-    while let Some(message) = stream.next().await {
+    loop {
+        if inlet.client().protocol().is_some() {
+            limit.lift();
+        }
+        let Some(message) = stream.next().await else {
+            return Some("the socket was lost".to_owned());
+        };
         let bytes = match message {
             Ok(Message::Text(text)) => Bytes::from(text),
             Ok(Message::Binary(bytes)) => bytes,
@@ -145,7 +161,8 @@ async fn read(
                 continue;
             }
             Ok(Message::Close(_)) => return None,
-            Err(error) if is_capacity(&error) => {
+            Ok(Message::Frame(_)) => continue,
+            Err(Error::Capacity(_)) => {
                 is_too_long.store(true, Ordering::Relaxed);
                 inlet.refuse_long();
                 return None;
@@ -156,18 +173,11 @@ async fn read(
             return None;
         }
     }
-    Some("the socket was lost".to_owned())
-}
-
-/// Whether a message was longer than the transport takes.
-fn is_capacity(error: &axum::Error) -> bool {
-    let source = error.source().and_then(|own| own.downcast_ref());
-    matches!(source, Some(tungstenite::Error::Capacity(_)))
 }
 
 /// Writes until nothing follows. What went wrong, if something did.
 async fn write(
-    sink: &mut SplitSink<WebSocket, Message>,
+    sink: &mut SplitSink<Socket, Message>,
     client: &Arc<Client>,
     number: u64,
     is_too_long: &AtomicBool,
@@ -177,8 +187,8 @@ async fn write(
             Outgoing::Data(bytes) => message(client, bytes),
             Outgoing::Over => {
                 let code = match is_too_long.load(Ordering::Relaxed) {
-                    true => close_code::SIZE,
-                    false => close_code::NORMAL,
+                    true => CloseCode::Size,
+                    false => CloseCode::Normal,
                 };
                 let frame = CloseFrame {
                     code,

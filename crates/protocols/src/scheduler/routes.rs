@@ -96,6 +96,7 @@ fn check_access(
     headers: &HeaderMap,
 ) -> Result<Option<Vec<Grant>>, Fault> {
     let Auth::Keys(access) = &context.auth else {
+        crate::listen::proven();
         return Ok(None);
     };
     let place = Place::read(uri.path());

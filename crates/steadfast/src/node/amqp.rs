@@ -64,7 +64,7 @@ pub(super) fn start(inner: &Arc<Inner>, ports: Vec<Listener>, context: &Arc<Cont
             url: format!("{name}://{address}"),
         });
         let (context, connections) = (Arc::clone(context), inner.leaving.clone());
-        let running = listener.run(
+        let running = listener.governed(&inner.governor).run(
             inner.leaving.clone(),
             inner.tasks.clone(),
             move |stream, peer| {

@@ -39,8 +39,11 @@ pub(super) fn start(inner: &Arc<Inner>, listener: Listener, frame: &Frame) {
         url: format!("{scheme}://{address}"),
     });
     let (stop, connections) = (inner.stop.clone(), inner.stop.clone());
-    let running = listener.run(stop, inner.tasks.clone(), move |stream, peer| {
-        named(serve(stream, peer, routes.clone(), connections.clone()))
-    });
+    let running =
+        listener
+            .governed(&inner.governor)
+            .run(stop, inner.tasks.clone(), move |stream, peer| {
+                named(serve(stream, peer, routes.clone(), connections.clone()))
+            });
     inner.tasks.spawn(running);
 }

@@ -530,6 +530,7 @@ impl Builder {
             let checks = move || me.upgrade().map(|inner| inner.checks()).unwrap_or_default();
             Inner {
                 me: weak.clone(),
+                governor: Arc::new(web::governor(&config)),
                 config,
                 is_development: self.is_development,
                 access,

@@ -58,7 +58,7 @@ pub(super) fn start(inner: &Arc<Inner>, listener: Listener, frame: &Frame) {
         url: format!("{scheme}://{}", listener.address()),
     });
     let connections = inner.stop.clone();
-    let running = listener.run(
+    let running = listener.governed(&inner.governor).run(
         inner.stop.clone(),
         inner.tasks.clone(),
         move |stream, peer| named(serve(stream, peer, routes.clone(), connections.clone())),

@@ -11,7 +11,7 @@ use steadfast_partition::cluster::{Cluster, Forward};
 use steadfast_partition::{Hook, Runtime};
 use steadfast_protocols::access::{Access, Key, Ring};
 use steadfast_protocols::http::{Check, Health};
-use steadfast_protocols::listen::Certificate;
+use steadfast_protocols::listen::{Certificate, Governor};
 use steadfast_protocols::rest::{DrainSheet, RestoreOrder, RestoreOutcome};
 use steadfast_storage::shards::Shards;
 use steadfast_storage::{Engine, Store};
@@ -62,6 +62,8 @@ pub(super) struct Inner {
     /// Held by whoever changes or reads the file of keys, until everybody uses it.
     pub(super) changing: Mutex<()>,
     pub(super) certificate: Option<Arc<Certificate>>,
+    /// Counts the connections of clients on all ports.
+    pub(super) governor: Arc<Governor>,
     pub(super) health: Arc<Health>,
     pub(super) addresses: Mutex<Vec<Address>>,
     /// The keys of the configuration, as it was last read.

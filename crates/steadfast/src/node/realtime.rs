@@ -48,7 +48,7 @@ pub(super) fn start(inner: &Arc<Inner>, listener: Listener, frame: &Frame) {
         url: format!("{scheme}://{}", listener.address()),
     });
     let connections = inner.stop.clone();
-    let serving = listener.run(
+    let serving = listener.governed(&inner.governor).run(
         inner.stop.clone(),
         inner.tasks.clone(),
         move |stream, peer| named(serve(stream, peer, routes.clone(), connections.clone())),

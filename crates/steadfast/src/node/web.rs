@@ -6,7 +6,7 @@ use steadfast_core::task::named;
 use steadfast_protocols::amqp::Context as Events;
 use steadfast_protocols::durabletask;
 use steadfast_protocols::http::{Bodies, Cors, Frame, Hosts, Proxies, Registry, serve};
-use steadfast_protocols::listen::{Bind, Listener};
+use steadfast_protocols::listen::{Bind, Caps, Governor, Listener};
 use steadfast_protocols::publish;
 use steadfast_protocols::rest::{self, Collections, Interface, Operator};
 use steadfast_protocols::scheduler::{self, Auth, Keeping, NoInternal, Settings};
@@ -38,9 +38,24 @@ pub(super) fn bind(
     Ok(Port { listener })
 }
 
+/// Bounds the connections of clients on all ports. Many may come from one proxy.
+pub(super) fn governor(config: &Config) -> Governor {
+    let proxies = proxies(config);
+    let caps = Caps {
+        unproven: config.unproven_connections,
+        connection_bytes: config.connection_bytes as usize,
+        bytes: config.connections_bytes as usize,
+    };
+    Governor::new(caps, move |peer| proxies.trusts(peer))
+}
+
+fn proxies(config: &Config) -> Proxies {
+    let proxies = config.trusted_proxies.iter().map(String::as_str);
+    Proxies::new(proxies).expect("the configuration was checked")
+}
+
 /// What all routes of this node have around them.
 pub(super) fn frame(inner: &Arc<Inner>) -> Frame {
-    let proxies = inner.config.trusted_proxies.iter().map(String::as_str);
     let metrics = Arc::new(Registry::new(Arc::clone(&inner.clock)));
     let weak = Arc::downgrade(inner);
     metrics.read(move || {
@@ -60,7 +75,7 @@ pub(super) fn frame(inner: &Arc<Inner>) -> Frame {
             ([], false) => Hosts::Any,
             (names, _) => Hosts::new(names.iter().cloned()),
         }),
-        proxies: Arc::new(Proxies::new(proxies).expect("the configuration was checked")),
+        proxies: Arc::new(proxies(&inner.config)),
         metrics,
     }
 }
@@ -141,7 +156,7 @@ pub(super) fn start(inner: &Arc<Inner>, port: Port, frame: &Frame, events: &Arc<
         .fallback(rest::no_route)
         .method_not_allowed_fallback(rest::no_method);
     let routes = frame.around(routes);
-    let listener = port.listener;
+    let listener = port.listener.governed(&inner.governor);
     inner.own.addresses.write().push(listener.address());
     inner.addresses.lock().push(Address {
         name: "http",

@@ -1,0 +1,547 @@
+//! What connections may hold before and after their proof.
+//!
+//! Every connection is admitted as unproven. Until it shows a key, a token or a
+//! signature that counts, it may bring a small number of bytes, for a short time, and
+//! it is one of a bounded number: when that is reached, the oldest unproven connection
+//! is closed, first of the same address. So unproven connections never take the room
+//! of proven ones.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::Waker;
+
+use futures_util::task::AtomicWaker;
+use parking_lot::Mutex;
+use steadfast_core::limits;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// The bounds of all connections that share a governor.
+#[derive(Clone, Copy, Debug)]
+pub struct Caps {
+    /// Connections without a proof at a time.
+    pub unproven: usize,
+    /// What one proven connection makes the server keep.
+    pub connection_bytes: usize,
+    /// What all proven connections together make the server keep.
+    pub bytes: usize,
+}
+
+impl Default for Caps {
+    fn default() -> Self {
+        Self {
+            unproven: limits::UNPROVEN_CONNECTIONS,
+            connection_bytes: limits::CONNECTION_BYTES,
+            bytes: limits::CONNECTIONS_BYTES,
+        }
+    }
+}
+
+/// Counts the connections of all ports, and the bytes that they make the server keep.
+pub struct Governor {
+    caps: Caps,
+    is_proxy: Box<dyn Fn(IpAddr) -> bool + Send + Sync>,
+    state: Mutex<State>,
+    /// Bytes of unproven and of proven connections.
+    unproven_bytes: AtomicUsize,
+    kept_bytes: AtomicUsize,
+    /// There is an unproven connection again.
+    filled: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    next: u64,
+    /// In the order in which they came.
+    unproven: BTreeMap<u64, Admission>,
+    addresses: HashMap<IpAddr, BTreeSet<u64>>,
+    proven: HashMap<u64, Admission>,
+    /// Connections that were closed to make room, since the start.
+    closed: u64,
+}
+
+impl Default for Governor {
+    fn default() -> Self {
+        Self::new(Caps::default(), |_| false)
+    }
+}
+
+impl Governor {
+    /// Many clients may come from an address that `is_proxy`: it has no bound of its own.
+    pub fn new(caps: Caps, is_proxy: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> Self {
+        Self {
+            caps,
+            is_proxy: Box::new(is_proxy),
+            state: Mutex::default(),
+            unproven_bytes: AtomicUsize::new(0),
+            kept_bytes: AtomicUsize::new(0),
+            filled: Notify::new(),
+        }
+    }
+
+    /// The bounds.
+    pub fn caps(&self) -> Caps {
+        self.caps
+    }
+
+    /// Takes a connection in, unproven. If there are too many, the oldest one is closed.
+    pub fn admit(self: &Arc<Self>, peer: IpAddr, port: u16) -> Admission {
+        let address = network(peer);
+        let most_of_one = match (self.is_proxy)(peer) {
+            true => self.caps.unproven,
+            false => (self.caps.unproven / limits::UNPROVEN_ADDRESSES).max(1),
+        };
+        let mut state = self.state.lock();
+        let same = state.addresses.get(&address);
+        let oldest = match same.filter(|same| same.len() >= most_of_one) {
+            Some(same) => same.first().copied(),
+            None if state.unproven.len() >= self.caps.unproven => {
+                state.unproven.keys().next().copied()
+            }
+            None => None,
+        };
+        if let Some(oldest) = oldest {
+            state.close(oldest, Cause::Displaced);
+        }
+        state.next += 1;
+        let number = state.next;
+        let admission = Admission::new(Arc::clone(self), number, address, port);
+        state.unproven.insert(number, admission.clone());
+        state.addresses.entry(address).or_default().insert(number);
+        let is_first = state.unproven.len() == 1;
+        drop(state);
+        if is_first {
+            self.filled.notify_waiters();
+        }
+        admission
+    }
+
+    /// Closes the oldest unproven connection of a port that is full.
+    pub(super) fn displace(&self, port: u16) {
+        let mut state = self.state.lock();
+        let mut all = state.unproven.iter();
+        let oldest = all.find(|(_, own)| own.port() == port);
+        if let Some(oldest) = oldest.map(|(number, _)| *number) {
+            state.close(oldest, Cause::Displaced);
+        }
+    }
+
+    /// Counts how many connections have shown no proof yet.
+    pub fn unproven(&self) -> usize {
+        self.state.lock().unproven.len()
+    }
+
+    /// Closes connections whose time for a proof is over; it never ends.
+    pub(super) async fn expire(&self) {
+        loop {
+            let filled = self.filled.notified();
+            let oldest = {
+                let state = self.state.lock();
+                state.unproven.values().next().map(Admission::end)
+            };
+            match oldest {
+                Some(end) => tokio::time::sleep_until(end).await,
+                None => filled.await,
+            }
+            self.close_late(Instant::now());
+        }
+    }
+
+    fn close_late(&self, now: Instant) {
+        let mut state = self.state.lock();
+        while let Some((number, oldest)) = state.unproven.first_key_value()
+            && oldest.end() <= now
+        {
+            let number = *number;
+            state.close(number, Cause::Late);
+        }
+    }
+
+    fn proven(&self, admission: &Admission) {
+        let mut state = self.state.lock();
+        if let Some(own) = state.take(admission.number()) {
+            state.proven.insert(admission.number(), own);
+        }
+    }
+
+    /// A connection is gone.
+    fn leave(&self, admission: &Admission) {
+        let mut state = self.state.lock();
+        state.take(admission.number());
+        state.proven.remove(&admission.number());
+    }
+
+    /// Closes the connection that holds most, of those that a ledger counts.
+    fn close_largest(&self, ledger: Ledger) {
+        let mut state = self.state.lock();
+        let largest = match ledger {
+            Ledger::Unproven => largest(state.unproven.values()),
+            Ledger::Proven => largest(state.proven.values()),
+        };
+        if let Some(number) = largest {
+            state.close(number, Cause::Memory);
+        }
+    }
+}
+
+impl State {
+    /// Takes an unproven connection out of the count.
+    fn take(&mut self, number: u64) -> Option<Admission> {
+        let own = self.unproven.remove(&number)?;
+        if let Some(same) = self.addresses.get_mut(&own.address()) {
+            same.remove(&number);
+            if same.is_empty() {
+                self.addresses.remove(&own.address());
+            }
+        }
+        Some(own)
+    }
+
+    fn close(&mut self, number: u64, cause: Cause) {
+        let own = match self.take(number) {
+            Some(own) => Some(own),
+            None => self.proven.remove(&number),
+        };
+        let Some(own) = own else { return };
+        own.close(cause);
+        self.closed += 1;
+        // An attack lasts, so not every connection is worth a line.
+        if self.closed.is_power_of_two() {
+            let (address, closed) = (own.address(), self.closed);
+            tracing::warn!(event = "listen.closed", %address, ?cause, closed);
+        }
+    }
+}
+
+fn largest<'a>(all: impl Iterator<Item = &'a Admission>) -> Option<u64> {
+    let largest = all.max_by_key(|own| own.bytes());
+    largest.map(Admission::number)
+}
+
+/// What counts as one address: of IPv6 the network that one subscriber has.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => IpAddr::V4(address),
+        IpAddr::V6(address) => {
+            let network = u128::from(address) >> 64 << 64;
+            IpAddr::V6(Ipv6Addr::from(network))
+        }
+    }
+}
+
+tokio::task_local! {
+    /// The connection that the current task serves.
+    static CURRENT: Admission;
+}
+
+/// The connection that the current task serves, if it has one.
+pub fn current() -> Option<Admission> {
+    CURRENT.try_with(Clone::clone).ok()
+}
+
+/// The connection that the current task serves has shown a proof that counts.
+pub fn proven() {
+    let _ = CURRENT.try_with(Admission::proven);
+}
+
+/// Why a governor closes a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Another one needed its place before it was proven.
+    Displaced,
+    /// It has shown no proof in time.
+    Late,
+    /// It held most when all together held too much.
+    Memory,
+}
+
+/// A connection may not hold more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exhausted;
+
+/// Which connections are counted together.
+#[derive(Clone, Copy, Debug)]
+enum Ledger {
+    Unproven,
+    Proven,
+}
+
+/// One connection among those of a governor. Clones are the same connection.
+#[derive(Clone)]
+pub struct Admission(Arc<Inner>);
+
+struct Inner {
+    governor: Arc<Governor>,
+    number: u64,
+    address: IpAddr,
+    port: u16,
+    began: Instant,
+    is_proven: AtomicBool,
+    /// Bytes that it brought before its proof; that it makes the server keep after it.
+    bytes: AtomicUsize,
+    cause: OnceLock<Cause>,
+    closed: CancellationToken,
+    /// Waits to read: for the proof, or for the end.
+    reader: AtomicWaker,
+}
+
+impl Admission {
+    fn new(governor: Arc<Governor>, number: u64, address: IpAddr, port: u16) -> Self {
+        Self(Arc::new(Inner {
+            governor,
+            number,
+            address,
+            port,
+            began: Instant::now(),
+            is_proven: AtomicBool::new(false),
+            bytes: AtomicUsize::new(0),
+            cause: OnceLock::new(),
+            closed: CancellationToken::new(),
+            reader: AtomicWaker::new(),
+        }))
+    }
+
+    fn number(&self) -> u64 {
+        self.0.number
+    }
+
+    fn address(&self) -> IpAddr {
+        self.0.address
+    }
+
+    fn port(&self) -> u16 {
+        self.0.port
+    }
+
+    /// Bytes that count at present.
+    fn bytes(&self) -> usize {
+        self.0.bytes.load(Ordering::SeqCst)
+    }
+
+    /// When a proof is due. Until then a protocol may say why it ends a connection.
+    pub fn due(&self) -> Instant {
+        self.0.began + limits::PROOF_TIME
+    }
+
+    /// When it is closed without a proof.
+    fn end(&self) -> Instant {
+        self.due() + limits::PROOF_GRACE
+    }
+
+    /// It has shown a proof that counts.
+    pub fn proven(&self) {
+        if self.0.is_proven.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let bytes = self.0.bytes.swap(0, Ordering::SeqCst);
+        let all = &self.0.governor.unproven_bytes;
+        all.fetch_sub(bytes, Ordering::SeqCst);
+        self.0.governor.proven(self);
+        self.0.reader.wake();
+    }
+
+    /// Whether it has shown a proof.
+    pub fn is_proven(&self) -> bool {
+        self.0.is_proven.load(Ordering::SeqCst)
+    }
+
+    /// It has brought bytes. They count until its proof.
+    pub fn charge(&self, bytes: usize) -> Result<(), Exhausted> {
+        if self.is_proven() {
+            return Ok(());
+        }
+        // The sum first: what is taken from it later was added to it.
+        let all = &self.0.governor.unproven_bytes;
+        let all_bytes = all.fetch_add(bytes, Ordering::SeqCst) + bytes;
+        let own = self.0.bytes.fetch_add(bytes, Ordering::SeqCst) + bytes;
+        // The proof may have come between the two.
+        if self.is_proven() {
+            let late = self.0.bytes.swap(0, Ordering::SeqCst);
+            all.fetch_sub(late, Ordering::SeqCst);
+            return Ok(());
+        }
+        if all_bytes > limits::UNPROVEN_ALL_BYTES {
+            self.0.governor.close_largest(Ledger::Unproven);
+        }
+        match own > limits::UNPROVEN_BYTES {
+            true => Err(Exhausted),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether it has brought all that it may before its proof.
+    pub fn is_exhausted(&self) -> bool {
+        !self.is_proven() && self.bytes() >= limits::UNPROVEN_BYTES
+    }
+
+    /// So many bytes it makes the server keep now, after its proof. If all connections
+    /// keep too much, the largest is closed.
+    pub fn keep(&self, bytes: usize) -> Result<(), Exhausted> {
+        if !self.is_proven() {
+            return Ok(());
+        }
+        let before = self.0.bytes.swap(bytes, Ordering::SeqCst);
+        if before == bytes {
+            return Ok(());
+        }
+        let governor = &self.0.governor;
+        let all = governor.kept_bytes.fetch_add(bytes, Ordering::SeqCst) + bytes;
+        let all = {
+            governor.kept_bytes.fetch_sub(before, Ordering::SeqCst);
+            all - before
+        };
+        let caps = governor.caps();
+        if bytes > before && all > caps.bytes {
+            governor.close_largest(Ledger::Proven);
+        }
+        match bytes > caps.connection_bytes {
+            true => Err(Exhausted),
+            false => Ok(()),
+        }
+    }
+
+    fn close(&self, cause: Cause) {
+        let _ = self.0.cause.set(cause);
+        self.0.closed.cancel();
+        self.0.reader.wake();
+    }
+
+    /// Why the governor closes it, if it does.
+    pub fn closed_for(&self) -> Option<Cause> {
+        self.0.cause.get().copied()
+    }
+
+    /// Waits until the governor closes it.
+    pub async fn closed(&self) {
+        self.0.closed.cancelled().await;
+    }
+
+    /// Whether nothing more is read: it was closed without a proof.
+    pub(super) fn is_ended(&self) -> bool {
+        self.closed_for().is_some() && !self.is_proven()
+    }
+
+    /// Waits until nothing more is done for it. After its proof a protocol has time to
+    /// say why.
+    pub(super) async fn over(&self) {
+        self.closed().await;
+        if self.is_proven() {
+            tokio::time::sleep(limits::PROOF_GRACE).await;
+        }
+    }
+
+    /// Wakes a reader at the proof, and when the governor closes the connection.
+    pub(super) fn wake_reader(&self, waker: &Waker) {
+        self.0.reader.register(waker);
+    }
+
+    /// Serves the connection: what verifies a proof meanwhile proves it.
+    pub async fn serve<F: Future>(self, work: F) -> F::Output {
+        CURRENT.scope(self, work).await
+    }
+
+    /// The connection is gone.
+    pub(super) fn leave(&self) {
+        self.0.governor.leave(self);
+        let bytes = self.0.bytes.swap(0, Ordering::SeqCst);
+        let all = match self.is_proven() {
+            true => &self.0.governor.kept_bytes,
+            false => &self.0.governor.unproven_bytes,
+        };
+        all.fetch_sub(bytes, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn governor(unproven: usize) -> Arc<Governor> {
+        let caps = Caps {
+            unproven,
+            connection_bytes: 100,
+            bytes: 150,
+        };
+        let proxy: IpAddr = "10.0.0.9".parse().unwrap();
+        Arc::new(Governor::new(caps, move |peer| peer == proxy))
+    }
+
+    fn from(governor: &Arc<Governor>, peer: &str) -> Admission {
+        governor.admit(peer.parse().unwrap(), 1)
+    }
+
+    #[test]
+    fn the_oldest_unproven_connection_of_a_full_address_makes_room() {
+        // Two of one address.
+        let governor = governor(8);
+        let other = from(&governor, "10.0.0.1");
+        let first = from(&governor, "10.0.0.2");
+        let proven = from(&governor, "10.0.0.2");
+        proven.proven();
+        let second = from(&governor, "10.0.0.2");
+        assert_eq!(first.closed_for(), None);
+        let _third = from(&governor, "10.0.0.2");
+        assert_eq!(first.closed_for(), Some(Cause::Displaced));
+        for stays in [&other, &proven, &second] {
+            assert_eq!(stays.closed_for(), None);
+        }
+        // A network of IPv6 is one address.
+        let one = from(&governor, "2001:db8::1");
+        let _two = from(&governor, "2001:db8::2");
+        let _three = from(&governor, "2001:db8::3");
+        assert_eq!(one.closed_for(), Some(Cause::Displaced));
+    }
+
+    #[test]
+    fn a_proxy_is_bounded_by_the_number_of_all_only() {
+        let governor = governor(8);
+        let all: Vec<_> = (0..8).map(|_| from(&governor, "10.0.0.9")).collect();
+        assert!(all.iter().all(|own| own.closed_for().is_none()));
+        let _one_more = from(&governor, "10.0.0.9");
+        assert_eq!(all[0].closed_for(), Some(Cause::Displaced));
+        assert_eq!(governor.unproven(), 8);
+    }
+
+    #[test]
+    fn the_largest_connection_is_closed_when_all_hold_too_much() {
+        let governor = governor(8);
+        let (small, large) = (from(&governor, "10.0.0.1"), from(&governor, "10.0.0.2"));
+        small.proven();
+        large.proven();
+        assert!(large.keep(101).is_err());
+        assert!(large.keep(90).is_ok());
+        assert!(small.keep(70).is_ok());
+        assert_eq!(large.closed_for(), Some(Cause::Memory));
+        assert_eq!(small.closed_for(), None);
+    }
+
+    #[test]
+    fn bytes_are_counted_until_the_proof() {
+        let governor = governor(8);
+        let own = from(&governor, "10.0.0.1");
+        own.charge(limits::UNPROVEN_BYTES - 1).unwrap();
+        assert!(!own.is_exhausted());
+        assert!(own.charge(2).is_err());
+        assert!(own.is_exhausted());
+        own.proven();
+        assert!(!own.is_exhausted() && own.charge(1 << 30).is_ok());
+        assert_eq!(governor.unproven_bytes.load(Ordering::SeqCst), 0);
+        assert_eq!(governor.unproven(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_without_proof_ends_in_time() {
+        let governor = governor(8);
+        let expiring = Arc::clone(&governor);
+        let expiring = tokio::spawn(async move { expiring.expire().await });
+        let (late, proven) = (from(&governor, "10.0.0.1"), from(&governor, "10.0.0.1"));
+        proven.proven();
+        late.closed().await;
+        assert_eq!(late.closed_for(), Some(Cause::Late));
+        assert_eq!(proven.closed_for(), None);
+        expiring.abort();
+    }
+}

@@ -1,0 +1,339 @@
+//! WebSockets whose messages may grow with their proof.
+//!
+//! A frame says its length before its bytes come, and room for it is made at once. A
+//! frame over the present limit is held back until the limit is raised, or the
+//! connection ends.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+
+use axum::body::Body;
+use axum::http::header::{
+    CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL,
+    SEC_WEBSOCKET_VERSION, UPGRADE,
+};
+use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
+use axum::response::Response;
+use futures_util::task::AtomicWaker;
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+
+use super::governor::current;
+
+/// An open WebSocket.
+pub type Socket = WebSocketStream<Gate>;
+
+/// The longest message of a WebSocket at present.
+#[derive(Clone, Default)]
+pub struct SocketLimit(Arc<Limit>);
+
+#[derive(Default)]
+struct Limit {
+    bytes: AtomicUsize,
+    reader: AtomicWaker,
+}
+
+impl SocketLimit {
+    /// Messages of so many bytes are let through.
+    pub fn new(bytes: usize) -> Self {
+        let limit = Self::default();
+        limit.0.bytes.store(bytes, Ordering::SeqCst);
+        limit
+    }
+
+    /// Every message is let through; the socket's own limit holds.
+    pub fn lift(&self) {
+        if self.0.bytes.swap(usize::MAX, Ordering::SeqCst) != usize::MAX {
+            self.0.reader.wake();
+        }
+    }
+
+    fn allows(&self, bytes: u64) -> bool {
+        bytes <= self.0.bytes.load(Ordering::SeqCst) as u64
+    }
+}
+
+/// A request to open a WebSocket.
+pub struct Upgrade {
+    key: HeaderValue,
+    protocols: Option<HeaderValue>,
+    upgraded: OnUpgrade,
+}
+
+impl Upgrade {
+    /// Reads the request. What is wrong with it, if something is.
+    pub fn read(parts: &mut Parts) -> Result<Self, (StatusCode, &'static str)> {
+        let holds = |name: HeaderName, part: &str| {
+            let value = parts.headers.get(name).and_then(|own| own.to_str().ok());
+            let mut words = value.unwrap_or("").split(',');
+            words.any(|word| word.trim().eq_ignore_ascii_case(part))
+        };
+        if parts.method != Method::GET {
+            return Err((
+                StatusCode::METHOD_NOT_ALLOWED,
+                "A WebSocket begins with GET",
+            ));
+        }
+        if !holds(CONNECTION, "upgrade") || !holds(UPGRADE, "websocket") {
+            return Err((
+                StatusCode::BAD_REQUEST,
+                "This is no request for a WebSocket",
+            ));
+        }
+        if !holds(SEC_WEBSOCKET_VERSION, "13") {
+            return Err((StatusCode::BAD_REQUEST, "Sec-WebSocket-Version must be 13"));
+        }
+        let key = parts.headers.get(SEC_WEBSOCKET_KEY).cloned();
+        let key = key.ok_or((StatusCode::BAD_REQUEST, "Sec-WebSocket-Key is missing"))?;
+        let upgraded = parts.extensions.remove::<OnUpgrade>();
+        let upgraded = upgraded.ok_or((
+            StatusCode::UPGRADE_REQUIRED,
+            "The connection cannot become a WebSocket",
+        ))?;
+        Ok(Self {
+            key,
+            protocols: parts.headers.get(SEC_WEBSOCKET_PROTOCOL).cloned(),
+            upgraded,
+        })
+    }
+
+    /// Answers the request, and hands the socket to `serve` in a task of its own; or
+    /// the error with which it was not opened.
+    pub fn accept<S, F>(
+        self,
+        protocol: Option<&'static str>,
+        config: WebSocketConfig,
+        limit: SocketLimit,
+        serve: S,
+    ) -> Response
+    where
+        S: FnOnce(Result<Socket, hyper::Error>) -> F + Send + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        let accept = derive_accept_key(self.key.as_bytes());
+        let headers = response.headers_mut();
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+        if let Ok(accept) = HeaderValue::from_str(&accept) {
+            headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
+        }
+        if let Some(protocol) = protocol.filter(|own| self.asks_for(own)) {
+            headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol));
+        }
+        let upgraded = self.upgraded;
+        let work = async move {
+            let socket = match upgraded.await {
+                Ok(upgraded) => {
+                    let gate = Gate::new(TokioIo::new(upgraded), limit);
+                    Ok(Socket::from_raw_socket(gate, Role::Server, Some(config)).await)
+                }
+                Err(error) => Err(error),
+            };
+            serve(socket).await;
+        };
+        match current() {
+            Some(admission) => tokio::spawn(async move {
+                let serving = admission.clone().serve(work);
+                tokio::select! {
+                    () = serving => {}
+                    () = admission.over() => {}
+                }
+            }),
+            None => tokio::spawn(work),
+        };
+        response
+    }
+
+    fn asks_for(&self, protocol: &str) -> bool {
+        let asked = self.protocols.as_ref().and_then(|own| own.to_str().ok());
+        let mut asked = asked.unwrap_or("").split(',');
+        asked.any(|own| own.trim() == protocol)
+    }
+}
+
+/// The longest header of a frame.
+const HEADER_BYTES: usize = 14;
+
+/// Lets frames through whose messages are within the limit.
+pub struct Gate {
+    inner: TokioIo<Upgraded>,
+    frames: Frames,
+    limit: SocketLimit,
+    /// Bytes from the end of the header of a frame over the limit on.
+    held: Vec<u8>,
+}
+
+impl Gate {
+    fn new(inner: TokioIo<Upgraded>, limit: SocketLimit) -> Self {
+        Self {
+            inner,
+            frames: Frames::default(),
+            limit,
+            held: Vec::new(),
+        }
+    }
+}
+
+/// Follows the frames that a client sends.
+#[derive(Default)]
+struct Frames {
+    header: [u8; HEADER_BYTES],
+    known: usize,
+    /// Bytes of the present frame that are still to come.
+    left: u64,
+    /// Bytes of the present message, all its frames together.
+    message: u64,
+}
+
+impl Frames {
+    /// How many bytes may pass: all, or those before the end of the header of a frame
+    /// that belongs to a message over the limit.
+    fn pass(&mut self, bytes: &[u8], limit: &SocketLimit) -> usize {
+        let mut at = 0;
+        while at < bytes.len() {
+            if self.left > 0 {
+                let rest = (bytes.len() - at) as u64;
+                let step = self.left.min(rest);
+                self.left -= step;
+                at += step as usize;
+                continue;
+            }
+            self.header[self.known] = bytes[at];
+            let known = self.known + 1;
+            if let Some(length) = length(&self.header[..known]) {
+                let is_control = self.header[0] & 0x08 != 0;
+                let is_last = self.header[0] & 0x80 != 0;
+                if !is_control {
+                    let message = self.message.saturating_add(length);
+                    if !limit.allows(message) {
+                        return at;
+                    }
+                    self.message = if is_last { 0 } else { message };
+                }
+                self.left = length;
+                self.known = 0;
+            } else {
+                self.known = known;
+            }
+            at += 1;
+        }
+        at
+    }
+}
+
+/// The length of a frame, once its header is complete.
+fn length(header: &[u8]) -> Option<u64> {
+    let short = *header.get(1)?;
+    let mask = if short & 0x80 != 0 { 4 } else { 0 };
+    let (length, end) = match short & 0x7f {
+        126 => {
+            let bytes = header.get(2..4)?.try_into().ok()?;
+            (u64::from(u16::from_be_bytes(bytes)), 4)
+        }
+        127 => {
+            let bytes = header.get(2..10)?.try_into().ok()?;
+            (u64::from_be_bytes(bytes), 10)
+        }
+        short => (u64::from(short), 2),
+    };
+    (header.len() == end + mask).then_some(length)
+}
+
+impl AsyncRead for Gate {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.held.is_empty() {
+            let before = into.filled().len();
+            ready!(Pin::new(&mut this.inner).poll_read(cx, into))?;
+            let came = into.filled().len() - before;
+            let passed = this.frames.pass(&into.filled()[before..], &this.limit);
+            if passed == came {
+                return Poll::Ready(Ok(()));
+            }
+            this.held
+                .extend_from_slice(&into.filled()[before + passed..]);
+            into.set_filled(before + passed);
+            if passed > 0 {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        this.limit.0.reader.register(cx.waker());
+        let room = this.held.len().min(into.remaining());
+        let passed = this.frames.pass(&this.held[..room], &this.limit);
+        if passed == 0 {
+            return Poll::Pending;
+        }
+        into.put_slice(&this.held[..passed]);
+        this.held.drain(..passed);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Gate {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().inner).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().inner).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The header of a frame with a mask.
+    fn header(first: u8, length: u64) -> Vec<u8> {
+        let mut bytes = vec![first, 0x80 | 127];
+        bytes.extend(length.to_be_bytes());
+        bytes.extend([0; 4]);
+        bytes
+    }
+
+    #[test]
+    fn a_message_over_the_limit_waits_at_the_end_of_its_header() {
+        let limit = SocketLimit::new(10);
+        let mut frames = Frames::default();
+        let mut bytes = header(0x82, 10);
+        bytes.extend([0; 10]);
+        // In two frames, with a ping between them.
+        bytes.extend(header(0x02, 6));
+        bytes.extend([0; 6]);
+        bytes.extend(header(0x89, 3));
+        bytes.extend([0; 3]);
+        let fine = bytes.len() + HEADER_BYTES - 1;
+        bytes.extend(header(0x80, 5));
+        bytes.extend([0; 5]);
+        // However the bytes come.
+        let (one, other) = bytes.split_at(17);
+        assert_eq!(frames.pass(one, &limit), 17);
+        assert_eq!(frames.pass(other, &limit), fine - 17);
+        assert_eq!(frames.pass(&bytes[fine..], &limit), 0);
+        limit.lift();
+        assert_eq!(frames.pass(&bytes[fine..], &limit), bytes.len() - fine);
+        assert_eq!((frames.left, frames.message), (0, 0));
+    }
+}
