@@ -167,3 +167,35 @@ async fn a_client_whose_message_is_too_long_is_told_so() {
     }
     sending.abort();
 }
+
+#[tokio::test]
+async fn a_message_in_parts_without_end_closes_its_client_and_no_other() {
+    let stage = Stage::start();
+    let mut server = Server::start(&stage, "a", 0, 0).await;
+    let (mut client, id) = Client::on(&stage, "u", &mut server).await;
+    let (mut other, other_id) = Client::on(&stage, "v", &mut server).await;
+    let part = |id: &str| {
+        Message::Data(Data {
+            connection: text(id),
+            payload: vec![b'x'; 1 << 20].into(),
+            is_partial: true,
+            ..Data::default()
+        })
+    };
+    // Less than what one client may be sent in parts.
+    for _ in 0..15 {
+        server.say(part(&other_id)).await;
+    }
+    for _ in 0..40 {
+        server.say(part(&id)).await;
+    }
+    let said = client.next().await;
+    assert_eq!(said["type"], 7);
+    let error = said["error"].as_str().unwrap();
+    assert!(error.ends_with("The message is too long."), "{error}");
+    // The other message ends, and nothing of it was lost: it is no JSON.
+    server.send(&other_id, b"\x1e".to_vec().into()).await;
+    let next = tokio::time::timeout(PATIENCE, other.socket.next()).await;
+    let frame = next.expect("it comes").expect("a frame").unwrap();
+    assert_eq!(frame.len(), (15 << 20) + 1);
+}

@@ -14,6 +14,14 @@ pub struct Caller {
 }
 
 impl Caller {
+    /// Bytes of its texts.
+    pub(crate) fn bytes(&self) -> usize {
+        let pairs = self.claims.iter().chain(&self.headers);
+        let pairs = pairs.map(|(name, value)| name.len() + value.len() + 2 * size_of::<String>());
+        let user = self.user.as_ref().map_or(0, String::len);
+        pairs.sum::<usize>() + user + self.query.len()
+    }
+
     /// The first claim of that name.
     pub fn claim(&self, name: &str) -> Option<&str> {
         let found = self.claims.iter().find(|(own, _)| own == name);

@@ -190,10 +190,34 @@ impl Link {
         Some(tenant.client)
     }
 
-    /// What the server says to a client, as soon as it is whole.
+    /// What the server says to a client, as soon as it is whole. A client whose message
+    /// becomes too long is closed.
     pub(crate) fn gather(&self, data: Data) -> Option<(Arc<Client>, Bytes)> {
         let mut tenants = self.tenants.lock();
+        let all: usize = match data.is_partial {
+            true => tenants.values().map(|own| own.partial.len()).sum(),
+            false => 0,
+        };
         let tenant = tenants.get_mut(&*data.connection)?;
+        let whole = tenant.partial.len() + data.payload.len();
+        let is_too_long = whole > limits::SERVER_PARTIAL_BYTES
+            || all + data.payload.len() > limits::LINK_PARTIAL_BYTES;
+        if is_too_long && (data.is_partial || !tenant.partial.is_empty()) {
+            tenant.partial = BytesMut::new();
+            let client = Arc::clone(&tenant.client);
+            drop(tenants);
+            let why = "a message in parts is too long";
+            tracing::warn!(
+                event = "realtime.refused_message",
+                server = self.server,
+                why
+            );
+            client.close(
+                Some("Connection closed with an error. The message is too long."),
+                false,
+            );
+            return None;
+        }
         if data.is_partial || !tenant.partial.is_empty() {
             tenant.partial.extend_from_slice(&data.payload);
         }

@@ -74,6 +74,8 @@ struct State {
     groups: HashMap<String, HashSet<Arc<str>>>,
     /// Groups of users, also of those that are not connected; until when.
     user_groups: HashMap<String, HashMap<String, Option<Instant>>>,
+    /// Bytes of their names.
+    user_group_bytes: usize,
 }
 
 struct Member {
@@ -494,10 +496,18 @@ impl Lobby {
         let until = ttl.and_then(|ttl| Instant::now().checked_add(ttl));
         {
             let mut state = self.state.write();
-            let own = state.user_groups.entry(user.to_owned()).or_default();
-            if own.len() >= limits::CLIENT_GROUPS && !own.contains_key(group) {
-                return Err(Error::new(Kind::Full("groups of one user")));
+            let own = state.user_groups.get(user);
+            if own.is_none_or(|own| !own.contains_key(group)) {
+                if own.is_some_and(|own| own.len() >= limits::CLIENT_GROUPS) {
+                    return Err(Error::new(Kind::Full("groups of one user")));
+                }
+                let bytes = state.user_group_bytes + membership_bytes(user, group);
+                if bytes > limits::USER_GROUP_BYTES {
+                    return Err(Error::new(Kind::Full("groups of users")));
+                }
+                state.user_group_bytes = bytes;
             }
+            let own = state.user_groups.entry(user.to_owned()).or_default();
             own.insert(group.to_owned(), until);
         }
         for id in self.connections_of(user) {
@@ -523,7 +533,7 @@ impl Lobby {
             let Some(own) = state.user_groups.get_mut(user) else {
                 return;
             };
-            let left = match group {
+            let left: Vec<_> = match group {
                 Some(group) => own
                     .remove_entry(group)
                     .into_iter()
@@ -534,6 +544,8 @@ impl Lobby {
             if own.is_empty() {
                 state.user_groups.remove(user);
             }
+            let bytes = left.iter().map(|group| membership_bytes(user, group));
+            state.user_group_bytes -= bytes.sum::<usize>();
             left
         };
         for id in self.connections_of(user) {
@@ -583,6 +595,11 @@ impl Lobby {
             remove(&mut state.groups, &group, connection);
         }
     }
+}
+
+/// What the membership of a user in a group comes to, with its places in tables.
+fn membership_bytes(user: &str, group: &str) -> usize {
+    user.len() + group.len() + 128
 }
 
 /// Takes a connection out of a set that ends with its last one.

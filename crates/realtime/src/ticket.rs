@@ -4,7 +4,7 @@
 //! request of a transport that has several. It is forgotten with its client, or
 //! after a while if nobody comes with it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -49,6 +49,8 @@ pub struct Ticket {
     caller: Arc<Caller>,
     wishes: Wishes,
     tickets: Weak<Tickets>,
+    /// Its number among those that are not used yet.
+    number: u64,
     open: Mutex<Option<Arc<Open>>>,
 }
 
@@ -65,7 +67,73 @@ pub struct Open {
 /// All tickets of a service.
 #[derive(Default)]
 pub(crate) struct Tickets {
-    all: Mutex<HashMap<String, Arc<Ticket>>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    all: HashMap<String, Arc<Ticket>>,
+    next: u64,
+    unused: BTreeMap<u64, Unused>,
+    users: HashMap<Option<String>, Share>,
+    /// Bytes of the unused ones.
+    bytes: usize,
+}
+
+/// A ticket with which no client has come yet.
+struct Unused {
+    token: String,
+    user: Option<String>,
+    bytes: usize,
+}
+
+/// The unused tickets of one user.
+#[derive(Default)]
+struct Share {
+    numbers: BTreeSet<u64>,
+    bytes: usize,
+}
+
+impl State {
+    /// Forgets the oldest unused tickets until there is room for one more: those of the
+    /// same user, then those of the user that has most. Clients without a name share one
+    /// that has no bound of its own.
+    fn make_room(&mut self, user: &Option<String>, bytes: usize) {
+        while user.is_some()
+            && let Some(share) = self.users.get(user)
+            && (share.numbers.len() >= limits::USER_TICKETS
+                || share.bytes + bytes > limits::USER_TICKET_BYTES)
+            && let Some(oldest) = share.numbers.first().copied()
+        {
+            self.forget(oldest);
+        }
+        while self.bytes + bytes > limits::TICKET_BYTES {
+            let most = self.users.values().max_by_key(|share| share.bytes);
+            let Some(oldest) = most.and_then(|share| share.numbers.first().copied()) else {
+                return;
+            };
+            self.forget(oldest);
+        }
+    }
+
+    fn forget(&mut self, number: u64) -> Option<Arc<Ticket>> {
+        let unused = self.used(number)?;
+        self.all.remove(&unused.token)
+    }
+
+    /// A ticket is not among the unused ones any more.
+    fn used(&mut self, number: u64) -> Option<Unused> {
+        let unused = self.unused.remove(&number)?;
+        self.bytes -= unused.bytes;
+        if let Some(share) = self.users.get_mut(&unused.user) {
+            share.numbers.remove(&number);
+            share.bytes -= unused.bytes;
+            if share.numbers.is_empty() {
+                self.users.remove(&unused.user);
+            }
+        }
+        Some(unused)
+    }
 }
 
 impl Tickets {
@@ -99,6 +167,15 @@ impl Tickets {
         token: String,
         (id, caller, wishes): (Arc<str>, Arc<Caller>, Wishes),
     ) -> Result<Arc<Ticket>> {
+        let mut state = self.state.lock();
+        if state.unused.len() >= limits::TICKETS {
+            return Err(Error::new(Kind::Full("negotiated connections")));
+        }
+        let bytes = caller.bytes() + 2 * token.len() + size_of::<Ticket>();
+        let user = caller.user.clone();
+        state.make_room(&user, bytes);
+        state.next += 1;
+        let number = state.next;
         let ticket = Arc::new(Ticket {
             id,
             token: token.clone(),
@@ -106,14 +183,21 @@ impl Tickets {
             caller,
             wishes,
             tickets: Arc::downgrade(self),
+            number,
             open: Mutex::new(None),
         });
-        let mut all = self.all.lock();
-        if all.len() >= limits::TICKETS {
-            return Err(Error::new(Kind::Full("negotiated connections")));
-        }
-        all.insert(token.clone(), Arc::clone(&ticket));
-        drop(all);
+        state.all.insert(token.clone(), Arc::clone(&ticket));
+        let share = state.users.entry(user.clone()).or_default();
+        share.numbers.insert(number);
+        share.bytes += bytes;
+        state.bytes += bytes;
+        let unused = Unused {
+            token: token.clone(),
+            user,
+            bytes,
+        };
+        state.unused.insert(number, unused);
+        drop(state);
         let tickets = Arc::downgrade(self);
         tokio::spawn(named(async move {
             tokio::time::sleep(limits::TICKET_TIME).await;
@@ -125,17 +209,19 @@ impl Tickets {
     }
 
     pub(crate) fn find(&self, token: &str) -> Option<Arc<Ticket>> {
-        self.all.lock().get(token).cloned()
+        self.state.lock().all.get(token).cloned()
     }
 
     /// Takes a ticket away with which nobody has come.
     pub(crate) fn take(&self, token: &str) -> Option<Arc<Ticket>> {
-        let mut all = self.all.lock();
-        let is_unused = |ticket: &Arc<Ticket>| ticket.open.lock().is_none();
-        match all.get(token).is_some_and(is_unused) {
-            true => all.remove(token),
-            false => None,
-        }
+        let mut state = self.state.lock();
+        let number = state.all.get(token)?.number;
+        state.forget(number)
+    }
+
+    /// A client has come with a ticket. False if it was forgotten.
+    fn claim(&self, number: u64) -> bool {
+        self.state.lock().used(number).is_some()
     }
 
     /// Forgets a ticket that nobody has come with.
@@ -158,11 +244,8 @@ impl Ticket {
                 false => Refused::Transport,
             });
         }
-        if self
-            .tickets
-            .upgrade()
-            .is_none_or(|all| all.find(&self.token).is_none())
-        {
+        let tickets = self.tickets.upgrade();
+        if !tickets.is_some_and(|all| all.claim(self.number)) {
             return Err(Refused::Gone);
         }
         let wishes = Wishes {
@@ -223,7 +306,7 @@ impl Place for Entry {
     fn leave(&self, client: &Arc<Client>) {
         self.lobby.leave(client);
         if let Some(tickets) = self.tickets.upgrade() {
-            tickets.all.lock().remove(&self.token);
+            tickets.state.lock().all.remove(&self.token);
         }
     }
 }
