@@ -108,9 +108,11 @@ impl Script {
     /// A link to `$cbs`: requests, or replies at an address of its own.
     pub(crate) fn attach(&mut self, channel: u16, handle: u32, name: &str, role: Role) {
         let (mut source, mut target) = (Vec::new(), Vec::new());
+        // A long name fits into a frame once.
+        let own = &name[..name.len().min(16)];
         let (from, to) = match role {
-            Role::Sender => (name, "$cbs"),
-            Role::Receiver => ("$cbs", name),
+            Role::Sender => (own, "$cbs"),
+            Role::Receiver => ("$cbs", own),
         };
         link::write_source(&mut source, Some(from), Raw::NULL);
         link::write_target(&mut target, Some(to));
