@@ -132,7 +132,7 @@ trait Connection {
 /// time for the reason that `is_end` tells, and the other goes on.
 fn follows<C: Connection>(
     right: &str,
-    open: impl AsyncFn(&Server, &Key) -> C,
+    open: &impl AsyncFn(&Server, &Key) -> C,
     is_end: impl Fn(&str) -> bool,
 ) {
     let server = serve();
@@ -237,7 +237,7 @@ fn an_amqp_receiver_is_detached_when_its_key_no_longer_counts() {
         link.read().await;
         link
     };
-    follows("listen events", open, |end| end == UNAUTHORIZED);
+    follows("listen events", &open, |end| end == UNAUTHORIZED);
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn an_amqp_sender_is_detached_when_its_key_no_longer_counts() {
         link.send().await;
         link
     };
-    follows("send events", open, |end| end == UNAUTHORIZED);
+    follows("send events", &open, |end| end == UNAUTHORIZED);
 }
 
 #[test]
@@ -334,7 +334,7 @@ fn a_worker_stream_ends_when_its_key_no_longer_counts() {
         assert!(answer.headers().get("grpc-status").is_none());
         Stream(answer)
     };
-    follows("listen durable", open, |_| true);
+    follows("listen durable", &open, |_| true);
 }
 
 #[test]
@@ -350,7 +350,7 @@ fn a_wait_for_events_ends_when_its_key_no_longer_counts() {
             answer.status().as_u16().to_string()
         }))
     };
-    follows("listen events", open, |end| matches!(end, "401" | "403"));
+    follows("listen events", &open, |end| matches!(end, "401" | "403"));
 }
 
 /// Requests that have no last answer yet.
@@ -404,7 +404,7 @@ fn a_hub_client_on_a_websocket_is_closed_when_its_key_no_longer_counts() {
         assert_eq!(answer.to_text().unwrap(), "{}\u{1e}");
         socket
     };
-    follows("listen realtime", open, is_goodbye);
+    follows("listen realtime", &open, is_goodbye);
 }
 
 #[test]
@@ -413,7 +413,7 @@ fn a_link_of_an_app_server_is_closed_when_its_key_no_longer_counts() {
         let token = key.web_token(server, "server");
         Socket::open(server, "server", &token).await
     };
-    follows("send realtime", open, |_| true);
+    follows("send realtime", &open, |_| true);
 }
 
 /// Negotiates; answers the address of the connection.
@@ -443,7 +443,7 @@ fn a_hub_client_on_server_sent_events_is_closed_when_its_key_no_longer_counts() 
         post(server, &url, HELLO).await;
         Stream(stream)
     };
-    follows("listen realtime", open, is_goodbye);
+    follows("listen realtime", &open, is_goodbye);
 }
 
 /// Polls until that fails; answers the status, and all that was said.
@@ -468,7 +468,7 @@ fn a_hub_client_that_polls_is_closed_when_its_key_no_longer_counts() {
         post(server, &url, HELLO).await;
         Waiting(tokio::spawn(poll(server.client.clone(), url)))
     };
-    follows("listen realtime", open, |end| {
+    follows("listen realtime", &open, |end| {
         end.starts_with("401") && is_goodbye(end)
     });
 }

@@ -36,7 +36,7 @@ pub(crate) enum Purpose {
 
 /// What one region asks of the one that owns a home's jobs.
 pub(crate) enum Errand {
-    Request(Forwarded, Purpose),
+    Request(Box<Forwarded>, Purpose),
     Name(CollectionId, Naming),
 }
 
@@ -139,7 +139,10 @@ impl Errand {
             }
             _ => return Err(Malformed),
         };
-        Ok(Self::Request(Forwarded::take(&mut reader)?, purpose))
+        Ok(Self::Request(
+            Box::new(Forwarded::take(&mut reader)?),
+            purpose,
+        ))
     }
 }
 
@@ -260,7 +263,7 @@ mod tests {
         headers.insert("authorization", HeaderValue::from_static("secret"));
         let sent = request(headers);
         for purpose in [Purpose::Find, Purpose::Make(7)] {
-            let bytes = Errand::Request(sent.clone(), purpose).encode();
+            let bytes = Errand::Request(Box::new(sent.clone()), purpose).encode();
             let Ok(Errand::Request(got, read)) = Errand::decode(bytes.clone()) else {
                 panic!("it is a request");
             };

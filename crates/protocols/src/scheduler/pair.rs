@@ -200,7 +200,7 @@ async fn ask(context: &Context, home: &dyn Home, wanted: &Forwarded, purpose: Pu
         return here(context, home, wanted, purpose).await;
     }
     let is_read = wanted.method == Method::GET;
-    let errand = Errand::Request(wanted.clone(), purpose);
+    let errand = Errand::Request(Box::new(wanted.clone()), purpose);
     match forward(home, &errand, is_read).await {
         // What was copied can be shown instead.
         Reply::Response(response)

@@ -437,6 +437,11 @@ impl Builder {
     /// # }
     /// ```
     pub async fn start(self) -> Result<Node> {
+        // The future is large: on the heap it does not weigh on its callers.
+        Box::pin(self.launch()).await
+    }
+
+    async fn launch(self) -> Result<Node> {
         let Checked {
             keys,
             declared,
