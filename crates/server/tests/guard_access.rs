@@ -153,7 +153,7 @@ fn a_key_for_one_collection_of_jobs_reaches_no_other() {
         assert_eq!(made.0, StatusCode::CREATED, "{}", made.1);
     }
     let job = json!({"properties": {"action": {"type": "Http", "request": {
-        "uri": "http://127.0.0.1:1/", "method": "GET"}}}});
+        "uri": "http://192.0.2.1/", "method": "GET"}}}});
     let both = |method: Method, rest: &str, body: &Value| {
         ["teamA", "TEAMA", "teamB"].map(|team| {
             let path = format!("{}{rest}?{VERSION}", collection(team));
@@ -207,8 +207,7 @@ fn a_job_reaches_no_more_than_the_key_that_puts_it() {
     );
     let path = format!("{}/jobs/j?{VERSION}", collection("c"));
     let inside = |target: &Value| json!({"type": "Internal", "internal": target});
-    let outside =
-        json!({"type": "Http", "request": {"uri": "http://127.0.0.1:1/", "method": "GET"}});
+    let outside = json!({"type": "Http", "request": {"uri": "http://192.0.2.1/", "method": "GET"}});
     let targets = |hub: &str| {
         [
             json!({"eventHub": hub}),

@@ -469,7 +469,7 @@ fn a_hub_client_that_polls_is_closed_when_its_key_no_longer_counts() {
         Waiting(tokio::spawn(poll(server.client.clone(), url)))
     };
     follows("listen realtime", &open, |end| {
-        end.starts_with("401") && is_goodbye(end)
+        matches!(end.get(..3), Some("401" | "403")) && is_goodbye(end)
     });
 }
 

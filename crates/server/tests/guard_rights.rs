@@ -152,6 +152,7 @@ const REST: [(&str, &str, &str); 45] = [
     ("get /v1/status", "node", "read"),
     ("post /v1/drain", "node", "manage"),
     ("post /v1/reload", "node", "manage"),
+    ("get /v1/audit", "node", "read"),
     ("get /v1/keys", "node", "read"),
     ("post /v1/keys", "node", "manage"),
     ("post /v1/keys/{name}/rotate", "node", "manage"),

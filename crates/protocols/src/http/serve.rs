@@ -76,6 +76,9 @@ impl Frame {
 pub async fn serve(mut stream: Stream, peer: SocketAddr, routes: Router, stop: CancellationToken) {
     stream.limit_writes(limits::HTTP_WRITE_TIME);
     let admission = current();
+    if let Some(admission) = &admission {
+        admission.meter(false);
+    }
     let asked = Arc::new(Notify::new());
     let first = Arc::clone(&asked);
     let served = admission.clone();

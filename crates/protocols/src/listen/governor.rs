@@ -280,6 +280,8 @@ struct Inner {
     port: u16,
     began: Instant,
     is_proven: AtomicBool,
+    /// Whether what it brings counts.
+    is_metered: AtomicBool,
     /// Bytes that it brought before its proof; that it makes the server keep after it.
     bytes: AtomicUsize,
     cause: OnceLock<Cause>,
@@ -297,6 +299,7 @@ impl Admission {
             port,
             began: Instant::now(),
             is_proven: AtomicBool::new(false),
+            is_metered: AtomicBool::new(true),
             bytes: AtomicUsize::new(0),
             cause: OnceLock::new(),
             closed: CancellationToken::new(),
@@ -350,7 +353,7 @@ impl Admission {
 
     /// It has brought bytes. They count until its proof.
     pub fn charge(&self, bytes: usize) -> Result<(), Exhausted> {
-        if self.is_proven() {
+        if self.is_proven() || !self.0.is_metered.load(Ordering::SeqCst) {
             return Ok(());
         }
         // The sum first: what is taken from it later was added to it.
@@ -370,6 +373,12 @@ impl Admission {
             true => Err(Exhausted),
             false => Ok(()),
         }
+    }
+
+    /// Says whether what it brings before its proof counts. HTTP refuses a request before
+    /// it reads the body, which is dropped, and bounds what it keeps of heads and windows.
+    pub fn meter(&self, is_metered: bool) {
+        self.0.is_metered.store(is_metered, Ordering::SeqCst);
     }
 
     /// Whether it has brought all that it may before its proof.

@@ -130,6 +130,9 @@ impl Upgrade {
         if let Some(protocol) = protocol.filter(|own| self.asks_for(own)) {
             headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol));
         }
+        if let Some(admission) = current() {
+            admission.meter(true);
+        }
         let upgraded = self.upgraded;
         let work = async move {
             let socket = match upgraded.await {
