@@ -33,6 +33,18 @@ impl FromStr for Network {
 }
 
 impl Network {
+    /// Whether it is one address.
+    pub(crate) fn is_single(&self) -> bool {
+        self.bits == if self.address.is_ipv4() { 32 } else { 128 }
+    }
+
+    /// Whether all of its addresses are in another one.
+    pub(crate) fn is_within(&self, other: &Self) -> bool {
+        self.address.is_ipv4() == other.address.is_ipv4()
+            && self.bits >= other.bits
+            && other.holds(self.address)
+    }
+
     /// Whether the address is one of them. An IPv4 address is the same one when it
     /// is written as IPv6.
     pub(crate) fn holds(&self, address: IpAddr) -> bool {

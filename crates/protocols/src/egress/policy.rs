@@ -14,7 +14,8 @@ const CODE: &str = "STF-6060";
 ///
 /// `deny` wins over `allow`, but for the entry `*`, which closes what `allow` does not
 /// name. What neither names is open if it is public, closed if it is reserved (metadata
-/// services, link-local, multicast), and open by `is_private_open` if it is private.
+/// services, link-local, multicast), and open by `is_private_open` if it is private. What
+/// is reserved takes an entry of its own: a wide network in `allow` does not open it.
 #[derive(Clone, Debug, Default)]
 pub struct EgressPolicy {
     pub allow: Vec<EgressRule>,
@@ -46,10 +47,8 @@ impl EgressPolicy {
             return closed("the setting jobs.deny closes it");
         }
         let is_allowed = |end: &IpAddr| {
-            let is_reserved = reach(*end) == Reach::Reserved;
             let mut rules = self.allow.iter();
-            // `*` opens no metadata service: that takes a network.
-            rules.any(|rule| rule.holds(*end, to.port()) && !(rule.is_any_host() && is_reserved))
+            rules.any(|rule| rule.opens(*end, to.port()))
         };
         if is_allowed(&to.ip()) || ends.iter().all(is_allowed) && !ends.is_empty() {
             return Ok(());
@@ -64,8 +63,8 @@ impl EgressPolicy {
                 "private networks and loopback are closed unless the setting jobs.allow names them",
             ),
             Reach::Reserved => closed(
-                "link-local, metadata and group addresses are closed unless the setting \
-                 jobs.allow names them",
+                "metadata services are closed unless the setting jobs.allow names the single \
+                 address, link-local and group addresses unless it names their network",
             ),
         }
     }
@@ -169,16 +168,68 @@ mod tests {
     }
 
     #[test]
-    fn metadata_is_opened_by_its_own_network_only() {
-        let open = policy(&["169.254.0.0/16"], &[], false);
-        check(&open, &["169.254.169.254:80"], &["168.63.129.16:80"]);
-        for wide in ["*", "private", "*:80"] {
-            let wide = policy(&[wide], &[], false);
-            check(
-                &wide,
-                &["127.0.0.1:80"],
-                &["169.254.169.254:80", "[fd00:ec2::254]:80"],
-            );
+    fn metadata_is_opened_by_its_own_address_only() {
+        let metadata = [
+            "169.254.169.254:80",
+            "169.254.170.2:80",
+            "168.63.129.16:80",
+            "100.100.100.200:80",
+            "192.0.0.192:80",
+            "[fd00:ec2::254]:80",
+            "[fd00:ec2::23]:80",
+            "[fd20:ce::254]:80",
+            "[::ffff:169.254.169.254]:80",
+            "[64:ff9b::100.100.100.200]:80",
+        ];
+        for (wide, open) in [
+            ("*", "127.0.0.1:80"),
+            ("private", "127.0.0.1:80"),
+            ("*:80", "127.0.0.1:80"),
+            ("0.0.0.0/0", "10.0.0.1:80"),
+            ("::/0", "[fd12::1]:80"),
+            ("fd00::/8", "[fd00:ec2::253]:80"),
+            ("fd00:ec2::/64", "[fd00:ec2::253]:80"),
+            ("100.64.0.0/10", "100.100.100.201:80"),
+            ("100.100.100.200/31", "100.100.100.201:80"),
+            ("169.254.0.0/16", "169.254.1.1:80"),
+            ("64:ff9b::/96", "[64:ff9b::10.0.0.1]:80"),
+        ] {
+            check(&policy(&[wide], &[], false), &[open], &metadata);
+        }
+        for to in metadata {
+            let to: SocketAddr = to.parse().unwrap();
+            let single = policy(&[&to.ip().to_canonical().to_string()], &[], false);
+            check(&single, &[&to.to_string()], &["169.254.169.253:80"]);
+        }
+    }
+
+    #[test]
+    fn other_reserved_addresses_take_a_reserved_network() {
+        for (network, inside, outside) in [
+            ("169.254.7.0/24", "169.254.7.1:80", "169.254.8.1:80"),
+            ("169.254.7.1", "169.254.7.1:80", "169.254.7.2:80"),
+            ("239.0.0.0/8", "239.1.1.1:80", "224.0.0.1:80"),
+            ("fe80::/10", "[fe80::1]:80", "[ff02::1]:80"),
+            ("ff00::/8", "[ff02::1]:80", "[fe80::1]:80"),
+        ] {
+            check(&policy(&[network], &[], false), &[inside], &[outside]);
+        }
+        let reserved = [
+            "0.0.0.0:80",
+            "169.254.7.1:80",
+            "224.0.0.1:80",
+            "[::]:80",
+            "[fe80::1]:80",
+            "[ff02::1]:80",
+        ];
+        for wide in [
+            "0.0.0.0/0",
+            "169.0.0.0/8",
+            "192.0.0.0/2",
+            "::/0",
+            "fe00::/7",
+        ] {
+            check(&policy(&[wide], &[], false), &[], &reserved);
         }
     }
 }

@@ -6,6 +6,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::network::Network;
+
 /// How far away an address is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Reach {
@@ -17,9 +19,12 @@ pub(super) enum Reach {
     Reserved,
 }
 
-/// Metadata services of clouds at addresses that are not link-local: Azure, Alibaba,
-/// Oracle.
-const METADATA_V4: [Ipv4Addr; 3] = [
+/// Metadata services of clouds: the usual address, Amazon (containers, pods), Azure,
+/// Alibaba, Oracle.
+const METADATA_V4: [Ipv4Addr; 6] = [
+    Ipv4Addr::new(169, 254, 169, 254),
+    Ipv4Addr::new(169, 254, 170, 2),
+    Ipv4Addr::new(169, 254, 170, 23),
     Ipv4Addr::new(168, 63, 129, 16),
     Ipv4Addr::new(100, 100, 100, 200),
     Ipv4Addr::new(192, 0, 0, 192),
@@ -31,6 +36,30 @@ const METADATA_V6: [Ipv6Addr; 3] = [
     Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23),
     Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
 ];
+
+/// Networks that are reserved as a whole: no host, link-local, groups.
+const RESERVED: [&str; 6] = [
+    "0.0.0.0/8",
+    "169.254.0.0/16",
+    "224.0.0.0/3",
+    "::/128",
+    "fe80::/10",
+    "ff00::/8",
+];
+
+/// Whether all addresses of a network are reserved.
+pub(super) fn is_reserved(network: &Network) -> bool {
+    let mut reserved = RESERVED.iter().filter_map(|text| text.parse().ok());
+    reserved.any(|reserved| network.is_within(&reserved))
+}
+
+/// Whether a packet to an address may end at a metadata service.
+pub(super) fn is_metadata(address: IpAddr) -> bool {
+    meanings(address).iter().any(|meaning| match meaning {
+        IpAddr::V4(v4) => METADATA_V4.contains(v4),
+        IpAddr::V6(v6) => METADATA_V6.contains(v6),
+    })
+}
 
 /// The kind of network of an address: the strictest of all that it may mean.
 pub(super) fn reach(address: IpAddr) -> Reach {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::num::NonZeroU16;
 use std::str::FromStr;
 
-use super::reach::{Reach, reach};
+use super::reach::{Reach, is_metadata, is_reserved, reach};
 use crate::network::Network;
 
 /// Addresses, at every port or at one: `10.0.0.0/8`, `10.1.2.3:8443`, `[fd00::/8]:443`,
@@ -58,14 +58,22 @@ impl FromStr for EgressRule {
 }
 
 impl EgressRule {
-    /// Whether it names every address, at every port or at one.
-    pub(super) fn is_any_host(&self) -> bool {
-        self.hosts == Hosts::All
-    }
-
     /// Whether it is `*`, every address at every port.
     pub(super) fn is_all(&self) -> bool {
-        self.is_any_host() && self.port.is_none()
+        self.hosts == Hosts::All && self.port.is_none()
+    }
+
+    /// Whether it opens an address at a port. A metadata service is opened by an entry
+    /// that is its address and no more, another reserved address also by a network that
+    /// is reserved as a whole: who opens a wide network means the hosts in it.
+    pub(super) fn opens(&self, address: IpAddr, port: u16) -> bool {
+        self.holds(address, port)
+            && match self.hosts {
+                _ if reach(address) != Reach::Reserved => true,
+                Hosts::All | Hosts::Private => false,
+                Hosts::Network(network) if is_metadata(address) => network.is_single(),
+                Hosts::Network(network) => network.is_single() || is_reserved(&network),
+            }
     }
 
     /// Whether an address at a port is one of these.
