@@ -127,8 +127,9 @@ pub(crate) struct JudgedResolver {
 
 impl JudgedResolver {
     pub(crate) fn new(proxy: Option<&str>) -> Self {
-        let proxy = proxy.and_then(|proxy| Url::parse(proxy).ok());
-        let host = proxy.and_then(|proxy| proxy.host_str().map(str::to_owned));
+        let host = |text: &str| Some(Url::parse(text).ok()?.host_str()?.to_owned());
+        // A proxy may be written without its scheme; requests go to it by http then.
+        let host = proxy.and_then(|own| host(own).or_else(|| host(&format!("http://{own}"))));
         Self { proxy: host }
     }
 }
@@ -233,6 +234,21 @@ mod tests {
         assert!(is_open(&guard, "http://inside.invalid/").await);
         guard.policy.is_private_open = true;
         assert!(is_open(&guard, "http://localhost/").await);
+    }
+
+    #[test]
+    fn a_proxy_is_known_with_and_without_its_scheme() {
+        for text in [
+            "http://proxy.corp:3128",
+            "https://proxy.corp",
+            "proxy.corp:3128",
+            "proxy.corp",
+            "user:secret@proxy.corp:3128",
+        ] {
+            let resolver = JudgedResolver::new(Some(text));
+            assert_eq!(resolver.proxy.as_deref(), Some("proxy.corp"), "{text}");
+        }
+        assert_eq!(JudgedResolver::new(None).proxy, None);
     }
 
     #[tokio::test]
