@@ -158,9 +158,9 @@ fn create(
     is_ensured: bool,
 ) -> Result<EventHub, Halt> {
     definition.check()?;
-    if let Some(found) = find(vault, turn, &definition.name)? {
+    if let Some((found, locked)) = stored(vault, turn, &definition.name)? {
         return match is_ensured {
-            true => bring_in_line(vault, turn, found, definition),
+            true => bring_in_line(vault, turn, found, locked, definition),
             false => Err(exists(&definition.name).into()),
         };
     }
@@ -176,7 +176,7 @@ fn create(
     index.names.insert(at, name);
     turn.put(INDEX, b"", place::encode(&index));
     let hub = EventHub::of(index.last_id, definition, turn.time());
-    put(vault, turn, &hub)?;
+    put(vault, turn, &hub, Vec::new());
     Ok(hub)
 }
 
@@ -186,6 +186,7 @@ fn bring_in_line(
     vault: &KeyVault,
     turn: &mut Turn<'_>,
     found: EventHub,
+    mut locked: Vec<Policy>,
     definition: &Definition,
 ) -> Result<EventHub, Halt> {
     if found.partitions != definition.partitions {
@@ -201,11 +202,11 @@ fn bring_in_line(
         hub.add_group(group, turn.time());
     }
     for policy in &definition.policies {
-        put_policy(&mut hub, policy)?;
+        put_policy(&mut hub, &mut locked, policy)?;
     }
     match hub == found {
         true => Ok(found),
-        false => replace(vault, turn, hub, found.retention),
+        false => Ok(replace(vault, turn, hub, locked, found.retention)),
     }
 }
 
@@ -215,7 +216,8 @@ fn change(
     name: &str,
     change: &Change,
 ) -> Result<EventHub, Halt> {
-    let mut hub = get(vault, turn, name)?;
+    let found = stored(vault, turn, name)?;
+    let (mut hub, mut locked) = found.ok_or_else(|| Error::hub(name))?;
     let retention = hub.retention;
     match change {
         Change::Retention(retention) => {
@@ -233,17 +235,19 @@ fn change(
             }
         }
         Change::RemoveGroup(group) => remove_group(turn, &mut hub, group)?,
-        Change::PutPolicy(policy) => put_policy(&mut hub, policy)?,
+        Change::PutPolicy(policy) => put_policy(&mut hub, &mut locked, policy)?,
         Change::RemovePolicy(name) => {
-            let before = hub.policies.len();
+            // One whose keys do not open is there too, and cannot be used otherwise.
+            let before = hub.policies.len() + locked.len();
             hub.policies.retain(|policy| policy.name != *name);
-            if hub.policies.len() == before {
+            locked.retain(|policy| policy.name != *name);
+            if hub.policies.len() + locked.len() == before {
                 let words = format!("event hub '{}' has no policy '{name}'", hub.name);
                 return Err(Error::new(Kind::PolicyNotFound, words).into());
             }
         }
     }
-    replace(vault, turn, hub, retention)
+    Ok(replace(vault, turn, hub, locked, retention))
 }
 
 fn remove_group(turn: &mut Turn<'_>, hub: &mut EventHub, group: &str) -> Result<(), Halt> {
@@ -266,13 +270,14 @@ fn remove_group(turn: &mut Turn<'_>, hub: &mut EventHub, group: &str) -> Result<
     Ok(())
 }
 
-fn put_policy(hub: &mut EventHub, policy: &Policy) -> Result<(), Error> {
+fn put_policy(hub: &mut EventHub, locked: &mut Vec<Policy>, policy: &Policy) -> Result<(), Error> {
     if policy.name.is_empty() || policy.name.len() > limits::EVENT_HUB_NAME {
         let words = "a policy needs a name of at most 256 bytes; give it one";
         return Err(Error::new(Kind::BadDefinition, words));
     }
     hub.policies.retain(|other| other.name != policy.name);
-    if hub.policies.len() >= limits::HUB_POLICIES {
+    locked.retain(|other| other.name != policy.name);
+    if hub.policies.len() + locked.len() >= limits::HUB_POLICIES {
         let words = "the event hub has too many policies; delete one first";
         return Err(Error::new(Kind::BadDefinition, words));
     }
@@ -285,15 +290,16 @@ fn replace(
     vault: &KeyVault,
     turn: &mut Turn<'_>,
     mut hub: EventHub,
+    locked: Vec<Policy>,
     retention: Retention,
-) -> Result<EventHub, Halt> {
+) -> EventHub {
     hub.revision += 1;
-    put(vault, turn, &hub)?;
+    put(vault, turn, &hub, locked);
     if hub.retention != retention {
         let terms = hub.terms();
         tell_slots(turn, &hub, &SlotCommand::Configure(terms));
     }
-    Ok(hub)
+    hub
 }
 
 fn delete(vault: &KeyVault, turn: &mut Turn<'_>, name: &str) -> Result<EventHub, Halt> {
@@ -387,7 +393,7 @@ fn find(vault: &KeyVault, turn: &mut Turn<'_>, name: &str) -> Result<Option<Even
     let Some((hub, locked)) = stored(vault, turn, name)? else {
         return Ok(None);
     };
-    for policy in locked {
+    for policy in locked.iter().filter(|policy| vault.tells(&hub, policy)) {
         // It was sealed by another key, or copied here: nothing is signed with it.
         tracing::warn!(
             event = "events.policy_locked",
@@ -423,16 +429,11 @@ fn index(turn: &mut Turn<'_>) -> Result<Index, Halt> {
     }
 }
 
-/// Writes an event hub. Policies whose keys do not open stay until they are replaced.
-fn put(vault: &KeyVault, turn: &mut Turn<'_>, hub: &EventHub) -> Result<(), Halt> {
+/// Writes an event hub, and its policies whose keys do not open as they are.
+fn put(vault: &KeyVault, turn: &mut Turn<'_>, hub: &EventHub, locked: Vec<Policy>) {
     let mut sealed = vault.sealed(hub);
-    let locked = stored(vault, turn, &hub.name)?.map(|(_, locked)| locked);
-    let is_kept = |policy: &Policy| hub.policy(&policy.name).is_none();
-    sealed
-        .policies
-        .extend(locked.unwrap_or_default().into_iter().filter(is_kept));
+    sealed.policies.extend(locked);
     turn.put(HUBS, folded(&hub.name).as_bytes(), place::encode(&sealed));
-    Ok(())
 }
 
 fn exists(name: &str) -> Error {

@@ -41,7 +41,7 @@ pub fn register(services: Services) -> Services {
 /// Adds the services of this crate to those of a node. Keys of policies are sealed; all
 /// nodes of a cluster must open what any of them has sealed.
 pub fn register_sealed(services: Services, sealer: Arc<dyn Sealer>) -> Services {
-    all(services, KeyVault(Some(sealer)))
+    all(services, KeyVault::new(sealer))
 }
 
 fn all(services: Services, vault: KeyVault) -> Services {

@@ -4,7 +4,10 @@
 //! and which of its two keys it is. Keys of before, which are not sealed, are read as
 //! they are, and sealed when their event hub is next written.
 
+use std::collections::HashSet;
 use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::definition::{EventHub, Policy};
 use crate::place::folded;
@@ -21,13 +24,30 @@ pub trait Sealer: Send + Sync + 'static {
 
 /// How the catalog stores keys: sealed, if there is something that seals them.
 #[derive(Clone, Default)]
-pub(crate) struct KeyVault(pub(crate) Option<Arc<dyn Sealer>>);
+pub(crate) struct KeyVault {
+    sealer: Option<Arc<dyn Sealer>>,
+    /// Event hubs and policies whose lock was told.
+    told: Arc<Mutex<HashSet<(u64, String)>>>,
+}
 
 impl KeyVault {
+    pub(crate) fn new(sealer: Arc<dyn Sealer>) -> Self {
+        Self {
+            sealer: Some(sealer),
+            told: Arc::default(),
+        }
+    }
+
+    /// Whether it is told for the first time that the keys of a policy do not open.
+    pub(crate) fn tells(&self, hub: &EventHub, policy: &Policy) -> bool {
+        let mut told = self.told.lock();
+        told.insert((hub.id, policy.name.clone()))
+    }
+
     /// An event hub as it is stored.
     pub(crate) fn sealed(&self, hub: &EventHub) -> EventHub {
         let mut stored = hub.clone();
-        if let Some(sealer) = &self.0 {
+        if let Some(sealer) = &self.sealer {
             for policy in &mut stored.policies {
                 policy.primary = sealer.seal(&place(hub, policy, "primary"), &policy.primary);
                 policy.secondary = sealer.seal(&place(hub, policy, "secondary"), &policy.secondary);
@@ -39,7 +59,7 @@ impl KeyVault {
     /// An event hub with the policies whose keys open, and those whose keys do not.
     pub(crate) fn opened(&self, mut stored: EventHub) -> (EventHub, Vec<Policy>) {
         let mut locked = Vec::new();
-        if self.0.is_some() {
+        if self.sealer.is_some() {
             for policy in std::mem::take(&mut stored.policies) {
                 match self.opened_policy(&stored, &policy) {
                     Some(open) => stored.policies.push(open),
@@ -51,7 +71,7 @@ impl KeyVault {
     }
 
     fn opened_policy(&self, hub: &EventHub, policy: &Policy) -> Option<Policy> {
-        let sealer = self.0.as_ref()?;
+        let sealer = self.sealer.as_ref()?;
         Some(Policy {
             primary: sealer.open(&place(hub, policy, "primary"), &policy.primary)?,
             secondary: sealer.open(&place(hub, policy, "secondary"), &policy.secondary)?,
@@ -102,7 +122,7 @@ mod tests {
 
     #[test]
     fn keys_open_at_their_own_place_only() {
-        let vault = KeyVault(Some(Arc::new(Shown)));
+        let vault = KeyVault::new(Arc::new(Shown));
         let own = hub(7, "Orders", "send");
         let sealed = vault.sealed(&own);
         assert!(sealed.policies[0].primary.starts_with("sealed "));
@@ -125,11 +145,20 @@ mod tests {
 
     #[test]
     fn keys_that_were_stored_as_they_are_open_and_are_sealed_then() {
-        let vault = KeyVault(Some(Arc::new(Shown)));
+        let vault = KeyVault::new(Arc::new(Shown));
         let plain = hub(7, "orders", "send");
         let (open, locked) = vault.opened(plain.clone());
         assert_eq!((&open, locked.len()), (&plain, 0));
         assert_ne!(vault.sealed(&open), plain);
         assert_eq!(KeyVault::default().sealed(&open), plain);
+    }
+
+    #[test]
+    fn a_lock_is_told_once_per_event_hub_and_policy() {
+        let vault = KeyVault::new(Arc::new(Shown));
+        let (one, two) = (hub(7, "orders", "send"), hub(8, "orders", "send"));
+        assert!(vault.tells(&one, &one.policies[0]));
+        assert!(!vault.clone().tells(&one, &one.policies[0]));
+        assert!(vault.tells(&two, &two.policies[0]));
     }
 }

@@ -6,11 +6,12 @@ mod setup;
 use std::sync::Arc;
 use std::time::Duration;
 
-use setup::{Node, bodies, one, open, open_with, start};
+use setup::{Node, bodies, one, open, open_sealed, open_with, start};
 use steadfast_core::clock::{Clock, Timestamp, VirtualClock};
+use steadfast_core::limits;
 use steadfast_events::{
     Attach, Batch, Change, Condition, Definition, Kind, Parked, Policy, Position, Retention,
-    Rights, Standing,
+    Rights, Sealer, Standing,
 };
 
 #[tokio::test]
@@ -140,6 +141,57 @@ async fn groups_and_policies_come_and_go() {
     );
     let hub = change(Change::RemovePolicy("sender".into())).await.unwrap();
     assert!(hub.policy("sender").is_none());
+}
+
+/// Writes its name in front of what it seals, and opens nothing else.
+struct Named(&'static str);
+
+impl Sealer for Named {
+    fn seal(&self, _: &str, text: &str) -> String {
+        format!("{}:{text}", self.0)
+    }
+
+    fn open(&self, _: &str, stored: &str) -> Option<String> {
+        let rest = stored.strip_prefix(self.0)?;
+        rest.strip_prefix(':').map(str::to_owned)
+    }
+}
+
+#[tokio::test]
+async fn a_policy_whose_keys_do_not_open_counts_and_can_be_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let policy = |number: usize| {
+        Change::PutPolicy(Policy {
+            name: number.to_string(),
+            rights: Rights::default(),
+            primary: "one".into(),
+            secondary: "two".into(),
+        })
+    };
+    let node = open_sealed(folder.path(), Arc::new(Named("before"))).await;
+    node.hubs.create(Definition::new("a", 1)).await.unwrap();
+    for number in 0..limits::HUB_POLICIES {
+        node.hubs.change("a", policy(number)).await.unwrap();
+    }
+    node.stop().await;
+    // As after a restore with another secret.
+    let node = open_sealed(folder.path(), Arc::new(Named("after"))).await;
+    assert!(node.hubs.get("a").await.unwrap().policies.is_empty());
+    let full = node.hubs.change("a", policy(100)).await.unwrap_err();
+    assert_eq!(full.kind(), Kind::BadDefinition);
+    let remove = |name: &str| node.hubs.change("a", Change::RemovePolicy(name.into()));
+    remove("0").await.unwrap();
+    let again = remove("0").await.unwrap_err();
+    assert_eq!(again.kind(), Kind::PolicyNotFound);
+    node.hubs.change("a", policy(100)).await.unwrap();
+    // One that is replaced opens, and the others stay.
+    let hub = node.hubs.change("a", policy(1)).await.unwrap();
+    assert_eq!(hub.policies.len(), 2);
+    assert!(node.hubs.change("a", policy(101)).await.is_err());
+    node.stop().await;
+    let node = open_sealed(folder.path(), Arc::new(Named("before"))).await;
+    let kept = node.hubs.get("a").await.unwrap().policies.len();
+    assert_eq!(kept, limits::HUB_POLICIES - 2);
 }
 
 #[tokio::test]

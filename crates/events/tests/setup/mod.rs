@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use steadfast_core::clock::{Clock, SystemClock};
 use steadfast_core::id::Owner;
-use steadfast_events::{Attach, Batch, Event, EventHubs, Position, Reader};
+use steadfast_events::{Attach, Batch, Event, EventHubs, Position, Reader, Sealer};
 use steadfast_partition::{Alone, Idle, Options, Replicas, Router, Runtime, Services, Space};
 use steadfast_storage::local::{self, Local};
 use steadfast_storage::{Engine, Store};
@@ -35,6 +35,17 @@ pub(crate) async fn open(folder: &Path) -> Node {
 }
 
 pub(crate) async fn open_with(folder: &Path, clock: Arc<dyn Clock>) -> Node {
+    let services = steadfast_events::register(Services::new());
+    open_services(folder, clock, services).await
+}
+
+/// A node whose keys of policies are sealed.
+pub(crate) async fn open_sealed(folder: &Path, sealer: Arc<dyn Sealer>) -> Node {
+    let services = steadfast_events::register_sealed(Services::new(), sealer);
+    open_services(folder, Arc::new(SystemClock::new()), services).await
+}
+
+async fn open_services(folder: &Path, clock: Arc<dyn Clock>, services: Services) -> Node {
     let options = local::Options {
         log_file_bytes: 4 * 1024 * 1024,
         event_file_bytes: 256 * 1024,
@@ -57,7 +68,7 @@ pub(crate) async fn open_with(folder: &Path, clock: Arc<dyn Clock>) -> Node {
     let space = Space::open(&*engine, wanted).await.unwrap();
     let router = Arc::new(Router::new(Arc::new(Alone)));
     let options = Options {
-        services: steadfast_events::register(Services::new()),
+        services,
         performer: Arc::new(Idle),
         router: Arc::clone(&router),
         clock,
