@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use amqp_setup::{ACCOUNT, ACCOUNT_KEY};
-use blob_face::{Answer, By, Face};
+use blob_face::{Answer, By, Face, OWNER};
 use steadfast_core::limits;
 use steadfast_events::{Attach, Definition, Kind, Position};
 
@@ -391,6 +391,30 @@ async fn only_whoever_has_the_key_gets_in() {
         let answer = face.send("GET", path, &header, bytes::Bytes::new()).await;
         assert_eq!(answer.error(), (403, "AuthenticationFailed"));
     }
+}
+
+#[tokio::test]
+async fn times_are_checked_before_a_signature_proves_anything() {
+    let face = Face::with_box().await;
+    // A wrong key shows which check comes first.
+    let late = By {
+        key: "d3Jvbmc=",
+        ago: 20 * 60,
+        ..OWNER
+    };
+    let refused = face.ask_by(&late, "GET", "/devstoreaccount1/box/a", &[], "".into());
+    let refused = refused.await;
+    assert_eq!(refused.status, 403);
+    assert!(refused.text().contains("15 minutes"), "{}", refused.text());
+    let query = "sv=2020-10-02&sr=b&sp=r&se=2001-01-01T00:00:00Z&sig=d3Jvbmc%3D";
+    let url = format!(
+        "http://127.0.0.1:{}/devstoreaccount1/box/a?{query}",
+        face.port
+    );
+    let refused = face.client.get(url).send().await.unwrap();
+    assert_eq!(refused.status(), 403);
+    let text = refused.text().await.unwrap();
+    assert!(text.contains("has ended"), "{text}");
 }
 
 #[tokio::test]

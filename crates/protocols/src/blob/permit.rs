@@ -75,9 +75,11 @@ impl Permit {
         })?;
         let account = &ask.place.account;
         if let Some(sas) = sas {
+            // Who is admitted has proved something, also for the connection, so what no
+            // longer counts is refused before.
+            check_sas(context, ask, &sas)?;
             let is_signed_by = |key: &str| sas.is_signed_by(key);
             let pass = admit(context, account, &is_signed_by)?;
-            check_sas(context, ask, &sas)?;
             let sas = Some(sas);
             return Ok(Self { pass, sas });
         }
@@ -99,9 +101,9 @@ impl Permit {
             parameters: &ask.parameters,
             headers: &ask.headers,
         };
+        check_date(context.clock.now(), ask)?;
         let is_signed_by = |key: &str| claim.is_signed_by(key, &request);
         let pass = admit(context, &claim.account, &is_signed_by)?;
-        check_date(context.clock.now(), ask)?;
         Ok(Self { pass, sas: None })
     }
 
