@@ -499,13 +499,11 @@ async fn pages_of_other_origins_may_ask() {
     let request = request.header("access-control-request-headers", names);
     let request = request.header("access-control-request-method", "POST");
     let response = request.send().await.unwrap();
-    let header = |name: &str| response.headers()[name].to_str().unwrap().to_owned();
-    assert_eq!(
-        header("access-control-allow-origin"),
-        "http://elsewhere.example"
-    );
-    assert_eq!(header("access-control-allow-credentials"), "true");
-    assert_eq!(header("access-control-allow-headers"), names);
+    let header = |name: &str| response.headers().get(name)?.to_str().ok();
+    // The stage lists `*`, which is for requests without credentials.
+    assert_eq!(header("access-control-allow-origin"), Some("*"));
+    assert_eq!(header("access-control-allow-credentials"), None);
+    assert_eq!(header("access-control-allow-headers"), Some(names));
 }
 
 #[tokio::test]
