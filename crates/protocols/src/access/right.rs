@@ -123,6 +123,10 @@ impl FromStr for Grant {
 
     fn from_str(text: &str) -> Result<Self, BadGrant> {
         let bad = || BadGrant(text.to_owned());
+        // It goes into headers, logs and answers.
+        if text.trim().contains(char::is_control) {
+            return Err(bad());
+        }
         let (right, place) = text.trim().split_once(' ').ok_or_else(bad)?;
         let (area, entity) = match place.trim().split_once('/') {
             Some((area, "*")) => (area, None),
@@ -198,6 +202,9 @@ mod tests {
             "send houses",
             "send */x",
             "send events/",
+            "send events/a\u{7f}",
+            "send events/a\nb",
+            "send events/a\u{85}b",
         ] {
             let error = text.parse::<Grant>().unwrap_err().to_string();
             assert!(error.contains("areas events, durable"), "{error}");

@@ -74,7 +74,7 @@ impl Forwarded {
         let kept = KEPT.iter();
         let kept = kept.filter_map(|name| Some((name, self.headers.get(*name)?)));
         let kept = kept.map(|(name, value)| (*name, value));
-        let grants = self.grants.as_deref().and_then(written);
+        let grants = self.grants.as_deref().map(written);
         let grants = grants.iter().map(|grants| (GRANTS, grants));
         put_headers(out, kept.chain(grants));
         put_bytes(out, &self.body);
@@ -186,10 +186,18 @@ fn text(reader: &mut Reader) -> Result<String, Malformed> {
     String::from_utf8(reader.bytes()?.to_vec()).map_err(|_| Malformed)
 }
 
-fn written(grants: &[Grant]) -> Option<HeaderValue> {
+fn written(grants: &[Grant]) -> HeaderValue {
     let grants: Vec<_> = grants.iter().map(ToString::to_string).collect();
-    let text = serde_json::to_vec(&grants).ok()?;
-    HeaderValue::from_bytes(&text).ok()
+    list(&grants)
+}
+
+/// A list that cannot be sent becomes an empty one: without a list nothing is checked.
+fn list(grants: &[String]) -> HeaderValue {
+    let text = serde_json::to_vec(&grants).unwrap_or_default();
+    match HeaderValue::from_bytes(&text) {
+        Ok(list) if !list.is_empty() => list,
+        _ => HeaderValue::from_static("[]"),
+    }
 }
 
 fn read(grants: &HeaderValue) -> Option<Vec<Grant>> {
@@ -277,6 +285,26 @@ mod tests {
                 assert!(Errand::decode(bytes.slice(..end)).is_err());
             }
         }
+    }
+
+    #[test]
+    fn grants_arrive_as_a_list_or_as_none_at_all_but_are_never_left_out() {
+        let got = |grants| {
+            let sent = Forwarded {
+                grants,
+                ..request(HeaderMap::new())
+            };
+            let errand = Errand::Request(Box::new(sent), Purpose::Find);
+            match Errand::decode(errand.encode()) {
+                Ok(Errand::Request(got, _)) => got.grants,
+                _ => panic!("it is a request"),
+            }
+        };
+        assert_eq!(got(None), None);
+        assert_eq!(got(Some(Vec::new())), Some(Vec::new()));
+        // A header holds no control character, so no grant does.
+        assert!("send jobs/a\u{7f}".parse::<Grant>().is_err());
+        assert_eq!(list(&["send jobs/a\u{7f}".to_owned()]), "[]");
     }
 
     #[test]
