@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::http::HeaderName;
 use axum::http::header::{
-    AUTHORIZATION, CONNECTION, COOKIE, HOST, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
+    AUTHORIZATION, CONNECTION, COOKIE, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 use axum::http::request::Parts;
 use serde_json::{Map, Value};
@@ -120,10 +120,7 @@ fn verify(
     parts: &Parts,
     shown: &str,
 ) -> Result<(Map<String, Value>, Pass), Refusal> {
-    let forwarded = parts.extensions.get::<Forwarded>();
-    let forwarded = forwarded.and_then(|own| own.host.clone());
-    let host = parts.headers.get(HOST).and_then(|own| own.to_str().ok());
-    let host = forwarded.as_deref().or(host);
+    let host = token::host(parts);
     let path = parts.uri.path();
     let is_ours = |audience: &str| token::is_for(audience, hub, path, host);
     let demand = Demand::new(RIGHTS, Area::Realtime, Scope::Entity(hub));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::header::{CONTENT_TYPE, HOST, RETRY_AFTER};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -180,7 +180,7 @@ fn verify(context: &Context, hub: &str, parts: &Parts, query: &Query) -> Result<
         let words = "no token was given: send 'Authorization: Bearer <token>'";
         return Err(Denied::new(Reason::Missing, words));
     };
-    let host = parts.headers.get(HOST).and_then(|own| own.to_str().ok());
+    let host = token::host(parts);
     let path = parts.uri.path();
     let is_ours = |audience: &str| token::is_for_path(audience, path, host);
     let rights: &[Right] = match parts.method {

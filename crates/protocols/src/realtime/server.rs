@@ -7,7 +7,6 @@ use std::sync::Arc;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::HeaderMap;
-use axum::http::header::HOST;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use futures_util::{SinkExt as _, StreamExt as _};
@@ -84,7 +83,7 @@ fn verify(
         let words = "no token was given: send 'Authorization: Bearer <token>'";
         return Err(Denied::new(Reason::Missing, words).into());
     };
-    let host = header(&parts.headers, HOST.as_str());
+    let host = token::host(parts);
     let is_ours = |audience: &str| token::is_for_server(audience, hub, host);
     let demand = Demand::new(RIGHTS, Area::Realtime, Scope::Entity(hub));
     let proof = Proof::Token(shown);

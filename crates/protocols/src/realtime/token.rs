@@ -3,9 +3,14 @@
 use std::time::Duration;
 
 use axum::http::Uri;
+use axum::http::header::HOST;
+use axum::http::request::Parts;
+use axum::http::uri::Authority;
 use serde_json::{Map, Value, json};
 use steadfast_core::clock::Timestamp;
 use steadfast_wire::jwt;
+
+use crate::http::Client;
 
 /// The name of the key with which the server signs tokens for clients of hubs. No
 /// user's key can have it.
@@ -57,13 +62,23 @@ pub fn token(wish: &TokenWish, host: &str, secret: &str, now: Timestamp) -> Stri
     jwt::token(&claims, secret)
 }
 
+/// The host that a request is for: what a trusted proxy says, else the Host, else the
+/// authority, which HTTP/2 has in its place. Without one no audience is ours.
+pub(super) fn host(parts: &Parts) -> Option<&str> {
+    let forwarded = parts.extensions.get::<Client>();
+    let forwarded = forwarded.and_then(|own| own.host.as_deref());
+    let header = || parts.headers.get(HOST)?.to_str().ok();
+    let authority = || parts.uri.authority().map(Authority::as_str);
+    forwarded.or_else(header).or_else(authority)
+}
+
 /// Whether an audience names the app servers of this hub.
 pub(super) fn is_for_server(audience: &str, hub: &str, host: Option<&str>) -> bool {
     let Ok(uri) = audience.parse::<Uri>() else {
         return false;
     };
     let named = uri.host().unwrap_or_default();
-    let is_host = host.is_none_or(|host| is_same_host(named, without_port(host)));
+    let is_host = host.is_some_and(|host| is_same_host(named, without_port(host)));
     let query = super::query::Query::read(uri.query());
     let is_hub = query
         .get("hub")
@@ -77,7 +92,7 @@ pub(super) fn is_for_path(audience: &str, path: &str, host: Option<&str>) -> boo
         return false;
     };
     let named = uri.host().unwrap_or_default();
-    let is_host = host.is_none_or(|host| is_same_host(named, without_port(host)));
+    let is_host = host.is_some_and(|host| is_same_host(named, without_port(host)));
     is_host && uri.path().trim_end_matches('/') == path.trim_end_matches('/')
 }
 
@@ -88,7 +103,7 @@ pub(super) fn is_for(audience: &str, hub: &str, path: &str, host: Option<&str>) 
         return false;
     };
     let named = uri.host().unwrap_or_default();
-    let is_host = host.is_none_or(|host| is_same_host(named, without_port(host)));
+    let is_host = host.is_some_and(|host| is_same_host(named, without_port(host)));
     let own = uri.path().trim_end_matches('/');
     let is_hub = match own {
         "/client" => super::query::Query::read(uri.query())
@@ -132,6 +147,8 @@ pub(super) fn texts(claims: &Map<String, Value>) -> Vec<(String, String)> {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::Request;
+
     use super::*;
 
     #[test]
@@ -162,5 +179,33 @@ mod tests {
                 "{audience}"
             );
         }
+    }
+
+    #[test]
+    fn the_host_is_found_in_every_version_of_http_and_needed() {
+        let parts = |uri: &str, host: Option<&str>| {
+            let mut request = Request::builder().uri(uri);
+            if let Some(host) = host {
+                request = request.header(HOST, host);
+            }
+            request.body(()).unwrap().into_parts().0
+        };
+        let first = parts("/client/?hub=chat", Some("a.example:80"));
+        assert_eq!(host(&first), Some("a.example:80"));
+        let mut second = parts("https://b.example/client/?hub=chat", None);
+        assert_eq!(host(&second), Some("b.example"));
+        let audience = "https://elsewhere.example/client/?hub=chat";
+        assert!(!is_for(audience, "chat", "/x", host(&second)));
+        second.extensions.insert(Client {
+            address: [127, 0, 0, 1].into(),
+            scheme: None,
+            host: Some("elsewhere.example".to_owned()),
+        });
+        assert!(is_for(audience, "chat", "/x", host(&second)));
+        let none = parts("/client/?hub=chat", None);
+        assert_eq!(host(&none), None);
+        assert!(!is_for(audience, "chat", "/x", None));
+        assert!(!is_for_path("http://a/api", "/api", None));
+        assert!(!is_for_server("http://a/server/?hub=chat", "chat", None));
     }
 }
