@@ -19,9 +19,12 @@ pub(super) fn place(root: &Path, data: &Path, name: &Path) -> Result<PathBuf, Pr
     let shown = root.display();
     let inside = match name.is_absolute() {
         true => {
-            let root = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
-            name.strip_prefix(root)
-                .map_err(|_| outside(&root_words(&shown)))?
+            // The root may be a link. A backup answers where it leads, and that is a
+            // name of the backup too.
+            let roots = [std::path::absolute(root), fs::canonicalize(root)];
+            let mut roots = roots.iter().flatten();
+            let inside = roots.find_map(|root| name.strip_prefix(root).ok());
+            inside.ok_or_else(|| outside(&root_words(&shown)))?
         }
         false => name,
     };
@@ -79,5 +82,23 @@ mod tests {
         // A root that holds the data folder, or lies in it.
         assert!(place(&top, "data/log").is_err() && place(&top, "other").is_ok());
         assert!(place(&data, "backups").is_err());
+    }
+
+    #[test]
+    fn what_a_backup_answers_is_taken_also_below_a_linked_root() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = fs::canonicalize(folder.path()).unwrap();
+        let (real, root, data) = (top.join("private"), top.join("backups"), top.join("data"));
+        fs::create_dir_all(real.join("a")).unwrap();
+        fs::create_dir_all(&data).unwrap();
+        std::os::unix::fs::symlink(&real, &root).unwrap();
+        let answered = place(&root, &data, Path::new("a")).unwrap();
+        assert_eq!(answered, real.join("a"));
+        for name in [answered.clone(), root.join("a")] {
+            assert_eq!(place(&root, &data, &name).unwrap(), answered);
+        }
+        for bad in [real.join("../data"), data.clone(), top.join("privately")] {
+            assert!(place(&root, &data, &bad).is_err(), "{}", bad.display());
+        }
     }
 }
