@@ -3,7 +3,8 @@
 //! A worker that cannot run an item, such as one of an older version, abandons it. Every
 //! other worker may take it at once; the one that gave it back is passed over for a while.
 //! An item that every worker has given back goes out to one of them after a pause, which
-//! grows, and to a worker that comes meanwhile at once.
+//! grows, and to a worker that comes meanwhile at once. If that one goes away, the others
+//! are asked again.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -102,6 +103,31 @@ impl Desk {
         if entry.place == Place::Ready {
             // The queue that it is in is not looked at for that worker.
             self.ready(state, &offer.key);
+        }
+    }
+
+    /// A worker has gone. What every worker had given back, and this one was asked for
+    /// again, waits for no pause any more: the others are asked.
+    pub(super) fn ask_others(&self, state: &mut State, id: u64, gone: &Seat) {
+        let was_asked = |entry: &Entry| {
+            let group = &entry.group;
+            entry.refusals > 0 && !group.declined_by.contains(&id) && gone.knows(group)
+        };
+        let mut waiting = Vec::new();
+        for (key, entry) in &mut state.entries {
+            if was_asked(entry) {
+                entry.reconsider();
+                if entry.place == Place::Ready {
+                    waiting.push(key.clone());
+                }
+            }
+        }
+        for key in waiting {
+            let entry = state.entries.get(&key);
+            // It may be out by now, from a queue that it was in before.
+            if entry.is_some_and(|entry| entry.place == Place::Ready) {
+                self.ready(state, &key);
+            }
         }
     }
 }

@@ -116,8 +116,11 @@ impl Desk {
     /// left to it for a while, because it may only have lost its connection.
     pub(super) fn vacate(&self, id: u64) {
         let mut state = self.state.lock();
-        state.seats.remove(&id);
+        let seat = state.seats.remove(&id);
         state.habits.vacate(id);
+        if let Some(seat) = seat {
+            self.ask_others(&mut state, id, &seat);
+        }
         let is_with = |entry: &Entry| entry.place == Place::Out(id);
         let with = state.entries.iter().filter(|(_, entry)| is_with(entry));
         let lost: Vec<_> = with

@@ -157,6 +157,87 @@ async fn durable_38_an_item_that_every_worker_gives_back_goes_out_once_per_pause
     assert!((7..=11).contains(&gaps.len()), "{gaps:?}");
 }
 
+/// Has workers give back what they are given, one after the other.
+async fn refuse(node: &Node, workers: [&mut Worker; 2]) {
+    for worker in workers {
+        let item = next(worker).await;
+        assert!(node.hub.abandon(&item.token).await.unwrap());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn durable_38_when_the_worker_that_is_asked_again_goes_another_is_asked() {
+    let hall = Hall::new();
+    let node = hall.start().await;
+    let mut first = node.hub.worker(Terms::default());
+    let mut second = node.hub.worker(Terms::default());
+    begin(&node, "2.0", "2.0").await;
+    refuse(&node, [&mut first, &mut second]).await;
+    assert_eq!(instance(&next(&mut first).await), "2.0");
+    drop(first);
+    assert_eq!(instance(&next(&mut second).await), "2.0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn durable_38_when_a_worker_goes_that_had_no_room_to_be_asked_another_is_asked() {
+    let hall = Hall::new();
+    let node = hall.start().await;
+    let one_at_a_time = || Terms {
+        turns: 1,
+        ..Terms::default()
+    };
+    let mut first = node.hub.worker(one_at_a_time());
+    let mut second = node.hub.worker(one_at_a_time());
+    begin(&node, "2.0", "2.0").await;
+    refuse(&node, [&mut first, &mut second]).await;
+    begin(&node, "one", "1.0").await;
+    assert_eq!(instance(&next(&mut first).await), "one");
+    begin(&node, "two", "1.0").await;
+    let two = next(&mut second).await;
+    assert_eq!(instance(&two), "two");
+    // The pause ends, and the first one is to be asked.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    drop(first);
+    let done = node.hub.complete_turn(&two.token, "two", ends());
+    assert!(done.await.unwrap());
+    // What the first one had is there as well, but came later.
+    assert_eq!(instance(&next(&mut second).await), "2.0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn durable_38_when_the_worker_asked_again_for_an_activity_goes_another_is_asked() {
+    let hall = Hall::new();
+    let node = hall.start().await;
+    let mut first = node.hub.worker(Terms::default());
+    begin(&node, "i", "1.0").await;
+    let turn = next(&mut first).await;
+    let mut second = node.hub.worker(Terms::default());
+    let result = wants(vec![Deed::Schedule(task("a", "1"))]);
+    let done = node.hub.complete_turn(&turn.token, "i", result);
+    assert!(done.await.unwrap());
+    refuse(&node, [&mut second, &mut first]).await;
+    let activity = next(&mut second).await;
+    assert!(matches!(activity.work, Work::Activity(_)));
+    drop(second);
+    let activity = tokio::time::timeout(Duration::from_secs(600), first.next());
+    let activity = activity.await.expect("it is given something").unwrap();
+    assert!(matches!(activity.work, Work::Activity(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn durable_38_a_worker_that_gave_an_item_back_and_goes_does_not_end_the_pause() {
+    let hall = Hall::new();
+    let node = hall.start().await;
+    let mut first = node.hub.worker(Terms::default());
+    let mut second = node.hub.worker(Terms::default());
+    begin(&node, "2.0", "2.0").await;
+    refuse(&node, [&mut first, &mut second]).await;
+    let began = Instant::now();
+    drop(second);
+    assert_eq!(instance(&next(&mut first).await), "2.0");
+    assert!(began.elapsed() >= Duration::from_millis(100));
+}
+
 #[tokio::test(start_paused = true)]
 async fn durable_35_an_activity_without_a_version_has_that_of_its_orchestration() {
     let hall = Hall::new();
