@@ -415,10 +415,12 @@ impl Desk {
         Some((entry.place, is_known))
     }
 
-    /// Whether nothing is wanted and no worker is there.
+    /// Whether nothing is wanted and no worker is there. One that was stopped is not idle:
+    /// another in its place would give out work.
     pub(super) fn is_idle(&self) -> bool {
         let state = self.state.lock();
-        state.entries.is_empty() && state.seats.is_empty() && state.habits.is_empty()
+        let is_empty = state.entries.is_empty() && state.seats.is_empty();
+        is_empty && state.habits.is_empty() && !state.is_stopped
     }
 
     /// Gives out nothing more.

@@ -179,4 +179,17 @@ mod tests {
         assert!(hubs.contains(&"held".to_owned()));
         assert!(Arc::ptr_eq(&held, &dispatcher.desk("held")));
     }
+    #[tokio::test]
+    async fn a_task_hub_that_gives_out_nothing_more_is_not_let_go_of() {
+        let router = Arc::new(Router::new(Arc::new(Alone)));
+        let clock = Arc::new(SystemClock::new());
+        let dispatcher = Dispatcher::new(router, clock, Delivery::default());
+        let stopped = Arc::downgrade(&dispatcher.desk("stopped"));
+        dispatcher.leave(Duration::ZERO).await;
+        for number in 0..3 * limits::TASK_HUB_DESKS {
+            dispatcher.desk(&format!("hub {number}"));
+        }
+        let now = Arc::downgrade(&dispatcher.desk("stopped"));
+        assert!(stopped.ptr_eq(&now), "another one would give out work");
+    }
 }
