@@ -111,10 +111,9 @@ fn a_worker_that_one_task_keeps_is_logged_with_the_task_and_the_threads_and_coun
         stuck["kept_ms"].parse::<u64>().unwrap() >= 5000,
         "{stuck:?}"
     );
-    // Other tasks are polled as well, and come back.
+    // On a busy machine another task may be named as well: one whose thread was not running.
     let place = format!("tests/node_watchdog.rs:{line} on tokio-");
     assert!(stuck["stuck"].contains(&place), "{stuck:?}");
-    assert!(!stuck["stuck"].contains("; "), "{stuck:?}");
     let mut threads = stuck["threads"].split("; ");
     let is_stuck = |thread: &str| thread.starts_with("tokio-") && thread.contains(" R ");
     assert!(threads.any(is_stuck), "{stuck:?}");
