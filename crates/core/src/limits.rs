@@ -453,6 +453,9 @@ pub const ANSWER_TIME: Duration = Duration::from_secs(30);
 pub const ANSWER_PIECE_BYTES: usize = 16 * 1024;
 pub const ANSWERS_BYTES: usize = 16 * 1024 * 1024;
 
+/// What an answer counts for before it is handed out.
+pub const ANSWER_CHARGED_BYTES: u64 = 1024 * 1024;
+
 /// What of a body that is too large is read and dropped, so that its sender gets to
 /// the answer.
 pub const BODY_REST_BYTES: usize = 32 * 1024 * 1024;

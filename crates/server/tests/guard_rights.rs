@@ -148,7 +148,7 @@ fn try_token(server: &Server, client_token: &str, route: &Route, is_client: bool
 }
 
 /// What every operation of the REST interface is expected to need.
-const REST: [(&str, &str, &str); 45] = [
+const REST: [(&str, &str, &str); 46] = [
     ("get /v1/status", "node", "read"),
     ("post /v1/drain", "node", "manage"),
     ("post /v1/reload", "node", "manage"),

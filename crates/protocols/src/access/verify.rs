@@ -106,6 +106,8 @@ impl Access {
     ) -> Result<(Pass, Claims), Denied> {
         let (pass, claims) = self.prove(proof, demand)?;
         pass.meets(demand)?;
+        // Every proof ends here: from now on the connection is no stranger's.
+        crate::listen::proven();
         Ok((pass, claims))
     }
 

@@ -97,10 +97,18 @@ impl Connection {
     pub(super) fn may_read(&self) -> bool {
         !self.is_closed
             && self.taken_bytes < limits::AMQP_TAKEN_BYTES
+            && !self.should_wait()
             && match self.is_proven() {
                 true => self.out.has_room(),
                 false => self.out.waiting() < limits::AMQP_UNPROVEN_OUT_BYTES,
             }
+    }
+
+    /// Whether it waits for its own publications before it brings more, because all
+    /// connections together keep much.
+    fn should_wait(&self) -> bool {
+        let is_crowded = self.admission.as_ref().is_some_and(Admission::is_crowded);
+        is_crowded && self.taken_bytes > 0
     }
 
     /// Whether a token or a key was shown that counts.

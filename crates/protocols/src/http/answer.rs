@@ -56,7 +56,9 @@ pub(super) struct Piece {
 impl Answers {
     /// Counts an answer until it is written.
     pub(super) fn count(self: &Arc<Self>, inner: Body) -> Answer {
-        let charged = HttpBody::size_hint(&inner).lower() as usize;
+        // A long answer is streamed: what is not read of it is in no memory.
+        let length = HttpBody::size_hint(&inner).lower();
+        let charged = length.min(limits::ANSWER_CHARGED_BYTES) as usize;
         self.unread.lock().bytes += charged;
         Answer {
             inner,

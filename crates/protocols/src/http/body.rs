@@ -11,10 +11,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::{Body, BodyDataStream, HttpBody as _};
 use axum::extract::{Request, State};
 use axum::http::Extensions;
-use axum::middleware::Next;
+use axum::middleware::{self, Next};
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
@@ -60,12 +61,19 @@ pub(crate) struct Chunks {
     began: Instant,
     deadline: Pin<Box<Sleep>>,
     read: usize,
+    /// How long it may become.
+    most: usize,
 }
 
 impl Bodies {
     /// All the room there is.
     pub fn new() -> Self {
         Self(Arc::new(Semaphore::new(limits::BODIES_BYTES)))
+    }
+
+    /// Has the bodies of these routes take this room, and none of that of others.
+    pub fn around(self, routes: Router) -> Router {
+        routes.layer(middleware::from_fn_with_state(self, account))
     }
 }
 
@@ -92,19 +100,18 @@ pub(super) async fn account(
 }
 
 impl Charge {
-    /// Reserves room for a body of so many bytes. One whose length is not known gets
-    /// more than it needs now, so that it has to wait a few times only.
-    async fn reserve(&self, bytes: usize, is_known: bool) -> Result<(), Unread> {
+    /// Reserves room for so many bytes that have come: more than they need, so that a body
+    /// has to wait a few times only, but not more than all of it will need. What is only
+    /// announced has no room.
+    async fn reserve(&self, bytes: usize, most: usize) -> Result<(), Unread> {
         let needed = bytes.saturating_sub(limits::BODY_FREE_BYTES);
         let reserved = self.held.lock().reserved;
         if needed <= reserved {
             return Ok(());
         }
         let least = needed - reserved;
-        let due = match is_known {
-            true => least,
-            false => least.max(reserved).max(limits::BODY_STEP_BYTES),
-        };
+        let due = least.max(reserved).max(limits::BODY_STEP_BYTES);
+        let due = due.min(most.saturating_sub(reserved)).max(least);
         let due = due.min(limits::BODIES_BYTES.saturating_sub(reserved));
         let permits = u32::try_from(due).map_err(|_| Unread::TooLarge)?;
         let waiting = Arc::clone(&self.room).acquire_many_owned(permits);
@@ -131,7 +138,9 @@ impl Chunks {
     /// nothing is charged.
     pub(crate) fn new(extensions: &Extensions, body: Body) -> Self {
         let deadline = Box::pin(tokio::time::sleep(limits::BODY_TIME));
+        let most = body.size_hint().upper().and_then(|own| own.try_into().ok());
         Self {
+            most: most.unwrap_or(usize::MAX),
             source: body.into_data_stream(),
             charge: extensions.get().cloned(),
             began: deadline.deadline(),
@@ -146,15 +155,15 @@ impl Chunks {
             Ok(chunk) => chunk,
             Err(unread) => return Some(Err(unread)),
         };
-        match self.reserve(self.read, false).await {
+        match self.reserve().await {
             Ok(()) => Some(Ok(chunk)),
             Err(unread) => Some(Err(unread)),
         }
     }
 
-    async fn reserve(&mut self, bytes: usize, is_known: bool) -> Result<(), Unread> {
+    async fn reserve(&mut self) -> Result<(), Unread> {
         match &self.charge {
-            Some(charge) => charge.reserve(bytes, is_known).await,
+            Some(charge) => charge.reserve(self.read, self.most).await,
             None => Ok(()),
         }
     }
@@ -205,7 +214,6 @@ pub(crate) async fn read(
         chunks.discard(most).await;
         return Err(Unread::TooLarge);
     }
-    chunks.reserve(declared as usize, true).await?;
     let mut first = Bytes::new();
     let mut whole = BytesMut::new();
     while let Some(chunk) = chunks.next().await {

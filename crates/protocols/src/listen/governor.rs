@@ -98,9 +98,7 @@ impl Governor {
         let same = state.addresses.get(&address);
         let oldest = match same.filter(|same| same.len() >= most_of_one) {
             Some(same) => same.first().copied(),
-            None if state.unproven.len() >= self.caps.unproven => {
-                state.unproven.keys().next().copied()
-            }
+            None if state.unproven.len() >= self.caps.unproven => state.oldest_of_largest(),
             None => None,
         };
         if let Some(oldest) = oldest {
@@ -178,8 +176,8 @@ impl Governor {
     fn close_largest(&self, ledger: Ledger) {
         let mut state = self.state.lock();
         let largest = match ledger {
-            Ledger::Unproven => largest(state.unproven.values()),
-            Ledger::Proven => largest(state.proven.values()),
+            Ledger::Unproven => largest(state.unproven.values(), ledger),
+            Ledger::Proven => largest(state.proven.values(), ledger),
         };
         if let Some(number) = largest {
             state.close(number, Cause::Memory);
@@ -200,6 +198,12 @@ impl State {
         Some(own)
     }
 
+    /// The oldest unproven connection of the address that has most of them.
+    fn oldest_of_largest(&self) -> Option<u64> {
+        let largest = self.addresses.values().max_by_key(|same| same.len());
+        largest.and_then(|same| same.first().copied())
+    }
+
     fn close(&mut self, number: u64, cause: Cause) {
         let own = match self.take(number) {
             Some(own) => Some(own),
@@ -207,6 +211,8 @@ impl State {
         };
         let Some(own) = own else { return };
         own.close(cause);
+        // Its memory is on its way back: it must not cost another one its place.
+        own.settle();
         self.closed += 1;
         // An attack lasts, so not every connection is worth a line.
         if self.closed.is_power_of_two() {
@@ -216,9 +222,10 @@ impl State {
     }
 }
 
-fn largest<'a>(all: impl Iterator<Item = &'a Admission>) -> Option<u64> {
-    let largest = all.max_by_key(|own| own.bytes());
-    largest.map(Admission::number)
+fn largest<'a>(all: impl Iterator<Item = &'a Admission>, ledger: Ledger) -> Option<u64> {
+    let all = all.map(|own| (own.bytes(ledger), own.number()));
+    let largest = all.filter(|(bytes, _)| *bytes > 0).max();
+    largest.map(|(_, number)| number)
 }
 
 /// What counts as one address: of IPv6 the network that one subscriber has.
@@ -282,8 +289,11 @@ struct Inner {
     is_proven: AtomicBool,
     /// Whether what it brings counts.
     is_metered: AtomicBool,
-    /// Bytes that it brought before its proof; that it makes the server keep after it.
-    bytes: AtomicUsize,
+    /// Bytes that it brought before its proof.
+    brought: AtomicUsize,
+    /// Bytes that it makes the server keep after it.
+    kept: AtomicUsize,
+    is_gone: AtomicBool,
     cause: OnceLock<Cause>,
     closed: CancellationToken,
     /// Waits to read: for the proof, or for the end.
@@ -300,7 +310,9 @@ impl Admission {
             began: Instant::now(),
             is_proven: AtomicBool::new(false),
             is_metered: AtomicBool::new(true),
-            bytes: AtomicUsize::new(0),
+            brought: AtomicUsize::new(0),
+            kept: AtomicUsize::new(0),
+            is_gone: AtomicBool::new(false),
             cause: OnceLock::new(),
             closed: CancellationToken::new(),
             reader: AtomicWaker::new(),
@@ -319,9 +331,22 @@ impl Admission {
         self.0.port
     }
 
-    /// Bytes that count at present.
-    fn bytes(&self) -> usize {
-        self.0.bytes.load(Ordering::SeqCst)
+    /// Bytes that count in a ledger at present.
+    fn bytes(&self, ledger: Ledger) -> usize {
+        let own = match ledger {
+            Ledger::Unproven => &self.0.brought,
+            Ledger::Proven => &self.0.kept,
+        };
+        own.load(Ordering::SeqCst)
+    }
+
+    /// Nothing counts any more.
+    fn settle(&self) {
+        let governor = &self.0.governor;
+        let brought = self.0.brought.swap(0, Ordering::SeqCst);
+        governor.unproven_bytes.fetch_sub(brought, Ordering::SeqCst);
+        let kept = self.0.kept.swap(0, Ordering::SeqCst);
+        governor.kept_bytes.fetch_sub(kept, Ordering::SeqCst);
     }
 
     /// When a proof is due. Until then a protocol may say why it ends a connection.
@@ -339,9 +364,9 @@ impl Admission {
         if self.0.is_proven.swap(true, Ordering::SeqCst) {
             return;
         }
-        let bytes = self.0.bytes.swap(0, Ordering::SeqCst);
+        let brought = self.0.brought.swap(0, Ordering::SeqCst);
         let all = &self.0.governor.unproven_bytes;
-        all.fetch_sub(bytes, Ordering::SeqCst);
+        all.fetch_sub(brought, Ordering::SeqCst);
         self.0.governor.proven(self);
         self.0.reader.wake();
     }
@@ -359,10 +384,10 @@ impl Admission {
         // The sum first: what is taken from it later was added to it.
         let all = &self.0.governor.unproven_bytes;
         let all_bytes = all.fetch_add(bytes, Ordering::SeqCst) + bytes;
-        let own = self.0.bytes.fetch_add(bytes, Ordering::SeqCst) + bytes;
+        let own = self.0.brought.fetch_add(bytes, Ordering::SeqCst) + bytes;
         // The proof may have come between the two.
         if self.is_proven() {
-            let late = self.0.bytes.swap(0, Ordering::SeqCst);
+            let late = self.0.brought.swap(0, Ordering::SeqCst);
             all.fetch_sub(late, Ordering::SeqCst);
             return Ok(());
         }
@@ -383,25 +408,21 @@ impl Admission {
 
     /// Whether it has brought all that it may before its proof.
     pub fn is_exhausted(&self) -> bool {
-        !self.is_proven() && self.bytes() >= limits::UNPROVEN_BYTES
+        !self.is_proven() && self.bytes(Ledger::Unproven) >= limits::UNPROVEN_BYTES
     }
 
     /// So many bytes it makes the server keep now, after its proof. If all connections
     /// keep too much, the largest is closed.
     pub fn keep(&self, bytes: usize) -> Result<(), Exhausted> {
-        if !self.is_proven() {
-            return Ok(());
-        }
-        let before = self.0.bytes.swap(bytes, Ordering::SeqCst);
-        if before == bytes {
+        let is_over = self.0.is_gone.load(Ordering::SeqCst) || self.closed_for().is_some();
+        if !self.is_proven() || is_over {
             return Ok(());
         }
         let governor = &self.0.governor;
-        let all = governor.kept_bytes.fetch_add(bytes, Ordering::SeqCst) + bytes;
-        let all = {
-            governor.kept_bytes.fetch_sub(before, Ordering::SeqCst);
-            all - before
-        };
+        // The sum first: what is taken from it was added to it.
+        governor.kept_bytes.fetch_add(bytes, Ordering::SeqCst);
+        let before = self.0.kept.swap(bytes, Ordering::SeqCst);
+        let all = governor.kept_bytes.fetch_sub(before, Ordering::SeqCst) - before;
         let caps = governor.caps();
         if bytes > before && all > caps.bytes {
             governor.close_largest(Ledger::Proven);
@@ -410,6 +431,13 @@ impl Admission {
             true => Err(Exhausted),
             false => Ok(()),
         }
+    }
+
+    /// Whether all connections together are near to what they may keep: those that wait
+    /// for something of their own should not bring more.
+    pub fn is_crowded(&self) -> bool {
+        let governor = &self.0.governor;
+        governor.kept_bytes.load(Ordering::SeqCst) > governor.caps.bytes / 4 * 3
     }
 
     fn close(&self, cause: Cause) {
@@ -454,13 +482,9 @@ impl Admission {
 
     /// The connection is gone.
     pub(super) fn leave(&self) {
+        self.0.is_gone.store(true, Ordering::SeqCst);
         self.0.governor.leave(self);
-        let bytes = self.0.bytes.swap(0, Ordering::SeqCst);
-        let all = match self.is_proven() {
-            true => &self.0.governor.kept_bytes,
-            false => &self.0.governor.unproven_bytes,
-        };
-        all.fetch_sub(bytes, Ordering::SeqCst);
+        self.settle();
     }
 }
 
@@ -525,6 +549,36 @@ mod tests {
         assert!(small.keep(70).is_ok());
         assert_eq!(large.closed_for(), Some(Cause::Memory));
         assert_eq!(small.closed_for(), None);
+    }
+
+    #[test]
+    fn a_closed_connection_costs_no_other_one_its_place() {
+        let governor = governor(8);
+        let peers = ["10.0.0.1", "10.0.0.2", "10.0.0.3"];
+        let all = peers.map(|peer| from(&governor, peer));
+        all.iter().for_each(Admission::proven);
+        let [large, small, idle] = &all;
+        large.keep(90).unwrap();
+        small.keep(70).unwrap();
+        assert_eq!(large.closed_for(), Some(Cause::Memory));
+        // It has not gone yet, and what it says now does not count.
+        large.keep(95).unwrap();
+        small.keep(80).unwrap();
+        small.keep(100).unwrap();
+        assert_eq!((small.closed_for(), idle.closed_for()), (None, None));
+        all.iter().for_each(Admission::leave);
+        assert_eq!(governor.kept_bytes.load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn a_flood_of_many_addresses_makes_room_at_its_own_cost() {
+        let governor = governor(8);
+        let alone = from(&governor, "10.0.0.1");
+        let flood: Vec<_> = (0..12u8)
+            .map(|i| from(&governor, &format!("10.0.1.{}", i % 4)))
+            .collect();
+        assert_eq!(alone.closed_for(), None);
+        assert!(flood[0].closed_for().is_some());
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use axum::body::Body;
@@ -26,7 +26,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
-use super::governor::current;
+use super::governor::{Admission, current};
 
 /// An open WebSocket.
 pub type Socket = WebSocketStream<Gate>;
@@ -38,6 +38,7 @@ pub struct SocketLimit(Arc<Limit>);
 #[derive(Default)]
 struct Limit {
     bytes: AtomicUsize,
+    is_counted: AtomicBool,
     reader: AtomicWaker,
 }
 
@@ -47,6 +48,13 @@ impl SocketLimit {
         let limit = Self::default();
         limit.0.bytes.store(bytes, Ordering::SeqCst);
         limit
+    }
+
+    /// Messages count among what the connection makes the server keep.
+    #[must_use]
+    pub fn counted(self) -> Self {
+        self.0.is_counted.store(true, Ordering::SeqCst);
+        self
     }
 
     /// Every message is let through; the socket's own limit holds.
@@ -133,11 +141,12 @@ impl Upgrade {
         if let Some(admission) = current() {
             admission.meter(true);
         }
-        let upgraded = self.upgraded;
+        let (upgraded, counts) = (self.upgraded, limit.0.is_counted.load(Ordering::SeqCst));
         let work = async move {
             let socket = match upgraded.await {
                 Ok(upgraded) => {
-                    let gate = Gate::new(TokioIo::new(upgraded), limit);
+                    let mut gate = Gate::new(TokioIo::new(upgraded), limit);
+                    gate.counted = current().filter(|_| counts);
                     Ok(Socket::from_raw_socket(gate, Role::Server, Some(config)).await)
                 }
                 Err(error) => Err(error),
@@ -164,6 +173,12 @@ impl Upgrade {
     }
 }
 
+/// The longest control frame, such as a ping.
+const CONTROL_BYTES: u64 = 125;
+
+/// Messages are counted in steps, not with every read.
+const KEPT_STEP: u64 = 64 * 1024;
+
 /// The longest header of a frame.
 const HEADER_BYTES: usize = 14;
 
@@ -174,6 +189,9 @@ pub struct Gate {
     limit: SocketLimit,
     /// Bytes from the end of the header of a frame over the limit on.
     held: Vec<u8>,
+    /// The connection whose messages are counted here; others count them themselves.
+    counted: Option<Admission>,
+    kept: usize,
 }
 
 impl Gate {
@@ -183,7 +201,21 @@ impl Gate {
             frames: Frames::default(),
             limit,
             held: Vec::new(),
+            counted: None,
+            kept: 0,
         }
+    }
+
+    /// Counts what has come of a message among what connections make the server keep.
+    fn keep(&mut self) -> io::Result<()> {
+        let kept = (self.frames.kept / KEPT_STEP * KEPT_STEP) as usize;
+        if let Some(admission) = &self.counted
+            && kept != std::mem::replace(&mut self.kept, kept)
+            && admission.keep(kept).is_err()
+        {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        Ok(())
     }
 }
 
@@ -196,12 +228,16 @@ struct Frames {
     left: u64,
     /// Bytes of the present message, all its frames together.
     message: u64,
+    /// Bytes of it that have come, and what its present frame is.
+    kept: u64,
+    is_data: bool,
+    is_last: bool,
 }
 
 impl Frames {
     /// How many bytes may pass: all, or those before the end of the header of a frame
     /// that belongs to a message over the limit.
-    fn pass(&mut self, bytes: &[u8], limit: &SocketLimit) -> usize {
+    fn pass(&mut self, bytes: &[u8], limit: &SocketLimit) -> io::Result<usize> {
         let mut at = 0;
         while at < bytes.len() {
             if self.left > 0 {
@@ -209,6 +245,7 @@ impl Frames {
                 let step = self.left.min(rest);
                 self.left -= step;
                 at += step as usize;
+                self.came(step);
                 continue;
             }
             self.header[self.known] = bytes[at];
@@ -216,21 +253,38 @@ impl Frames {
             if let Some(length) = length(&self.header[..known]) {
                 let is_control = self.header[0] & 0x08 != 0;
                 let is_last = self.header[0] & 0x80 != 0;
+                // The socket would make room for it before it looks.
+                if is_control && length > CONTROL_BYTES {
+                    return Err(io::ErrorKind::InvalidData.into());
+                }
+                self.is_data = !is_control;
+                self.is_last = is_last;
                 if !is_control {
                     let message = self.message.saturating_add(length);
                     if !limit.allows(message) {
-                        return at;
+                        return Ok(at);
                     }
                     self.message = if is_last { 0 } else { message };
                 }
                 self.left = length;
                 self.known = 0;
+                self.came(0);
             } else {
                 self.known = known;
             }
             at += 1;
         }
-        at
+        Ok(at)
+    }
+
+    /// So many bytes of the present frame have come.
+    fn came(&mut self, bytes: u64) {
+        if self.is_data {
+            self.kept += bytes;
+            if self.left == 0 && self.is_last {
+                self.kept = 0;
+            }
+        }
     }
 }
 
@@ -263,7 +317,8 @@ impl AsyncRead for Gate {
             let before = into.filled().len();
             ready!(Pin::new(&mut this.inner).poll_read(cx, into))?;
             let came = into.filled().len() - before;
-            let passed = this.frames.pass(&into.filled()[before..], &this.limit);
+            let passed = this.frames.pass(&into.filled()[before..], &this.limit)?;
+            this.keep()?;
             if passed == came {
                 return Poll::Ready(Ok(()));
             }
@@ -276,7 +331,8 @@ impl AsyncRead for Gate {
         }
         this.limit.0.reader.register(cx.waker());
         let room = this.held.len().min(into.remaining());
-        let passed = this.frames.pass(&this.held[..room], &this.limit);
+        let passed = this.frames.pass(&this.held[..room], &this.limit)?;
+        this.keep()?;
         if passed == 0 {
             return Poll::Pending;
         }
@@ -332,11 +388,23 @@ mod tests {
         bytes.extend([0; 5]);
         // However the bytes come.
         let (one, other) = bytes.split_at(17);
-        assert_eq!(frames.pass(one, &limit), 17);
-        assert_eq!(frames.pass(other, &limit), fine - 17);
-        assert_eq!(frames.pass(&bytes[fine..], &limit), 0);
+        assert_eq!(frames.pass(one, &limit).unwrap(), 17);
+        assert_eq!(frames.pass(other, &limit).unwrap(), fine - 17);
+        assert_eq!(frames.pass(&bytes[fine..], &limit).unwrap(), 0);
+        // What has come of the message, the ping not.
+        assert_eq!(frames.kept, 6);
         limit.lift();
-        assert_eq!(frames.pass(&bytes[fine..], &limit), bytes.len() - fine);
-        assert_eq!((frames.left, frames.message), (0, 0));
+        let rest = bytes.len() - fine;
+        assert_eq!(frames.pass(&bytes[fine..], &limit).unwrap(), rest);
+        assert_eq!((frames.left, frames.message, frames.kept), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_long_control_frame_is_refused_before_there_is_room_for_it() {
+        let limit = SocketLimit::new(10);
+        let mut frames = Frames::default();
+        assert!(frames.pass(&header(0x89, 1 << 22), &limit).is_err());
+        let mut frames = Frames::default();
+        assert!(frames.pass(&header(0x89, 125), &limit).is_ok());
     }
 }

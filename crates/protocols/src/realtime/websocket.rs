@@ -90,7 +90,7 @@ pub(super) async fn open(
         .max_message_size(Some(most))
         .max_frame_size(Some(most));
     // A client has nothing long to say before its handshake is taken.
-    let limit = SocketLimit::new(limits::HUB_UNGREETED_MESSAGE);
+    let limit = SocketLimit::new(limits::HUB_UNGREETED_MESSAGE).counted();
     let greeted = limit.clone();
     Ok(
         upgrade.accept(None, config, limit, move |stream| async move {

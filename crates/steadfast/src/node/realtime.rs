@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use steadfast_core::task::named;
-use steadfast_protocols::http::{Frame, serve};
+use steadfast_protocols::http::{Bodies, Frame, serve};
 use steadfast_protocols::listen::{Bind, Certificate, Listener};
 use steadfast_protocols::realtime::{self, Context, Routes};
 
@@ -23,7 +23,9 @@ pub(super) fn bind(config: &Config, certificate: Option<&Arc<Certificate>>) -> R
 
 /// The routes of clients, which are the same on every port.
 pub(super) fn routes(inner: &Inner) -> Routes {
-    realtime::routes(&Arc::new(context(inner)), inner.hosted.paths())
+    // Clients of hubs are the least trusted ones: they fill no room of others.
+    let routes = realtime::routes(&Arc::new(context(inner)), inner.hosted.paths());
+    Bodies::new().around(routes)
 }
 
 /// What all requests of clients share.
