@@ -236,7 +236,7 @@ enum Command {
 }
 
 impl Command {
-    /// Whether it writes what nobody but its owner may read.
+    /// Whether it writes files that only their owner may read.
     fn keeps_state(&self) -> bool {
         matches!(
             self,

@@ -297,7 +297,7 @@ fn a_key_grants_no_more_than_it_has() {
     assert_eq!(make("odd", "z", "manage node/x"), StatusCode::FORBIDDEN);
     let status = ask(&server, "odd", Method::GET, "/v1/status", Value::Null);
     assert_eq!(status.0, StatusCode::FORBIDDEN);
-    // The server's own key is nobody's.
+    // No key may delete the server's own.
     let own = ask(
         &server,
         "root",

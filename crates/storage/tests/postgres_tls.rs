@@ -81,7 +81,7 @@ async fn the_server_must_be_who_it_should_be() {
     for settings in ["sslmode=require", "sslmode=verify-full"] {
         refused(&server, "localhost", settings, "sslrootcert=FILE").await;
     }
-    // Encrypted, whoever it is: because that is written, or on this machine, where it
+    // Encrypted without verification: because that is written, or on this machine, where it
     // need not be encrypted at all.
     for settings in ["sslmode=no-verify", "sslmode=prefer", ""] {
         server.wait_for(GONE, "0").unwrap();

@@ -53,7 +53,7 @@ impl Habits {
     }
 
     /// Forgets those that were not used since the last look; answers whether there are
-    /// others. If not, nobody looks any more.
+    /// others. If not, the watch ends.
     pub(super) fn age(&mut self) -> bool {
         self.older = std::mem::take(&mut self.recent);
         self.is_watched = !self.older.is_empty();
@@ -86,7 +86,7 @@ mod tests {
         assert!(habits.age());
         assert_eq!((habits.get(&key(1)), habits.get(&key(2))), (Some(&8), None));
         assert!(!habits.age() && habits.is_empty());
-        assert!(habits.begin_watch(), "nobody looks any more");
+        assert!(habits.begin_watch(), "the watch has ended");
         assert_eq!(habits.recent.capacity() + habits.older.capacity(), 0);
     }
 

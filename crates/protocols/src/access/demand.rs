@@ -18,7 +18,7 @@ pub struct Demand<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope<'a> {
     /// On at least one; the route itself shows and does what is permitted.
-    Somewhere,
+    AnyEntity,
     /// On all of them: a grant on one entity does not count.
     Whole,
     /// On this one.
@@ -53,7 +53,7 @@ impl<'a> Demand<'a> {
     fn is_met_by_grant(&self, grant: &Grant) -> bool {
         let mut rights = self.rights.iter();
         rights.any(|right| match self.scope {
-            Scope::Somewhere => grant.holds_somewhere(*right, self.area),
+            Scope::AnyEntity => grant.holds_somewhere(*right, self.area),
             Scope::Whole => grant.holds(*right, self.area, None),
             Scope::Entity(entity) => grant.holds(*right, self.area, Some(entity)),
         })

@@ -83,7 +83,7 @@ impl Pass {
         let (name, area) = (self.name(), demand.area);
         let entity = match demand.scope {
             Scope::Entity(entity) => format!("/{entity}"),
-            Scope::Somewhere | Scope::Whole => String::new(),
+            Scope::AnyEntity | Scope::Whole => String::new(),
         };
         let rights = rights.join(" or ");
         let message = format!("the key '{name}' has no right '{rights} {area}{entity}'");

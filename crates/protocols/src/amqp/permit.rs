@@ -267,7 +267,7 @@ fn covers(own: &str, asked: &str) -> bool {
 pub(super) const SOME: Demand<'static> = Demand {
     rights: &[Right::Send, Right::Listen, Right::Read],
     area: Area::Events,
-    scope: Scope::Somewhere,
+    scope: Scope::AnyEntity,
     audience: None,
 };
 

@@ -119,7 +119,7 @@ impl Permit {
         let is_own = ask.place.account != SHARED;
         let scope = match operation {
             Operation::DeleteContainer => Scope::Whole,
-            Operation::CreateContainer | Operation::ReadContainer => Scope::Somewhere,
+            Operation::CreateContainer | Operation::ReadContainer => Scope::AnyEntity,
             Operation::List => scope(&listed, is_own),
             _ => scope(ask.blob(), is_own),
         };
@@ -146,7 +146,7 @@ impl Permit {
 fn scope(name: &str, is_own: bool) -> Scope<'_> {
     match event_hub_of(name) {
         Some(hub) => Scope::Entity(hub),
-        None if is_own => Scope::Somewhere,
+        None if is_own => Scope::AnyEntity,
         None => Scope::Whole,
     }
 }
@@ -159,7 +159,7 @@ fn admit(
     is_signed_by: &dyn Fn(&str) -> bool,
 ) -> Result<Pass, Denied> {
     let rights = &[Right::Send, Right::Listen, Right::Read];
-    let demand = Demand::new(rights, Area::Events, Scope::Somewhere);
+    let demand = Demand::new(rights, Area::Events, Scope::AnyEntity);
     let proof = Proof::Signature { name, is_signed_by };
     context.access.admit(proof, &demand)
 }

@@ -118,7 +118,7 @@ impl Judged {
     }
 }
 
-/// The resolver that connections use. It asks nobody: it gives what was judged.
+/// The resolver that connections use. It looks up no name: it gives the addresses that were judged.
 #[derive(Clone)]
 pub(crate) struct JudgedResolver {
     /// The proxy, which the configuration names.

@@ -187,7 +187,7 @@ impl Guard {
         let scope = match (self.area, &entity) {
             (Area::Node, _) => Scope::Whole,
             (_, Some(entity)) => Scope::Entity(entity),
-            (_, None) => Scope::Somewhere,
+            (_, None) => Scope::AnyEntity,
         };
         let demand = Demand::new(self.rights, self.area, scope);
         let proof = Proof::Header { header, resource };

@@ -1,6 +1,6 @@
 //! What a caller may see, and reach through a job.
 //!
-//! A job acts later and for its maker. So whoever makes or changes it needs the rights
+//! A job acts later and for its maker. So the key that makes or changes it needs the rights
 //! that its actions would need.
 
 use serde_json::Value;

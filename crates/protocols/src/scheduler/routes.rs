@@ -101,7 +101,7 @@ fn check_access(
     };
     let place = Place::read(uri.path());
     let collection = place.as_ref().and_then(Place::collection);
-    let scope = collection.map_or(Scope::Somewhere, |id| Scope::Entity(&id.name));
+    let scope = collection.map_or(Scope::AnyEntity, |id| Scope::Entity(&id.name));
     let is_ours = |audience: &str| is_for_area(Area::Jobs, audience);
     let rights = place.as_ref().and_then(|place| rights(method, place));
     // What is not offered is refused behind this, and shows nothing.
