@@ -115,10 +115,12 @@ impl Processor {
 impl Drop for Processor {
     fn drop(&mut self) {
         if let Some(task) = &self.task {
-            task.abort();
+            // The partitions first: a pump whose balancer is gone ends in order, with a
+            // last checkpoint, and a processor that is dropped writes nothing more.
             for running in self.running.lock().values() {
                 running.abort();
             }
+            task.abort();
         }
     }
 }
