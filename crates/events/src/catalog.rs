@@ -15,7 +15,7 @@ use crate::definition::{DEFAULT_GROUP, Definition, EventHub, Policy, Retention, 
 use crate::error::{Error, Kind};
 use crate::hash::partition_of;
 use crate::place::{self, CATALOG, HUBS, INDEX, SLOT, TURNS, folded, message};
-use crate::sealer::KeyVault;
+use crate::sealer::{KeyVault, Opened};
 use crate::slot_command::{Publish, SlotCommand};
 
 /// Keeps the definitions.
@@ -158,9 +158,9 @@ fn create(
     is_ensured: bool,
 ) -> Result<EventHub, Halt> {
     definition.check()?;
-    if let Some((found, locked)) = stored(vault, turn, &definition.name)? {
+    if let Some(found) = stored(vault, turn, &definition.name)? {
         return match is_ensured {
-            true => bring_in_line(vault, turn, found, locked, definition),
+            true => bring_in_line(vault, turn, found, definition),
             false => Err(exists(&definition.name).into()),
         };
     }
@@ -185,10 +185,14 @@ fn create(
 fn bring_in_line(
     vault: &KeyVault,
     turn: &mut Turn<'_>,
-    found: EventHub,
-    mut locked: Vec<Policy>,
+    opened: Opened,
     definition: &Definition,
 ) -> Result<EventHub, Halt> {
+    let Opened {
+        hub: found,
+        mut locked,
+        ..
+    } = opened;
     if found.partitions != definition.partitions {
         let words = format!(
             "event hub '{}' has {} partitions, not {}; this never changes, so use another name",
@@ -217,7 +221,11 @@ fn change(
     change: &Change,
 ) -> Result<EventHub, Halt> {
     let found = stored(vault, turn, name)?;
-    let (mut hub, mut locked) = found.ok_or_else(|| Error::hub(name))?;
+    let Opened {
+        mut hub,
+        mut locked,
+        ..
+    } = found.ok_or_else(|| Error::hub(name))?;
     let retention = hub.retention;
     match change {
         Change::Retention(retention) => {
@@ -390,9 +398,10 @@ fn get(vault: &KeyVault, turn: &mut Turn<'_>, name: &str) -> Result<EventHub, Ha
 }
 
 fn find(vault: &KeyVault, turn: &mut Turn<'_>, name: &str) -> Result<Option<EventHub>, Halt> {
-    let Some((hub, locked)) = stored(vault, turn, name)? else {
+    let Some(opened) = stored(vault, turn, name)? else {
         return Ok(None);
     };
+    let Opened { hub, locked, .. } = opened;
     for policy in locked.iter().filter(|policy| vault.tells(&hub, policy)) {
         // It was sealed by another key, or copied here: nothing is signed with it.
         tracing::warn!(
@@ -404,19 +413,20 @@ fn find(vault: &KeyVault, turn: &mut Turn<'_>, name: &str) -> Result<Option<Even
     Ok(Some(hub))
 }
 
-/// An event hub, and its policies whose keys do not open.
-fn stored(
-    vault: &KeyVault,
-    turn: &mut Turn<'_>,
-    name: &str,
-) -> Result<Option<(EventHub, Vec<Policy>)>, Halt> {
-    match turn.get(HUBS, folded(name).as_bytes())? {
-        Some(row) => match place::decode(&row) {
-            Ok(hub) => Ok(Some(vault.opened(hub))),
-            Err(_) => Err(Error::damaged("the definition of an event hub").into()),
-        },
-        None => Ok(None),
+/// An event hub, and its policies whose keys do not open. Keys that were stored before
+/// they were sealed are sealed now.
+fn stored(vault: &KeyVault, turn: &mut Turn<'_>, name: &str) -> Result<Option<Opened>, Halt> {
+    let Some(row) = turn.get(HUBS, folded(name).as_bytes())? else {
+        return Ok(None);
+    };
+    let Ok(hub) = place::decode(&row) else {
+        return Err(Error::damaged("the definition of an event hub").into());
+    };
+    let opened = vault.opened(hub);
+    if opened.is_plain {
+        put(vault, turn, &opened.hub, opened.locked.clone());
     }
+    Ok(Some(opened))
 }
 
 fn index(turn: &mut Turn<'_>) -> Result<Index, Halt> {

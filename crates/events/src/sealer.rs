@@ -2,7 +2,7 @@
 //!
 //! What seals them is passed in. A sealed key is bound to its place: event hub, policy,
 //! and which of its two keys it is. Keys of before, which are not sealed, are read as
-//! they are, and sealed when their event hub is next written.
+//! they are, and sealed when their event hub is next read or written.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -28,6 +28,16 @@ pub(crate) struct KeyVault {
     sealer: Option<Arc<dyn Sealer>>,
     /// Event hubs and policies whose lock was told.
     told: Arc<Mutex<HashSet<(u64, String)>>>,
+}
+
+/// An event hub as it was stored.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Opened {
+    pub(crate) hub: EventHub,
+    /// Policies whose keys do not open.
+    pub(crate) locked: Vec<Policy>,
+    /// Some keys are stored as they are, though they could be sealed.
+    pub(crate) is_plain: bool,
 }
 
 impl KeyVault {
@@ -57,17 +67,24 @@ impl KeyVault {
     }
 
     /// An event hub with the policies whose keys open, and those whose keys do not.
-    pub(crate) fn opened(&self, mut stored: EventHub) -> (EventHub, Vec<Policy>) {
-        let mut locked = Vec::new();
+    pub(crate) fn opened(&self, mut hub: EventHub) -> Opened {
+        let (mut locked, mut is_plain) = (Vec::new(), false);
         if self.sealer.is_some() {
-            for policy in std::mem::take(&mut stored.policies) {
-                match self.opened_policy(&stored, &policy) {
-                    Some(open) => stored.policies.push(open),
+            for policy in std::mem::take(&mut hub.policies) {
+                match self.opened_policy(&hub, &policy) {
+                    Some(open) => {
+                        is_plain |= open == policy;
+                        hub.policies.push(open);
+                    }
                     None => locked.push(policy),
                 }
             }
         }
-        (stored, locked)
+        Opened {
+            hub,
+            locked,
+            is_plain,
+        }
     }
 
     fn opened_policy(&self, hub: &EventHub, policy: &Policy) -> Option<Policy> {
@@ -126,7 +143,9 @@ mod tests {
         let own = hub(7, "Orders", "send");
         let sealed = vault.sealed(&own);
         assert!(sealed.policies[0].primary.starts_with("sealed "));
-        assert_eq!(vault.opened(sealed.clone()), (own.clone(), Vec::new()));
+        let opened = vault.opened(sealed.clone());
+        assert_eq!((&opened.hub, opened.locked.len()), (&own, 0));
+        assert!(!opened.is_plain);
         // To another event hub, another policy, and the other key of the same policy.
         let copied = sealed.policies[0].clone();
         let mut renamed = copied.clone();
@@ -138,8 +157,11 @@ mod tests {
         for (id, name, policy) in places.into_iter().chain(same) {
             let mut other = hub(id, name, "send");
             other.policies = vec![policy.clone()];
-            let (open, locked) = vault.opened(other);
-            assert_eq!((open.policies, locked), (Vec::new(), vec![policy]));
+            let opened = vault.opened(other);
+            assert_eq!(
+                (opened.hub.policies, opened.locked),
+                (Vec::new(), vec![policy])
+            );
         }
     }
 
@@ -147,10 +169,12 @@ mod tests {
     fn keys_that_were_stored_as_they_are_open_and_are_sealed_then() {
         let vault = KeyVault::new(Arc::new(Shown));
         let plain = hub(7, "orders", "send");
-        let (open, locked) = vault.opened(plain.clone());
-        assert_eq!((&open, locked.len()), (&plain, 0));
-        assert_ne!(vault.sealed(&open), plain);
-        assert_eq!(KeyVault::default().sealed(&open), plain);
+        let opened = vault.opened(plain.clone());
+        assert_eq!((&opened.hub, opened.locked.len()), (&plain, 0));
+        assert!(opened.is_plain);
+        assert_ne!(vault.sealed(&opened.hub), plain);
+        assert_eq!(KeyVault::default().sealed(&opened.hub), plain);
+        assert!(!KeyVault::default().opened(plain).is_plain);
     }
 
     #[test]

@@ -152,9 +152,35 @@ impl Sealer for Named {
     }
 
     fn open(&self, _: &str, stored: &str) -> Option<String> {
-        let rest = stored.strip_prefix(self.0)?;
-        rest.strip_prefix(':').map(str::to_owned)
+        match stored.split_once(':') {
+            Some((name, text)) => (name == self.0).then(|| text.to_owned()),
+            None => Some(stored.to_owned()),
+        }
     }
+}
+
+#[tokio::test]
+async fn keys_of_before_are_sealed_when_their_event_hub_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = open(folder.path()).await;
+    let mut definition = Definition::new("a", 1);
+    definition.policies.push(Policy {
+        name: "clients".into(),
+        rights: Rights::default(),
+        primary: "one".into(),
+        secondary: "two".into(),
+    });
+    node.hubs.create(definition).await.unwrap();
+    node.stop().await;
+    let node = open_sealed(folder.path(), Arc::new(Named("key"))).await;
+    let read = node.hubs.list().await.unwrap();
+    assert_eq!(read[0].policies[0].primary, "one");
+    node.stop().await;
+    // As it is stored.
+    let node = open(folder.path()).await;
+    let stored = node.hubs.get("a").await.unwrap();
+    assert_eq!(stored.policies[0].primary, "key:one");
+    assert_eq!(stored.policies[0].secondary, "key:two");
 }
 
 #[tokio::test]

@@ -530,6 +530,7 @@ impl Builder {
         for definition in self.event_hubs {
             own.hubs.ensure(definition).await?;
         }
+        own::seal_keys(&own, &stop, &tasks);
         let inner = Arc::new_cyclic(|weak: &std::sync::Weak<Inner>| {
             let me = weak.clone();
             let checks = move || me.upgrade().map(|inner| inner.checks()).unwrap_or_default();

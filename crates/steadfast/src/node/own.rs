@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
 use steadfast_core::clock::Clock;
+use steadfast_core::task::named;
 use steadfast_durable::{Delivery, Dispatcher, Instances, TaskHubs};
 use steadfast_events::{Blobs, Definition, EventHubs, Retention};
 use steadfast_jobs::{Jobs, Runner, Scheduler};
@@ -17,6 +18,7 @@ use steadfast_protocols::scheduler::SecretKey;
 use steadfast_protocols::sealing::SealingKey;
 use steadfast_realtime::Pushes;
 use steadfast_storage::Lease;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::error::Result;
@@ -207,6 +209,20 @@ pub(super) async fn declare(config: &Config, own: &Own) -> Result<()> {
         own.hubs.ensure(definition.retention(retention)).await?;
     }
     Ok(())
+}
+
+/// Seals the keys of policies that were stored before there was sealing: reading an
+/// event hub does it. Its partition may be at a node that is not there yet, so the
+/// start does not wait for it.
+pub(super) fn seal_keys(own: &Own, stop: &CancellationToken, tasks: &TaskTracker) {
+    let (hubs, stop) = (own.hubs.clone(), stop.clone());
+    tasks.spawn(named(async move {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            // What cannot be read now is sealed when it is next read.
+            _ = hubs.list() => {}
+        }
+    }));
 }
 
 /// What may be called. Private networks are open in development only.
