@@ -513,8 +513,14 @@ pub const HISTORY_ROW_BYTES: usize = 1024 * 1024;
 /// Memory for histories that were read lately, of all task hubs of a node.
 pub const HISTORY_CACHE_BYTES: u64 = 64 * 1024 * 1024;
 
+/// The share of it that one task hub has.
+pub const HISTORY_CACHE_HUB_BYTES: u64 = HISTORY_CACHE_BYTES / 2;
+
 /// What states of entities that were committed lately take in memory, for all task hubs.
 pub const WARM_STATES_BYTES: u64 = 32 * 1024 * 1024;
+
+/// The share of it that one task hub has.
+pub const WARM_STATES_HUB_BYTES: u64 = WARM_STATES_BYTES / 2;
 
 /// Instances of a task hub whose last worker is remembered.
 pub const HABITS: usize = 16 * 1024;

@@ -61,7 +61,7 @@ impl Desk {
         router: Arc<Router>,
         clock: Arc<dyn Clock>,
         delivery: Delivery,
-        histories: SharedHistories,
+        histories: &SharedHistories,
         states: &SharedStates,
     ) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {

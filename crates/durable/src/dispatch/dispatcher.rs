@@ -13,9 +13,9 @@ use steadfast_partition::{Effect, Kind, Performer, Router};
 
 use super::delivery::Delivery;
 use super::desk::Desk;
-use super::histories::SharedHistories;
+use super::histories::{self, SharedHistories};
 use super::waits::Waits;
-use super::warm::SharedStates;
+use super::warm::{self, SharedStates};
 use crate::aide::Aides;
 use crate::command::Wish;
 use crate::id::KIND;
@@ -45,8 +45,8 @@ impl Dispatcher {
             router,
             clock,
             delivery,
-            histories: SharedHistories::default(),
-            states: SharedStates::default(),
+            histories: histories::histories(),
+            states: warm::states(),
             desks: RwLock::default(),
             waits: Arc::default(),
             aides: Aides::default(),
@@ -76,7 +76,7 @@ impl Dispatcher {
                 ..
             } = &*self.inner;
             let (router, clock) = (Arc::clone(router), Arc::clone(clock));
-            Desk::new(router, clock, *delivery, histories.clone(), states)
+            Desk::new(router, clock, *delivery, histories, states)
         });
         Arc::clone(desk)
     }

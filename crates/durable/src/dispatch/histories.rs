@@ -1,29 +1,31 @@
 //! Histories that were read lately.
 //!
-//! All task hubs of a node share one bound, which counts what the decoded events take
-//! in memory: small events take ten times what they have in storage.
+//! Their bounds count what the decoded events take in memory: small events take ten
+//! times what they have in storage.
 
 use std::mem::size_of;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use bytes::Bytes;
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
 use steadfast_core::limits;
 
+use super::hub_cache::{HubCache, HubCaches, Weigh};
 use crate::event::Event;
 
 /// Histories that were read lately, for one task hub.
 pub(super) struct Histories {
-    shared: SharedHistories,
+    cache: HubCache<Arc<History>>,
     /// How many rows were read and decoded.
     pub(super) read: AtomicU64,
 }
 
-/// The histories of all task hubs. Clones are the same.
-#[derive(Clone)]
-pub(super) struct SharedHistories(Arc<Cache<Bytes, Arc<History>, Weight>>);
+/// The histories of all task hubs.
+pub(super) type SharedHistories = HubCaches<Arc<History>>;
+
+/// No histories yet, and room for them.
+pub(super) fn histories() -> SharedHistories {
+    HubCaches::new(limits::HISTORY_CACHE_BYTES, limits::HISTORY_CACHE_HUB_BYTES)
+}
 
 /// What turns have committed, as far as it was read.
 #[derive(Clone, Default)]
@@ -51,49 +53,31 @@ impl History {
 /// What a row of a history, or a history, takes beside its events.
 const AROUND: usize = 64;
 
-#[derive(Clone)]
-struct Weight;
-
-impl Weighter<Bytes, Arc<History>> for Weight {
-    fn weight(&self, key: &Bytes, history: &Arc<History>) -> u64 {
-        (key.len() + history.execution.len() + 4 * AROUND) as u64 + history.memory
-    }
-}
-
-impl SharedHistories {
-    /// As many histories as fit into so many bytes.
-    fn new(bytes: u64) -> Self {
-        // Few parts: what is larger than its part of the cache is never kept.
-        Self(Arc::new(Cache::with_weighter(64, bytes, Weight)))
-    }
-}
-
-impl Default for SharedHistories {
-    fn default() -> Self {
-        Self::new(limits::HISTORY_CACHE_BYTES)
+impl Weigh for Arc<History> {
+    fn bytes(&self) -> usize {
+        self.execution.len() + 2 * AROUND + self.memory as usize
     }
 }
 
 impl Histories {
-    pub(super) fn new(shared: SharedHistories) -> Self {
+    pub(super) fn new(shared: &SharedHistories) -> Self {
         Self {
-            shared,
+            cache: shared.hub(),
             read: AtomicU64::new(0),
         }
     }
 
     pub(super) fn get(&self, key: &[u8]) -> Option<Arc<History>> {
-        self.shared.0.get(key)
+        self.cache.get(key)
     }
 
     pub(super) fn keep(&self, key: &[u8], history: &Arc<History>) {
-        let key = Bytes::copy_from_slice(key);
-        self.shared.0.insert(key, Arc::clone(history));
+        self.cache.insert(key, Arc::clone(history));
     }
 
     /// An execution is over: its history is not needed for another turn.
     pub(super) fn forget(&self, key: &[u8]) {
-        self.shared.0.remove(key);
+        self.cache.remove(key);
     }
 }
 
@@ -112,8 +96,8 @@ mod tests {
             let name = "e".to_owned();
             Event::plain(Moment::default(), What::EventRaised { name, input })
         };
-        let shared = SharedHistories::new(BOUND);
-        let hubs = [(); 4].map(|()| Histories::new(shared.clone()));
+        let shared = SharedHistories::new(BOUND, BOUND / 2);
+        let hubs = [(); 4].map(|()| Histories::new(&shared));
         let measured = allocation_counter::measure(|| {
             for number in 0..2_000u32 {
                 let mut history = History::default();
@@ -124,7 +108,6 @@ mod tests {
                 hub.keep(key.as_bytes(), &Arc::new(history));
             }
         });
-        // The cache has room for keys that it had, and for those that it has.
         let most = BOUND as i64 + (1 << 20);
         let has = measured.bytes_current;
         assert!(has < most, "{has} bytes for a bound of {BOUND}");

@@ -129,7 +129,7 @@ impl Locals {
             shard.slots.remove(entity);
             return None;
         }
-        Some((batch, self.warm.get(entity)))
+        Some((batch, self.warm.get(entity.as_bytes())))
     }
 
     /// Remembers what was committed, unless somebody else has the entity now.
@@ -137,15 +137,15 @@ impl Locals {
         let shard = self.shard(entity).lock();
         let is_ours = |slot: &Slot| !slot.is_disturbed;
         match shard.slots.get(entity).is_some_and(is_ours) {
-            true => self.warm.insert(entity, warm),
-            false => self.warm.remove(entity),
+            true => self.warm.insert(entity.as_bytes(), warm),
+            false => self.warm.remove(entity.as_bytes()),
         }
     }
 
     /// What is known of an entity does not hold any more.
     pub(crate) fn forget(&self, entity: &str) {
         let mut shard = self.shard(entity).lock();
-        self.warm.remove(entity);
+        self.warm.remove(entity.as_bytes());
         if let Some(slot) = shard.slots.get_mut(entity) {
             slot.is_disturbed = true;
         }

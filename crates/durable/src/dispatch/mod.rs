@@ -13,6 +13,7 @@ mod dispatcher;
 mod entry;
 mod habits;
 mod histories;
+mod hub_cache;
 mod lease;
 mod load;
 mod local;

@@ -1,14 +1,11 @@
 //! States of entities that were committed on this node.
-//!
-//! All task hubs of a node share one bound in bytes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use quick_cache::sync::Cache;
-use quick_cache::{Equivalent, Weighter};
 use steadfast_core::id::Epoch;
 use steadfast_core::limits;
+
+use super::hub_cache::{HubCache, HubCaches, Weigh};
 
 /// A state that was committed here.
 #[derive(Clone)]
@@ -19,93 +16,21 @@ pub(crate) struct Warm {
     pub(crate) state: Option<Arc<str>>,
 }
 
-/// The states of all task hubs. Clones are the same.
-#[derive(Clone)]
-pub(super) struct SharedStates(Arc<Shared>);
-
-struct Shared {
-    cache: Cache<Key, Warm, Weight>,
-    hubs: AtomicU64,
-}
-
-/// The states of one task hub.
-pub(super) struct States {
-    shared: SharedStates,
-    hub: u64,
-}
-
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct Key {
-    hub: u64,
-    entity: Box<str>,
-}
-
-/// A key that owns nothing; both have the same hash.
-#[derive(Hash)]
-struct KeyRef<'a> {
-    hub: u64,
-    entity: &'a str,
-}
-
-impl Equivalent<Key> for KeyRef<'_> {
-    fn equivalent(&self, key: &Key) -> bool {
-        self.hub == key.hub && *self.entity == *key.entity
+impl Weigh for Warm {
+    fn bytes(&self) -> usize {
+        self.state.as_ref().map_or(0, |state| state.len())
     }
 }
 
-#[derive(Clone)]
-struct Weight;
+/// The states of all task hubs.
+pub(super) type SharedStates = HubCaches<Warm>;
 
-impl Weighter<Key, Warm> for Weight {
-    fn weight(&self, key: &Key, warm: &Warm) -> u64 {
-        let state = warm.state.as_ref().map_or(0, |state| state.len());
-        (key.entity.len() + state + 128) as u64
-    }
-}
+/// The states of one task hub, by entity.
+pub(super) type States = HubCache<Warm>;
 
-impl SharedStates {
-    /// As many states as fit into so many bytes.
-    fn new(bytes: u64) -> Self {
-        Self(Arc::new(Shared {
-            // Few parts: what is larger than its part of the cache is never kept.
-            cache: Cache::with_weighter(64, bytes, Weight),
-            hubs: AtomicU64::new(0),
-        }))
-    }
-
-    /// The states of a task hub that had none before.
-    pub(super) fn hub(&self) -> States {
-        States {
-            shared: self.clone(),
-            hub: self.0.hubs.fetch_add(1, Ordering::Relaxed),
-        }
-    }
-}
-
-impl Default for SharedStates {
-    fn default() -> Self {
-        Self::new(limits::WARM_STATES_BYTES)
-    }
-}
-
-impl States {
-    pub(super) fn get(&self, entity: &str) -> Option<Warm> {
-        let hub = self.hub;
-        self.shared.0.cache.get(&KeyRef { hub, entity })
-    }
-
-    pub(super) fn insert(&self, entity: &str, warm: Warm) {
-        let key = Key {
-            hub: self.hub,
-            entity: entity.into(),
-        };
-        self.shared.0.cache.insert(key, warm);
-    }
-
-    pub(super) fn remove(&self, entity: &str) {
-        let hub = self.hub;
-        self.shared.0.cache.remove(&KeyRef { hub, entity });
-    }
+/// No states yet, and room for them.
+pub(super) fn states() -> SharedStates {
+    HubCaches::new(limits::WARM_STATES_BYTES, limits::WARM_STATES_HUB_BYTES)
 }
 
 #[cfg(test)]
@@ -121,23 +46,20 @@ mod tests {
     }
 
     #[test]
-    fn states_of_all_task_hubs_stay_within_one_bound_in_memory() {
-        const BOUND: u64 = 4 << 20;
-        let shared = SharedStates::new(BOUND);
-        let hubs = [(); 8].map(|()| shared.hub());
+    fn a_task_hub_with_many_states_leaves_those_of_another_warm() {
+        let shared = states();
+        let (small, greedy) = (shared.hub(), shared.hub());
+        small.insert(b"@counter@1", state(1_000));
         let measured = allocation_counter::measure(|| {
-            for number in 0..4_000usize {
-                let hub = &hubs[number % hubs.len()];
-                hub.insert(&format!("@e@{number}"), state(1000 + number % 9000));
+            for number in 0..80 {
+                greedy.insert(format!("@e@{number}").as_bytes(), state(1_000_000));
             }
         });
+        assert!(small.get(b"@counter@1").is_some(), "it was pushed out");
+        assert!(greedy.get(b"@counter@1").is_none(), "it is of another hub");
         let has = measured.bytes_current;
-        assert!(has < BOUND as i64 + (1 << 20), "{has} bytes");
-        assert!(has > BOUND as i64 / 2, "{has} bytes: nothing is kept");
-        let last = "@e@3999";
-        assert!(hubs[3999 % 8].get(last).is_some());
-        assert!(hubs[0].get(last).is_none(), "it is of another task hub");
-        hubs[3999 % 8].remove(last);
-        assert!(hubs[3999 % 8].get(last).is_none());
+        let share = limits::WARM_STATES_HUB_BYTES as i64;
+        assert!(has < share + (1 << 20), "{has} bytes");
+        assert!(has > share / 2, "{has} bytes: nothing is kept");
     }
 }
