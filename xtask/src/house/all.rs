@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 
 use super::tree::Tree;
-use super::{codes, header, layers, leftovers, paths, ring};
+use super::{bodies, codes, header, layers, leftovers, paths, ring};
 use crate::workspace::Workspace;
 
 /// A rule and how to find what breaks it.
@@ -32,6 +32,10 @@ const RULES: &[Rule] = &[
     Rule {
         name: "no path of one machine",
         find: |_, tree| paths::check(tree),
+    },
+    Rule {
+        name: "bodies are read in the frame",
+        find: |_, tree| bodies::check(tree),
     },
     Rule {
         name: "no leftovers",

@@ -1,6 +1,7 @@
 //! The rules of the house that no other tool checks.
 
 mod all;
+mod bodies;
 mod codes;
 mod header;
 mod layers;
