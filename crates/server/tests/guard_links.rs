@@ -7,7 +7,9 @@ mod rights;
 mod running;
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 
+use futures_util::{SinkExt as _, StreamExt as _};
 use reqwest::Method;
 use rights::{
     Allowed, Forbidden, GRANTS, LATER, On, PAST, Route, Unauthenticated, Verdict, client_token,
@@ -15,6 +17,7 @@ use rights::{
 };
 use running::Server;
 use serde_json::json;
+use steadfast_protocols::amqp::WEBSOCKETS;
 use steadfast_protocols::amqp::client::{self, Reading};
 use steadfast_protocols::blob;
 use steadfast_wire::amqp::address::{self, Node};
@@ -22,6 +25,10 @@ use steadfast_wire::amqp::performative::{self, Performative};
 use steadfast_wire::amqp::sasl;
 use steadfast_wire::blob::shared_key;
 use steadfast_wire::sas;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream};
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 
 /// What every operation on blobs is expected to need, and how it is asked for.
 const BLOBS: [(&str, &str, &str, &[&str]); 13] = [
@@ -175,18 +182,92 @@ fn every_operation_on_blobs_asks_for_its_rights() {
     }
 }
 
-/// What AMQP answers to a token and, if it takes it, to a link.
-fn amqp(server: &Server, port: u16, kind: &str, token: &str, to: &str) -> Verdict {
+/// A stream of bytes, whatever carries it.
+trait Pipe: AsyncRead + AsyncWrite + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Pipe for T {}
+
+/// How a client reaches AMQP.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Tcp(u16),
+    WebSocket(u16, &'static str),
+}
+
+impl Way {
+    async fn connect(self) -> Box<dyn Pipe> {
+        match self {
+            Self::Tcp(port) => Box::new(TcpStream::connect(("127.0.0.1", port)).await.unwrap()),
+            Self::WebSocket(port, path) => Box::new(websocket(port, path).await),
+        }
+    }
+}
+
+/// Binary messages of a WebSocket as a stream.
+async fn websocket(port: u16, path: &str) -> DuplexStream {
+    let mut request = format!("ws://127.0.0.1:{port}{path}")
+        .into_client_request()
+        .unwrap();
+    let protocol = "AMQPWSB10".parse().unwrap();
+    request
+        .headers_mut()
+        .insert("sec-websocket-protocol", protocol);
+    let (socket, _) = tokio_tungstenite::connect_async(request).await.unwrap();
+    let (own, bridged) = tokio::io::duplex(64 * 1024);
+    let (mut sink, mut source) = socket.split();
+    let (mut reader, mut writer) = tokio::io::split(bridged);
+    tokio::spawn(async move {
+        let mut buffer = vec![0; 4096];
+        while let Ok(count @ 1..) = reader.read(&mut buffer).await {
+            let message = Message::Binary(buffer[..count].to_vec().into());
+            if sink.send(message).await.is_err() {
+                break;
+            }
+        }
+    });
+    tokio::spawn(async move {
+        while let Some(Ok(message)) = source.next().await {
+            if writer.write_all(&message.into_data()).await.is_err() {
+                break;
+            }
+        }
+    });
+    own
+}
+
+/// What a client proves, and how.
+#[derive(Clone, Copy, Debug)]
+enum Login<'a> {
+    /// Nothing, by a mechanism without a secret.
+    Nothing(&'a str),
+    /// A token of a kind, put to `$cbs`.
+    Token(&'a str, &'a str),
+    /// A key's name and secret, by SASL PLAIN.
+    Plain(&'a str, &'a str),
+}
+
+/// What AMQP answers to a proof and, if it takes it, to a link.
+fn amqp(server: &Server, way: Way, login: Login<'_>, to: &str) -> Verdict {
     server.block(async {
-        let stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await;
-        let init = sasl::Init {
-            mechanism: "ANONYMOUS",
-            response: b"",
+        let plain;
+        let (mechanism, response) = match login {
+            Login::Nothing(mechanism) => (mechanism, &b""[..]),
+            Login::Token(..) => ("ANONYMOUS", &b""[..]),
+            Login::Plain(name, secret) => {
+                plain = format!("\0{name}\0{secret}");
+                ("PLAIN", plain.as_bytes())
+            }
         };
-        let mut peer = client::Client::connect(stream.unwrap(), &init)
-            .await
-            .unwrap();
-        if !token.is_empty() {
+        let init = sasl::Init {
+            mechanism,
+            response,
+        };
+        let mut peer = match client::Client::connect(way.connect().await, &init).await {
+            Ok(peer) => peer,
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => return Unauthenticated,
+            Err(error) => panic!("{error}"),
+        };
+        if let Login::Token(kind, token) = login {
             let put = peer.put_proof(0, kind, "sb://localhost/mine", token).await;
             match put.unwrap() {
                 202 => {}
@@ -232,81 +313,86 @@ fn needs(node: &Node<'_>) -> &'static [&'static str] {
     }
 }
 
+const ADDRESSES: [&str; 5] = [
+    "$management",
+    "mine",
+    "mine/Partitions/0",
+    "mine/Publishers/p",
+    "mine/ConsumerGroups/$Default/Partitions/0",
+];
+
+/// Tries every key by a proof of its name and secret.
+fn try_keys(name: &str, to: &str, by: &dyn Fn(&str, &str) -> Verdict) {
+    let needed = needs(&address::parse(to).unwrap());
+    for (key, wrong) in [("eventsmanage", "wrong"), ("nobody", "wrong")] {
+        assert_eq!(by(key, wrong), Unauthenticated, "{name}: wrong");
+    }
+    assert_eq!(by("none", &secret("none")), Unauthenticated, "{name}: none");
+    let other = by("eventsother", &secret("eventsother"));
+    assert_eq!(other, Forbidden, "{name}: other entity");
+    for grant in GRANTS {
+        let key = format!("events{grant}");
+        let expected = match needed.contains(&grant) || grant == "manage" {
+            true => Allowed,
+            false => Forbidden,
+        };
+        assert_eq!(by(&key, &secret(&key)), expected, "{name}: {grant}");
+    }
+}
+
+/// Tries every proof and grant on every link, by one way.
+fn try_links(server: &Server, way: Way, client_token: &str) {
+    for to in ADDRESSES {
+        let name = format!("{to} by {way:?}");
+        // Without a token a link is refused itself.
+        for mechanism in ["ANONYMOUS", "MSSBCBS", "EXTERNAL"] {
+            let nothing = amqp(server, way, Login::Nothing(mechanism), to);
+            assert_eq!(nothing, Forbidden, "{name}: {mechanism}");
+        }
+        let unknown = amqp(server, way, Login::Nothing("LOGIN"), to);
+        assert_eq!(unknown, Unauthenticated, "{name}: another mechanism");
+        try_keys(&format!("{name}, PLAIN"), to, &|key, secret| {
+            amqp(server, way, Login::Plain(key, secret), to)
+        });
+        let signed = |key: &str, expiry: i64, secret: &str| {
+            let token = sas::token("sb://localhost/mine", expiry, key, secret);
+            let kind = "servicebus.windows.net:sastoken";
+            amqp(server, way, Login::Token(kind, &token), to)
+        };
+        try_keys(&format!("{name}, SAS"), to, &|key, secret| {
+            signed(key, LATER, secret)
+        });
+        let key = "eventsmanage";
+        let past = signed(key, PAST, &secret(key));
+        assert_eq!(past, Unauthenticated, "{name}: expired");
+        let web = |audience: &str, exp: i64| {
+            let claims = json!({"aud": audience, "exp": exp});
+            let token = token(&claims, &secret(key));
+            amqp(server, way, Login::Token("jwt", &token), to)
+        };
+        let own = "https://eventhubs.azure.net";
+        assert_eq!(web(own, LATER), Allowed, "{name}: web token");
+        assert_eq!(web(own, PAST), Unauthenticated, "{name}: expired token");
+        let stray = web("https://durabletask.io", LATER);
+        assert_eq!(stray, Unauthenticated, "{name}: other audience");
+        let hub = amqp(server, way, Login::Token("jwt", client_token), to);
+        assert_eq!(hub, Unauthenticated, "{name}: token of a hub client");
+    }
+}
+
 #[test]
 fn every_link_of_amqp_asks_for_its_right() {
     let server = serve();
     let client_token = client_token(&server);
     let port = server.port_of_with("amqp", &secret("root"));
-    let addresses = [
-        "$management",
-        "mine",
-        "mine/Partitions/0",
-        "mine/Publishers/p",
-        "mine/ConsumerGroups/$Default/Partitions/0",
-    ];
-    for operation in addresses {
-        let needed = needs(&address::parse(operation).unwrap());
-        let by = |key: &str, expiry: i64, secret: &str| {
-            let token = sas::token("sb://localhost/mine", expiry, key, secret);
-            let kind = "servicebus.windows.net:sastoken";
-            amqp(&server, port, kind, &token, operation)
-        };
-        // Without a token a link is refused itself.
-        assert_eq!(
-            amqp(&server, port, "", "", operation),
-            Forbidden,
-            "{operation}"
-        );
-        let name = "eventsmanage";
-        assert_eq!(
-            by(name, LATER, "wrong"),
-            Unauthenticated,
-            "{operation}: wrong"
-        );
-        assert_eq!(
-            by("nobody", LATER, "wrong"),
-            Unauthenticated,
-            "{operation}: unknown"
-        );
-        assert_eq!(
-            by(name, PAST, &secret(name)),
-            Unauthenticated,
-            "{operation}: expired"
-        );
-        assert_eq!(
-            by("none", LATER, &secret("none")),
-            Unauthenticated,
-            "{operation}: none"
-        );
-        let other = by("eventsother", LATER, &secret("eventsother"));
-        assert_eq!(other, Forbidden, "{operation}: other entity");
-        for grant in GRANTS {
-            let key = format!("events{grant}");
-            let expected = match needed.contains(&grant) || grant == "manage" {
-                true => Allowed,
-                false => Forbidden,
-            };
-            assert_eq!(
-                by(&key, LATER, &secret(&key)),
-                expected,
-                "{operation}: {grant}"
-            );
-        }
-        let web = |audience: &str, exp: i64, key: &str| {
-            let claims = json!({"aud": audience, "exp": exp});
-            let token = token(&claims, &secret(key));
-            amqp(&server, port, "jwt", &token, operation)
-        };
-        let own = "https://eventhubs.azure.net";
-        assert_eq!(web(own, LATER, name), Allowed, "{operation}: web token");
-        assert_eq!(
-            web(own, PAST, name),
-            Unauthenticated,
-            "{operation}: expired token"
-        );
-        let stray = web("https://durabletask.io", LATER, name);
-        assert_eq!(stray, Unauthenticated, "{operation}: other audience");
-        let hub = amqp(&server, port, "jwt", &client_token, operation);
-        assert_eq!(hub, Unauthenticated, "{operation}: token of a hub client");
+    try_links(&server, Way::Tcp(port), &client_token);
+}
+
+#[test]
+fn every_link_of_amqp_inside_a_websocket_asks_for_its_right() {
+    let server = serve();
+    let client_token = client_token(&server);
+    for path in WEBSOCKETS {
+        try_links(&server, Way::WebSocket(server.port(), path), &client_token);
     }
 }

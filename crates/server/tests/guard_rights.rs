@@ -1,5 +1,7 @@
 //! Who may do what: every route with every proof and grant.
 //!
+//! Routes of hubs are in `guard_hubs.rs`, links in `guard_links.rs`.
+//!
 //! The routes come from the tables that the server itself is built of. A route that
 //! has no expectation here fails the test.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
@@ -7,50 +9,17 @@
 mod rights;
 mod running;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use reqwest::{Client, Method, StatusCode};
+use reqwest::{Client, Method};
 use rights::{
-    Allowed, Forbidden, GRANTS, LATER, On, PAST, Route, Unauthenticated, Verdict, client_token,
-    secret, serve, token,
+    Allowed, Forbidden, GRANTS, LATER, On, PAST, Route, Unauthenticated, agreed, client_token,
+    filled, secret, serve, token, verdict,
 };
 use running::Server;
 use serde_json::json;
-use steadfast_protocols::access::Right;
-use steadfast_protocols::{durabletask, publish, realtime, scheduler};
+use steadfast_protocols::{durabletask, publish, scheduler};
 use steadfast_wire::sas;
-
-/// Asks over HTTP, or gRPC if the client speaks HTTP/2 only.
-fn verdict(server: &Server, client: &Client, route: &Route, header: Option<&str>) -> Verdict {
-    let url = format!("{}{}", server.url, route.path);
-    let mut request = client.request(route.method.clone(), url);
-    if route.path.starts_with("/TaskHub") {
-        request = request
-            .header("content-type", "application/grpc")
-            .header("te", "trailers")
-            .header("taskhub", "mine");
-    }
-    if let Some(header) = header {
-        request = request.header("authorization", header);
-    }
-    let answer = server.block(async { request.send().await.unwrap() });
-    let code = answer.headers().get("grpc-status");
-    let code = code.and_then(|code| code.to_str().ok()).map(str::to_owned);
-    let status = answer.status();
-    if route.path.ends_with("/messages") && status == StatusCode::UNAUTHORIZED {
-        // Publishing knows this status only; its code tells what is wrong.
-        let said = server.block(async { answer.text().await.unwrap() });
-        return match said.contains("STF-6005") {
-            true => Forbidden,
-            false => Unauthenticated,
-        };
-    }
-    match (status, code.as_deref()) {
-        (StatusCode::UNAUTHORIZED, _) | (_, Some("16")) => Unauthenticated,
-        (StatusCode::FORBIDDEN, _) | (_, Some("7")) => Forbidden,
-        _ => Allowed,
-    }
-}
 
 /// Tries every proof and grant on a route that takes keys in a header, and web tokens
 /// if it names their audience.
@@ -100,50 +69,6 @@ fn try_header(server: &Server, client: &Client, client_token: &str, route: &Rout
     for grant in GRANTS {
         let key = format!("{}{grant}", route.area);
         assert_eq!(by(&key), route.expected(grant), "{name}: {grant}");
-    }
-}
-
-/// Tries every proof and grant on a route of hubs, which takes web tokens only.
-fn try_token(server: &Server, client_token: &str, route: &Route, is_client: bool) {
-    let client = &server.client;
-    let name = format!("{} {}", route.method, route.path);
-    let ask = |header: Option<&str>| verdict(server, client, route, header);
-    let audience = route.audience.as_deref().unwrap();
-    let web = |audience: &str, exp: i64, key: &str| {
-        let claims = json!({"aud": audience, "exp": exp});
-        ask(Some(&format!("Bearer {}", token(&claims, &secret(key)))))
-    };
-    assert_eq!(ask(None), Unauthenticated, "{name}");
-    assert_eq!(
-        web(audience, LATER, "nobody"),
-        Unauthenticated,
-        "{name}: wrong"
-    );
-    assert_eq!(
-        web(audience, PAST, "root"),
-        Unauthenticated,
-        "{name}: expired"
-    );
-    for other in [
-        "http://127.0.0.1/client/?hub=b",
-        "https://durabletask.io",
-        "http://elsewhere/",
-    ] {
-        assert_eq!(web(other, LATER, "root"), Forbidden, "{name}: {other}");
-    }
-    let expected = if is_client { Allowed } else { Forbidden };
-    let hub = format!("Bearer {client_token}");
-    assert_eq!(ask(Some(&hub)), expected, "{name}: token of a hub client");
-    for key in ["none", "realtimeother"] {
-        assert_eq!(web(audience, LATER, key), Forbidden, "{name}: {key}");
-    }
-    for grant in GRANTS {
-        let key = format!("realtime{grant}");
-        assert_eq!(
-            web(audience, LATER, &key),
-            route.expected(grant),
-            "{name}: {grant}"
-        );
     }
 }
 
@@ -248,16 +173,6 @@ const REST: [(&str, &str, &str); 46] = [
 /// Calls methods of clients, which is a send.
 const REST_SEND: (&str, &str, &str) = ("post /v1/hubs/{hub}/send", "realtime", "send");
 
-/// A path whose parameters are all `mine`.
-fn filled(path: &str) -> String {
-    let part = |part: &str| match part.starts_with('{') {
-        true => "mine".to_owned(),
-        false => part.to_owned(),
-    };
-    let parts: Vec<_> = path.split('/').map(part).collect();
-    parts.join("/")
-}
-
 #[test]
 fn every_operation_of_the_rest_interface_asks_for_its_right() {
     let server = serve();
@@ -296,38 +211,6 @@ fn every_operation_of_the_rest_interface_asks_for_its_right() {
         };
         try_header(&server, &server.client, &client_token, &route);
     }
-}
-
-/// Compares a table of the server with what is expected, and answers the rights of a
-/// row.
-fn agreed<'a>(
-    what: &str,
-    table: impl Iterator<Item = (String, &'a [Right])>,
-    expected: &[(&'static str, &'static str)],
-) -> Vec<(String, Vec<&'static str>)> {
-    let mut rights = BTreeMap::new();
-    for (group, names) in expected {
-        for name in names.split(", ") {
-            assert!(
-                rights.insert(name, *group).is_none(),
-                "{what}: {name} twice"
-            );
-        }
-    }
-    let mut rows = Vec::new();
-    for (name, own) in table {
-        let needs = rights.remove(name.as_str());
-        let needs: Vec<_> = needs
-            .unwrap_or_else(|| panic!("{what}: {name} has no row"))
-            .split(' ')
-            .collect();
-        let own: BTreeSet<_> = own.iter().map(ToString::to_string).collect();
-        let wanted: BTreeSet<_> = needs.iter().map(ToString::to_string).collect();
-        assert_eq!(own, wanted, "{what}: {name}");
-        rows.push((name, needs));
-    }
-    assert!(rights.is_empty(), "{what} does not offer {rights:?}");
-    rows
 }
 
 #[test]
@@ -476,7 +359,7 @@ fn every_operation_on_jobs_asks_for_its_right() {
 }
 
 #[test]
-fn every_route_of_hubs_and_of_publishing_asks_for_its_right() {
+fn every_route_of_publishing_asks_for_its_right() {
     let server = serve();
     let client_token = client_token(&server);
     for path in publish::ROUTES {
@@ -490,47 +373,5 @@ fn every_route_of_hubs_and_of_publishing_asks_for_its_right() {
             audience: None,
         };
         try_header(&server, &server.client, &client_token, &route);
-    }
-    let hub = |method: Method, path: String, needs: Vec<&'static str>, audience: String| Route {
-        method,
-        path,
-        area: "realtime",
-        on: On::Mine,
-        needs: vec![needs],
-        audience: Some(audience),
-    };
-    for path in realtime::CLIENTS {
-        let audience = "http://127.0.0.1/client/?hub=mine".to_owned();
-        let method = match path.ends_with("negotiate") {
-            true => Method::POST,
-            false => Method::GET,
-        };
-        let route = hub(method, format!("{path}?hub=mine"), vec!["listen"], audience);
-        try_token(&server, &client_token, &route, true);
-    }
-    for path in realtime::SERVERS {
-        let audience = "http://127.0.0.1/server/?hub=mine".to_owned();
-        let route = hub(
-            Method::GET,
-            format!("{path}?hub=mine"),
-            vec!["send"],
-            audience,
-        );
-        try_token(&server, &client_token, &route, false);
-    }
-    for path in realtime::SENDS {
-        for (method, rest, needs) in [
-            (Method::POST, "mine/:send", vec!["send"]),
-            (Method::POST, "mine", vec!["send"]),
-            (Method::PUT, "mine/groups/g/connections/c", vec!["send"]),
-            (Method::DELETE, "mine/connections/c", vec!["send"]),
-            (Method::GET, "mine/users/u", vec!["send", "read"]),
-            (Method::HEAD, "mine/groups/g", vec!["send", "read"]),
-        ] {
-            let path = path.replace("{*rest}", rest);
-            let audience = format!("http://127.0.0.1{path}");
-            let route = hub(method, path, needs, audience);
-            try_token(&server, &client_token, &route, false);
-        }
     }
 }

@@ -26,4 +26,4 @@ mod work;
 pub use context::Context;
 pub(crate) use permit::verify;
 pub use serve::serve;
-pub use websocket::routes;
+pub use websocket::{WEBSOCKETS, routes};

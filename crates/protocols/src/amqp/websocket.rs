@@ -22,8 +22,8 @@ use super::serve::serve;
 use crate::access::Asker;
 use crate::listen::{Admission, Socket, SocketLimit, Upgrade, current};
 
-/// Some clients write a slash at the end.
-const PATHS: [&str; 2] = ["/$servicebus/websocket", "/$servicebus/websocket/"];
+/// Where AMQP is reached over HTTP. Some clients write a slash at the end.
+pub const WEBSOCKETS: [&str; 2] = ["/$servicebus/websocket", "/$servicebus/websocket/"];
 const PROTOCOL: &str = "AMQPWSB10";
 
 #[derive(Clone)]
@@ -35,7 +35,7 @@ struct Door {
 /// The route by which AMQP is reached over HTTP.
 pub fn routes(context: Arc<Context>, stop: CancellationToken) -> Router {
     let door = Door { context, stop };
-    let routes = PATHS.into_iter().fold(Router::new(), |routes, path| {
+    let routes = WEBSOCKETS.into_iter().fold(Router::new(), |routes, path| {
         routes.route(path, get(upgrade))
     });
     routes.with_state(door)

@@ -10,7 +10,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, Method, StatusCode};
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router, routing::any};
 use percent_encoding::percent_decode_str;
@@ -24,6 +24,7 @@ use steadfast_wire::signalr::service::{Check, CloseMany};
 
 use super::admit::shown;
 use super::context::Context;
+use super::operations::{self, Named, Operation, Version};
 use super::query::Query;
 use super::token;
 use crate::access::{Area, Demand, Denied, Proof, Reason, Right, Scope};
@@ -31,6 +32,9 @@ use crate::http::{Problem, RETRY_SECONDS, Unread, read};
 
 /// Below these everything needs a token for its own address.
 pub const SENDS: [&str; 2] = ["/api/hubs/{*rest}", "/api/v1/hubs/{*rest}"];
+
+/// What is needed to learn that there is no such operation.
+const SEND: &[Right] = &[Right::Send];
 
 /// The routes; health needs no token.
 pub(super) fn routes(context: &Arc<Context>) -> Router {
@@ -62,8 +66,7 @@ struct Asked {
     /// The clients of the hub at all nodes.
     all: Everywhere,
     query: Query,
-    is_first_version: bool,
-    method: Method,
+    version: Version,
 }
 
 /// What came of it.
@@ -127,9 +130,12 @@ impl IntoResponse for Failure {
 
 async fn operate(context: &Context, parts: &Parts, body: Body) -> Result<Done, Failure> {
     let path = parts.uri.path();
-    let (rest, is_first_version) = match path.strip_prefix("/api/v1/hubs/") {
-        Some(rest) => (rest, true),
-        None => (path.strip_prefix("/api/hubs/").unwrap_or_default(), false),
+    let (rest, version) = match path.strip_prefix(Version::First.root()) {
+        Some(rest) => (rest, Version::First),
+        None => {
+            let rest = path.strip_prefix(Version::Dated.root());
+            (rest.unwrap_or_default(), Version::Dated)
+        }
     };
     let query = Query::read(parts.uri.query());
     let mut segments: Vec<_> = rest.trim_end_matches('/').split('/').map(decoded).collect();
@@ -138,29 +144,41 @@ async fn operate(context: &Context, parts: &Parts, body: Body) -> Result<Done, F
         Some(application) => format!("{application}_{name}"),
         None => name.clone(),
     };
-    verify(context, &hub, parts, &query)?;
+    let segments: Vec<_> = segments.iter().map(String::as_str).collect();
+    let named = operations::find(version, &parts.method, &segments);
+    let rights = named.map_or(SEND, |named| named.operation.rights());
+    verify(context, &hub, parts, &query, rights)?;
     if !is_hub_name(&name) {
         return Err(Failure::bad(format!("'{name}' is no name of a hub")));
+    }
+    let named = named.ok_or_else(|| not_offered(version, &segments))?;
+    if let Some(group) = named.group {
+        group_name(group)?;
     }
     let lobby = context.realtime.hub(&hub);
     let lobby = lobby.map_err(|error| Failure::bad(error.to_string()))?;
     let asked = Asked {
         all: lobby.everywhere(),
         query,
-        is_first_version,
-        method: parts.method.clone(),
+        version,
     };
-    let segments: Vec<_> = segments.iter().map(String::as_str).collect();
-    if let Some(to) = asked.sends_to(&segments) {
-        if let To::Group { name, .. } = &to {
-            group_name(name)?;
-        }
-        let payload = payload(parts, body).await?;
-        asked.all.room().await;
-        asked.all.send(&to, &payload);
-        return Ok(Done::Status(202));
+    asked.run(&named, parts, body).await
+}
+
+fn not_offered(version: Version, segments: &[&str]) -> Failure {
+    let is_user_in_group = segments.contains(&"users") && segments.contains(&"groups");
+    match is_user_in_group && operations::is_known(version, segments) {
+        true => Failure::Wrong(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "MethodNotAllowed",
+            "PUT, DELETE and HEAD are known here.".to_owned(),
+        ),
+        false => Failure::Wrong(
+            StatusCode::NOT_FOUND,
+            "NotFound",
+            "There is no such operation.".to_owned(),
+        ),
     }
-    asked.run(&segments).await
 }
 
 fn decoded(segment: &str) -> String {
@@ -175,7 +193,13 @@ fn is_hub_name(name: &str) -> bool {
 
 /// The token's audience is the address, without the port and what is excluded. The
 /// right is needed on the hub that is meant, which an application's name changes.
-fn verify(context: &Context, hub: &str, parts: &Parts, query: &Query) -> Result<(), Denied> {
+fn verify(
+    context: &Context,
+    hub: &str,
+    parts: &Parts,
+    query: &Query,
+    rights: &[Right],
+) -> Result<(), Denied> {
     let Some(shown) = shown(parts, query) else {
         let words = "no token was given: send 'Authorization: Bearer <token>'";
         return Err(Denied::new(Reason::Missing, words));
@@ -183,10 +207,6 @@ fn verify(context: &Context, hub: &str, parts: &Parts, query: &Query) -> Result<
     let host = token::host(parts);
     let path = parts.uri.path();
     let is_ours = |audience: &str| token::is_for_path(audience, path, host);
-    let rights: &[Right] = match parts.method {
-        Method::GET | Method::HEAD => &[Right::Send, Right::Read],
-        _ => &[Right::Send],
-    };
     let demand = Demand::new(rights, Area::Realtime, Scope::Entity(hub));
     let proof = Proof::Token(shown);
     context.access.admit(proof, &demand.or_token(&is_ours))?;
@@ -194,88 +214,90 @@ fn verify(context: &Context, hub: &str, parts: &Parts, query: &Query) -> Result<
 }
 
 impl Asked {
-    /// Whom a send is for, if it is one.
-    fn sends_to(&self, segments: &[&str]) -> Option<To> {
-        if self.method != Method::POST {
-            return None;
-        }
-        let to = match (self.is_first_version, segments) {
-            (false, [to @ .., ":send"]) | (true, to) => to,
-            _ => return None,
-        };
-        Some(match to {
-            [] => To::All {
-                except: self.query.all("excluded"),
-            },
-            ["users", user] => To::Users(vec![(*user).to_owned()]),
-            ["groups", group] => To::Group {
-                name: (*group).to_owned(),
-                except: self.query.all("excluded"),
-            },
-            ["connections", id] => To::Connections(vec![(*id).to_owned()]),
-            _ => return None,
-        })
+    async fn send(&self, to: To, parts: &Parts, body: Body) -> Result<Done, Failure> {
+        let payload = payload(parts, body).await?;
+        self.all.room().await;
+        self.all.send(&to, &payload);
+        Ok(Done::Status(202))
     }
 
-    async fn run(&self, segments: &[&str]) -> Result<Done, Failure> {
-        let method = self.method.as_str();
-        let is_old = self.is_first_version;
-        // The first version names user and group the other way round.
-        match (method, segments) {
-            ("POST", [of @ .., ":closeConnections"]) if !is_old => self.close(of).await,
-            ("DELETE", ["connections", id]) => self.close_one(id).await,
-            ("HEAD" | "GET", ["connections", id]) => {
-                let of = Check::Connection((*id).to_owned());
-                Ok(known(
-                    self.all.check(of).await,
-                    "Warning.Connection.NotExisted",
-                ))
+    async fn run(&self, named: &Named<'_>, parts: &Parts, body: Body) -> Result<Done, Failure> {
+        let (user, id) = (named.user, named.connection);
+        let group = named.group.unwrap_or_default();
+        let owned = str::to_owned;
+        let is_old = self.version == Version::First;
+        match named.operation {
+            Operation::SendToAll => {
+                let except = self.query.all("excluded");
+                self.send(To::All { except }, parts, body).await
             }
-            ("HEAD" | "GET", ["users", user]) => {
-                let of = Check::User((*user).to_owned());
-                Ok(known(self.all.check(of).await, "Warning.User.NotExisted"))
+            Operation::SendToUser => {
+                let to = To::Users(vec![owned(user)]);
+                self.send(to, parts, body).await
             }
-            ("HEAD" | "GET", ["groups", group]) => {
-                group_name(group)?;
-                let of = Check::Group((*group).to_owned());
-                Ok(known(self.all.check(of).await, "Warning.Group.NotExisted"))
+            Operation::SendToGroup => {
+                let (name, except) = (owned(group), self.query.all("excluded"));
+                self.send(To::Group { name, except }, parts, body).await
             }
-            ("PUT" | "DELETE", ["groups", group, "connections", id]) => {
-                self.member(id, group).await
+            Operation::SendToConnection => {
+                let to = To::Connections(vec![owned(id)]);
+                self.send(to, parts, body).await
             }
-            ("DELETE", ["connections", id, "groups"]) if !is_old => {
+            Operation::CloseAll | Operation::CloseGroup | Operation::CloseUser => {
+                self.close(named).await
+            }
+            Operation::CloseConnection => self.close_one(id).await,
+            Operation::FindConnection => {
+                let absent = "Warning.Connection.NotExisted";
+                self.find(Check::Connection(owned(id)), absent).await
+            }
+            Operation::FindUser => {
+                let absent = "Warning.User.NotExisted";
+                self.find(Check::User(owned(user)), absent).await
+            }
+            Operation::FindGroup => {
+                let absent = "Warning.Group.NotExisted";
+                self.find(Check::Group(owned(group)), absent).await
+            }
+            Operation::FindUserInGroup => {
+                let (user, group) = (owned(user), owned(group));
+                let of = Check::UserInGroup { user, group };
+                self.find(of, "Info.User.NotInGroup").await
+            }
+            Operation::AddConnection => {
+                let is_in = self.all.join(id, group).await.is_ok();
+                Ok(known(is_in, "Error.Connection.NotExisted"))
+            }
+            // A connection that is not there is in no group: the SDK expects success.
+            Operation::RemoveConnection => {
+                self.all.leave(id, Some(group)).await;
+                Ok(Done::Status(200))
+            }
+            Operation::RemoveConnectionFromAll => {
                 self.all.leave(id, None).await;
                 Ok(Done::Status(200))
             }
-            ("DELETE", ["users", user, "groups"]) => {
+            Operation::RemoveUserFromAll => {
                 self.all.leave_user(user, None);
                 Ok(Done::Status(if is_old { 200 } else { 204 }))
             }
-            (_, ["users", user, "groups", group]) if !is_old => {
-                self.user(method, user, group).await
+            Operation::AddUser => self.add_user(user, group),
+            Operation::RemoveUser => {
+                self.all.leave_user(user, Some(group));
+                Ok(Done::Status(if is_old { 202 } else { 204 }))
             }
-            (_, ["groups", group, "users", user]) if is_old => self.user(method, user, group).await,
-            _ => Err(Failure::Wrong(
-                StatusCode::NOT_FOUND,
-                "NotFound",
-                "There is no such operation.".to_owned(),
-            )),
         }
     }
 
-    async fn close(&self, of: &[&str]) -> Result<Done, Failure> {
-        let (user, group) = match of {
-            [] => (None, None),
-            ["groups", group] => {
-                group_name(group)?;
-                (None, Some((*group).to_owned()))
-            }
-            ["users", user] => (Some((*user).to_owned()), None),
-            _ => return Err(Failure::bad("nobody can be closed by this address")),
-        };
+    async fn find(&self, of: Check, absent: &'static str) -> Result<Done, Failure> {
+        Ok(known(self.all.check(of).await, absent))
+    }
+
+    async fn close(&self, named: &Named<'_>) -> Result<Done, Failure> {
+        let is_user = named.operation == Operation::CloseUser;
         let closing = self.all.close(CloseMany {
-            user,
-            group,
+            user: is_user.then(|| named.user.to_owned()),
+            group: named.group.map(str::to_owned),
             reason: self.reason(),
             except: self.query.all("excluded"),
             ..CloseMany::default()
@@ -295,60 +317,21 @@ impl Asked {
             ..CloseMany::default()
         });
         closing.await;
-        Ok(Done::Status(if self.is_first_version { 202 } else { 200 }))
+        let is_old = self.version == Version::First;
+        Ok(Done::Status(if is_old { 202 } else { 200 }))
     }
 
-    async fn member(&self, id: &str, group: &str) -> Result<Done, Failure> {
-        group_name(group)?;
-        // A connection that is not there is in no group: the SDK expects success.
-        if self.method == Method::DELETE {
-            self.all.leave(id, Some(group)).await;
-            return Ok(Done::Status(200));
-        }
-        let is_in = self.all.join(id, group).await.is_ok();
-        Ok(known(is_in, "Error.Connection.NotExisted"))
-    }
-
-    async fn user(&self, method: &str, user: &str, group: &str) -> Result<Done, Failure> {
-        group_name(group)?;
-        let (put, removed) = match self.is_first_version {
-            true => (202, 202),
-            false => (200, 204),
-        };
-        match method {
-            "HEAD" | "GET" => {
-                let (user, group) = (user.to_owned(), group.to_owned());
-                let is_in = self.all.check(Check::UserInGroup { user, group }).await;
-                Ok(known(is_in, "Info.User.NotInGroup"))
-            }
-            "PUT" => {
-                let ttl = self.query.get("ttl").map(str::parse::<u64>).transpose();
-                let ttl = ttl
-                    .ok()
-                    .filter(|ttl| ttl.is_none_or(|s| s <= limits::GROUP_SECONDS));
-                let bad = || {
-                    format!(
-                        "ttl is a number of seconds, {} at most",
-                        limits::GROUP_SECONDS
-                    )
-                };
-                let ttl = ttl.ok_or_else(|| Failure::bad(bad()))?;
-                let joined = self
-                    .all
-                    .join_user(user, group, ttl.map(Duration::from_secs));
-                joined.map_err(|error| Failure::bad(error.to_string()))?;
-                Ok(Done::Status(put))
-            }
-            "DELETE" => {
-                self.all.leave_user(user, Some(group));
-                Ok(Done::Status(removed))
-            }
-            _ => Err(Failure::Wrong(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "MethodNotAllowed",
-                "PUT, DELETE and HEAD are known here.".to_owned(),
-            )),
-        }
+    fn add_user(&self, user: &str, group: &str) -> Result<Done, Failure> {
+        let ttl = self.query.get("ttl").map(str::parse::<u64>).transpose();
+        let most = limits::GROUP_SECONDS;
+        let ttl = ttl.ok().filter(|ttl| ttl.is_none_or(|s| s <= most));
+        let bad = || format!("ttl is a number of seconds, {most} at most");
+        let ttl = ttl.ok_or_else(|| Failure::bad(bad()))?;
+        let ttl = ttl.map(Duration::from_secs);
+        let joined = self.all.join_user(user, group, ttl);
+        joined.map_err(|error| Failure::bad(error.to_string()))?;
+        let is_old = self.version == Version::First;
+        Ok(Done::Status(if is_old { 202 } else { 200 }))
     }
 }
 

@@ -51,7 +51,7 @@ pub fn routes(context: &Arc<Context>, paths: &[(String, String)]) -> Routes {
             context: Arc::clone(context),
             hub: Some(hub.clone()),
         };
-        routes = routes.merge(door(path.trim_end_matches('/'), own));
+        routes = routes.merge(door(path, own));
     }
     let access = Arc::clone(&context.access);
     let servers = Router::new()
@@ -65,11 +65,23 @@ pub fn routes(context: &Arc<Context>, paths: &[(String, String)]) -> Routes {
         .layer(middleware::from_fn_with_state(access, audited))
 }
 
+/// The routes of clients below a path: to meet, and to talk.
+pub fn client_paths(path: &str) -> [String; 3] {
+    let path = path.trim_end_matches('/');
+    let whole = if path.is_empty() { "/{$}" } else { path };
+    [
+        format!("{path}/negotiate"),
+        format!("{path}/"),
+        whole.to_owned(),
+    ]
+}
+
 fn door(path: &str, door: Door) -> Router {
+    let [meets, talks, whole] = client_paths(path);
     Router::new()
-        .route(&format!("{path}/negotiate"), any(meet))
-        .route(&format!("{path}/"), any(talk))
-        .route(if path.is_empty() { "/{$}" } else { path }, any(talk))
+        .route(&meets, any(meet))
+        .route(&talks, any(talk))
+        .route(&whole, any(talk))
         .with_state(door)
 }
 

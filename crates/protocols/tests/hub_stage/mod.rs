@@ -27,6 +27,23 @@ pub(crate) const SECOND: &str = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEFGH";
 
 pub(crate) const SECRET: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789ABCDEFGH";
 
+/// A path of its own that the hub `room` has.
+pub(crate) const ROOM_PATH: &str = "/rooms/room";
+
+/// Keys with one right each.
+pub(crate) const GRANTED: [(&str, &str); 5] = [
+    ("read", "read realtime/room"),
+    ("send", "send realtime/room"),
+    ("listen", "listen realtime/room"),
+    ("manage", "manage realtime/room"),
+    ("other", "manage realtime/other"),
+];
+
+/// The secret of one of these keys.
+pub(crate) fn granted(name: &str) -> String {
+    format!("{name:0<44}")
+}
+
 /// A server with the hubs `room`, which needs a token, and `open`, which does not.
 pub(crate) struct Stage {
     pub(crate) realtime: Realtime,
@@ -79,6 +96,14 @@ impl Stage {
             primary: Secret::new(SECRET),
             secondary: Some(Secret::new(SECOND)),
         });
+        for (name, right) in GRANTED {
+            ring.add(Key {
+                name: name.to_owned(),
+                grants: vec![right.parse().expect("a right")],
+                primary: Secret::new(granted(name)),
+                secondary: None,
+            });
+        }
         let access = Arc::new(Access::new(ring, Arc::clone(&clock) as Arc<dyn Clock>));
         let key = SecretKey::new("a key for secrets of jobs");
         let mut options = outbound::Options::new(key);
@@ -90,7 +115,8 @@ impl Stage {
             access,
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
         };
-        let paths = [("/open".to_owned(), "open".to_owned())];
+        let paths = [("/open", "open"), (ROOM_PATH, "room")];
+        let paths = paths.map(|(path, hub)| (path.to_owned(), hub.to_owned()));
         let frame = Frame {
             bodies: Bodies::new(),
             cors: Arc::new(Cors::new(["*".to_owned()])),

@@ -1,8 +1,11 @@
 //! Keys for every area and grant, and what they are to open.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-use reqwest::{Method, StatusCode};
+use std::collections::{BTreeMap, BTreeSet};
+
+use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
+use steadfast_protocols::access::Right;
 use steadfast_wire::jwt;
 
 use crate::running::{Server, Start};
@@ -103,4 +106,83 @@ pub(crate) fn client_token(server: &Server) -> String {
     );
     assert_eq!(status, StatusCode::OK, "{made}");
     made["token"].as_str().unwrap().to_owned()
+}
+
+/// A path whose parameters are all `mine`.
+pub(crate) fn filled(path: &str) -> String {
+    let part = |part: &str| match part.starts_with('{') {
+        true => "mine".to_owned(),
+        false => part.to_owned(),
+    };
+    let parts: Vec<_> = path.split('/').map(part).collect();
+    parts.join("/")
+}
+
+/// Asks over HTTP, or gRPC if the client speaks HTTP/2 only.
+pub(crate) fn verdict(
+    server: &Server,
+    client: &Client,
+    route: &Route,
+    header: Option<&str>,
+) -> Verdict {
+    let url = format!("{}{}", server.url, route.path);
+    let mut request = client.request(route.method.clone(), url);
+    if route.path.starts_with("/TaskHub") {
+        request = request
+            .header("content-type", "application/grpc")
+            .header("te", "trailers")
+            .header("taskhub", "mine");
+    }
+    if let Some(header) = header {
+        request = request.header("authorization", header);
+    }
+    let answer = server.block(async { request.send().await.unwrap() });
+    let code = answer.headers().get("grpc-status");
+    let code = code.and_then(|code| code.to_str().ok()).map(str::to_owned);
+    let status = answer.status();
+    if route.path.ends_with("/messages") && status == StatusCode::UNAUTHORIZED {
+        // Publishing knows this status only; its code tells what is wrong.
+        let said = server.block(async { answer.text().await.unwrap() });
+        return match said.contains("STF-6005") {
+            true => Forbidden,
+            false => Unauthenticated,
+        };
+    }
+    match (status, code.as_deref()) {
+        (StatusCode::UNAUTHORIZED, _) | (_, Some("16")) => Unauthenticated,
+        (StatusCode::FORBIDDEN, _) | (_, Some("7")) => Forbidden,
+        _ => Allowed,
+    }
+}
+
+/// Compares a table of the server with what is expected, and answers the rights of a
+/// row.
+pub(crate) fn agreed<'a>(
+    what: &str,
+    table: impl Iterator<Item = (String, &'a [Right])>,
+    expected: &[(&'static str, &'static str)],
+) -> Vec<(String, Vec<&'static str>)> {
+    let mut rights = BTreeMap::new();
+    for (group, names) in expected {
+        for name in names.split(", ") {
+            assert!(
+                rights.insert(name, *group).is_none(),
+                "{what}: {name} twice"
+            );
+        }
+    }
+    let mut rows = Vec::new();
+    for (name, own) in table {
+        let needs = rights.remove(name.as_str());
+        let needs: Vec<_> = needs
+            .unwrap_or_else(|| panic!("{what}: {name} has no row"))
+            .split(' ')
+            .collect();
+        let own: BTreeSet<_> = own.iter().map(ToString::to_string).collect();
+        let wanted: BTreeSet<_> = needs.iter().map(ToString::to_string).collect();
+        assert_eq!(own, wanted, "{what}: {name}");
+        rows.push((name, needs));
+    }
+    assert!(rights.is_empty(), "{what} does not offer {rights:?}");
+    rows
 }
