@@ -445,6 +445,9 @@ pub const BODY_FREE_BYTES: usize = 16 * 1024;
 pub const BODY_STEP_BYTES: usize = 64 * 1024;
 pub const BODY_WAIT: Duration = Duration::from_secs(5);
 
+/// Clients with bodies from which on those that hold nothing are forgotten.
+pub const BODY_SENDERS: usize = 1024;
+
 /// How long a client may leave a piece of an answer unread that is ready for it.
 pub const ANSWER_TIME: Duration = Duration::from_secs(30);
 

@@ -167,6 +167,73 @@ fn large_bodies_with_a_good_key_share_one_room() {
     assert_eq!(answer.status(), StatusCode::CREATED);
 }
 
+/// A server in which two clients have a key each.
+fn shared() -> Server {
+    let key = |name: &str| {
+        format!("[[key]]\nname = '{name}'\nprimary = '{name:0<28}'\nrights = ['manage *']\n")
+    };
+    let keys = key("greedy") + &key("modest");
+    Start::new("serve").config(&keys).ready()
+}
+
+/// Sends requests with endless bodies, and waits until one finds no room. The others go
+/// on while what is answered lives.
+fn crowd(server: &Server, requests: Vec<RequestBuilder>) -> impl Sized {
+    let waiting = requests.into_iter().map(|request| {
+        let sent = async { request.send().await.unwrap().status() };
+        Box::pin(sent)
+    });
+    server.block(async {
+        let (first, _, rest) = select_all(waiting).await;
+        assert_eq!(first, StatusCode::SERVICE_UNAVAILABLE);
+        rest
+    })
+}
+
+#[test]
+fn a_client_that_fills_its_share_leaves_room_for_another_key() {
+    let server = shared();
+    let client = http2();
+    let greedy = (0..300).map(|_| {
+        let request = request(&client, &server, Method::PUT, JOBS);
+        let request = request.bearer_auth(format!("{:0<28}", "greedy"));
+        let request = request.header("content-type", "application/json");
+        request.body(endless(MIB as usize - 20_000))
+    });
+    let held = crowd(&server, greedy.collect());
+    let made = json!({"properties": {"sku": {"name": "Standard"}, "x": "x".repeat(3_000_000)}});
+    let request = request(&http2(), &server, Method::PUT, JOBS);
+    let request = request
+        .bearer_auth(format!("{:0<28}", "modest"))
+        .json(&made);
+    let answer = server.block(async { request.send().await.unwrap() });
+    assert_eq!(answer.status(), StatusCode::CREATED);
+    drop(held);
+}
+
+#[test]
+fn a_client_of_a_hub_that_fills_its_share_leaves_room_for_another_address() {
+    let server = shared();
+    let key = format!("Bearer {:0<28}", "modest");
+    let wish = Some(json!({"user": "alice"}));
+    let (_, made) = server.ask(Method::POST, "/v1/hubs/chat/tokens", &key, wish);
+    let token = made["token"].as_str().unwrap();
+    let path = "/client/?hub=chat&id=unknown";
+    let greedy = http2();
+    let all = (0..200).map(|_| {
+        let request = request(&greedy, &server, Method::POST, path).bearer_auth(token);
+        request.body(endless(MIB as usize - 20_000))
+    });
+    let held = crowd(&server, all.collect());
+    let other = Client::builder().local_address(Some([127, 0, 0, 2].into()));
+    let other = other.timeout(PATIENCE).build().unwrap();
+    let request = request(&other, &server, Method::POST, path).bearer_auth(token);
+    let request = request.body("x".repeat(900_000));
+    let answer = server.block(async { request.send().await.unwrap() });
+    assert_eq!(answer.status(), StatusCode::NOT_FOUND);
+    drop(held);
+}
+
 /// A frame of HTTP/2.
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = (payload.len() as u32).to_be_bytes();

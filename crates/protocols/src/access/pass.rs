@@ -41,6 +41,10 @@ impl Pass {
         Ok(Self::new(Arc::clone(key), slot, self.expires))
     }
 
+    pub(super) fn key(&self) -> &Arc<Key> {
+        &self.key
+    }
+
     /// The name of the key.
     pub fn name(&self) -> &str {
         &self.key.name

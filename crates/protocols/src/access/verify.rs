@@ -14,6 +14,7 @@ use super::demand::Demand;
 use super::denied::{Denied, Reason};
 use super::key::{Key, Ring, Slot};
 use super::pass::Pass;
+use super::prover::proven_by;
 use super::secret::Secret;
 
 /// How far the clock of whoever made a web token may be off.
@@ -108,6 +109,7 @@ impl Access {
         pass.meets(demand)?;
         // Every proof ends here: from now on the connection is no stranger's.
         crate::listen::proven();
+        proven_by(pass.key());
         Ok((pass, claims))
     }
 

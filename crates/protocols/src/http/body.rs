@@ -2,11 +2,13 @@
 //!
 //! A handler proves the key of a request and only then has its body read. The declared
 //! length is checked first. The bytes are charged to what the bodies of all requests may
-//! hold together, until the request is answered, and a body has to arrive in time.
+//! hold together, and to the share of its client, until the request is answered. A body
+//! has to arrive in time.
 //!
 //! A body that is too large is read on for a while and dropped: clients that write all
 //! of it before they read an answer would see a broken connection instead of one.
 
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,15 +23,19 @@ use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use parking_lot::Mutex;
 use steadfast_core::limits;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
+
+use super::forwarded::Client;
+use super::room::{Held, Room, Sender};
+use crate::access::Prover;
+use crate::listen::network;
 
 /// What a client is told that finds no room for its body, in seconds.
 pub(crate) const RETRY_SECONDS: &str = "1";
 
 /// Room for the bodies of all requests of a node.
 #[derive(Clone, Debug)]
-pub struct Bodies(Arc<Semaphore>);
+pub struct Bodies(Arc<Room>);
 
 /// Why a body was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,14 +50,10 @@ pub(crate) enum Unread {
 /// What a request holds of the room.
 #[derive(Clone)]
 struct Charge {
-    room: Arc<Semaphore>,
-    held: Arc<Mutex<Held>>,
-}
-
-#[derive(Default)]
-struct Held {
-    reserved: usize,
-    permit: Option<OwnedSemaphorePermit>,
+    room: Arc<Room>,
+    prover: Prover,
+    address: Option<IpAddr>,
+    held: Arc<Mutex<Option<Held>>>,
 }
 
 /// The chunks of a body, charged and in time.
@@ -68,7 +70,7 @@ pub(crate) struct Chunks {
 impl Bodies {
     /// All the room there is.
     pub fn new() -> Self {
-        Self(Arc::new(Semaphore::new(limits::BODIES_BYTES)))
+        Self(Arc::new(Room::new(limits::BODIES_BYTES)))
     }
 
     /// Has the bodies of these routes take this room, and none of that of others.
@@ -89,12 +91,16 @@ pub(super) async fn account(
     mut request: Request,
     next: Next,
 ) -> Response {
+    let client = request.extensions().get::<Client>();
+    let prover = Prover::default();
     let charge = Charge {
         room: bodies.0,
+        prover: prover.clone(),
+        address: client.map(|client| network(client.address)),
         held: Arc::default(),
     };
     request.extensions_mut().insert(charge.clone());
-    let response = next.run(request).await;
+    let response = prover.scope(next.run(request)).await;
     charge.release();
     response
 }
@@ -105,31 +111,31 @@ impl Charge {
     /// announced has no room.
     async fn reserve(&self, bytes: usize, most: usize) -> Result<(), Unread> {
         let needed = bytes.saturating_sub(limits::BODY_FREE_BYTES);
-        let reserved = self.held.lock().reserved;
+        let reserved = self.held.lock().as_ref().map_or(0, Held::bytes);
         if needed <= reserved {
             return Ok(());
         }
         let least = needed - reserved;
         let due = least.max(reserved).max(limits::BODY_STEP_BYTES);
         let due = due.min(most.saturating_sub(reserved)).max(least);
-        let due = due.min(limits::BODIES_BYTES.saturating_sub(reserved));
-        let permits = u32::try_from(due).map_err(|_| Unread::TooLarge)?;
-        let waiting = Arc::clone(&self.room).acquire_many_owned(permits);
-        let Ok(permit) = tokio::time::timeout(limits::BODY_WAIT, waiting).await else {
+        let sender = Sender {
+            key: self.prover.name().map(str::to_owned),
+            address: self.address,
+        };
+        let waiting = self.room.take(&sender, reserved, least, due);
+        let Ok(more) = tokio::time::timeout(limits::BODY_WAIT, waiting).await else {
             return Err(Unread::Busy);
         };
-        let permit = permit.expect("it is never closed");
         let mut held = self.held.lock();
-        held.reserved += due;
-        match &mut held.permit {
-            Some(own) => own.merge(permit),
-            none => *none = Some(permit),
+        match &mut *held {
+            Some(own) => own.merge(more),
+            none => *none = Some(more),
         }
         Ok(())
     }
 
     fn release(&self) {
-        *self.held.lock() = Held::default();
+        *self.held.lock() = None;
     }
 }
 

@@ -8,6 +8,7 @@ mod health;
 mod metrics;
 mod origin;
 mod problem;
+mod room;
 mod serve;
 mod shield;
 mod span;

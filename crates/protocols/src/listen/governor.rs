@@ -229,7 +229,7 @@ fn largest<'a>(all: impl Iterator<Item = &'a Admission>, ledger: Ledger) -> Opti
 }
 
 /// What counts as one address: of IPv6 the network that one subscriber has.
-fn network(address: IpAddr) -> IpAddr {
+pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),
         IpAddr::V6(address) => {

@@ -11,6 +11,7 @@ mod websocket;
 pub use accept::{Bind, Listener};
 pub use certificate::Certificate;
 pub use error::{Error, Kind};
+pub(crate) use governor::network;
 pub use governor::{Admission, Caps, Cause, Exhausted, Governor, current, proven};
 pub use holder::{Holder, holder_of};
 pub use stream::Stream;

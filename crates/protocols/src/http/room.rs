@@ -1,0 +1,217 @@
+//! Room for bodies, of which each client has a share.
+//!
+//! A client may hold as much as it leaves free: one alone half of the room, of two busy
+//! ones each a third. So there is always room for a client that holds nothing yet. A body
+//! that is all that its client holds may take whatever is free.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use steadfast_core::limits;
+use tokio::sync::{Mutex as Gate, Notify};
+
+/// Whose bodies are counted together: those of one key from one address.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Sender {
+    pub(super) key: Option<String>,
+    pub(super) address: Option<IpAddr>,
+}
+
+/// Bytes that the bodies of all clients share.
+#[derive(Debug)]
+pub(super) struct Room {
+    state: Mutex<State>,
+    /// There is more room.
+    freed: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    free: usize,
+    senders: HashMap<Sender, Holding>,
+}
+
+#[derive(Debug, Default)]
+struct Holding {
+    bytes: usize,
+    /// One body of a client waits for room; others of this client wait for that.
+    gate: Arc<Gate<()>>,
+}
+
+/// What a body holds; it is given back on drop.
+#[derive(Debug)]
+pub(super) struct Held {
+    room: Arc<Room>,
+    sender: Sender,
+    bytes: usize,
+}
+
+impl Room {
+    pub(super) fn new(bytes: usize) -> Self {
+        Self {
+            state: Mutex::new(State {
+                free: bytes,
+                senders: HashMap::new(),
+            }),
+            freed: Notify::new(),
+        }
+    }
+
+    /// Waits for more room for a body that holds so many bytes: as much as is due, or at
+    /// least as much as it needs.
+    pub(super) async fn take(
+        self: &Arc<Self>,
+        sender: &Sender,
+        has: usize,
+        least: usize,
+        due: usize,
+    ) -> Held {
+        let gate = self.state.lock().gate(sender);
+        let _turn = gate.lock().await;
+        loop {
+            let freed = self.freed.notified();
+            tokio::pin!(freed);
+            freed.as_mut().enable();
+            if let Some(bytes) = self.state.lock().take(sender, has, least, due) {
+                return Held {
+                    room: Arc::clone(self),
+                    sender: sender.clone(),
+                    bytes,
+                };
+            }
+            freed.await;
+        }
+    }
+}
+
+impl State {
+    fn gate(&mut self, sender: &Sender) -> Arc<Gate<()>> {
+        if self.senders.len() >= limits::BODY_SENDERS {
+            let is_used = |own: &Holding| own.bytes > 0 || Arc::strong_count(&own.gate) > 1;
+            self.senders.retain(|_, own| is_used(own));
+        }
+        let holding = self.senders.entry(sender.clone()).or_default();
+        Arc::clone(&holding.gate)
+    }
+
+    fn take(&mut self, sender: &Sender, has: usize, least: usize, due: usize) -> Option<usize> {
+        let free = self.free;
+        let holding = self.senders.get_mut(sender)?;
+        let held = holding.bytes;
+        let fits = |bytes: &usize| {
+            let left = free.checked_sub(*bytes);
+            left.is_some_and(|left| held == has || held + bytes <= left)
+        };
+        let bytes = [due, least].into_iter().find(fits)?;
+        holding.bytes += bytes;
+        self.free -= bytes;
+        Some(bytes)
+    }
+
+    fn give(&mut self, sender: &Sender, bytes: usize) {
+        self.free += bytes;
+        if let Some(holding) = self.senders.get_mut(sender) {
+            holding.bytes -= bytes;
+            if holding.bytes == 0 && Arc::strong_count(&holding.gate) == 1 {
+                self.senders.remove(sender);
+            }
+        }
+    }
+}
+
+impl Held {
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Adds what the same body has taken later.
+    pub(super) fn merge(&mut self, mut more: Self) {
+        self.bytes += std::mem::take(&mut more.bytes);
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.room.state.lock().give(&self.sender, self.bytes);
+            self.room.freed.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    fn sender(key: &str) -> Sender {
+        Sender {
+            key: Some(key.to_owned()),
+            address: None,
+        }
+    }
+
+    /// Takes bodies of ten bytes until the next one has to wait.
+    fn fill(room: &Arc<Room>, sender: &Sender) -> Vec<Held> {
+        let next = || room.take(sender, 0, 10, 10).now_or_never();
+        std::iter::from_fn(next).collect()
+    }
+
+    #[test]
+    fn a_client_holds_as_much_as_it_leaves_free() {
+        let room = Arc::new(Room::new(960));
+        let first = fill(&room, &sender("a"));
+        assert_eq!(first.len(), 48);
+        let second = fill(&room, &sender("b"));
+        assert_eq!(second.len(), 24);
+        let third = fill(&room, &sender("c"));
+        assert_eq!(third.len(), 12);
+        drop((first, second, third));
+        assert_eq!(room.state.lock().free, 960);
+        assert!(room.state.lock().senders.is_empty());
+    }
+
+    #[test]
+    fn the_only_body_of_a_client_takes_what_is_free() {
+        let room = Arc::new(Room::new(960));
+        let take = |sender: &Sender, has, bytes| {
+            let taken = room.take(sender, has, bytes, bytes).now_or_never();
+            taken.map(|held| (held.bytes(), held))
+        };
+        let (bytes, mut large) = take(&sender("a"), 0, 500).unwrap();
+        let (_, more) = take(&sender("a"), bytes, 300).unwrap();
+        large.merge(more);
+        assert_eq!(large.bytes(), 800);
+        // A second one would leave nothing; another client's finds its room.
+        assert!(take(&sender("a"), 0, 10).is_none());
+        assert!(take(&sender("b"), 0, 160).is_some());
+        assert!(take(&sender("b"), 0, 161).is_none());
+    }
+
+    #[tokio::test]
+    async fn a_body_that_waits_gets_the_room_that_another_gives_back() {
+        let room = Arc::new(Room::new(100));
+        let mut held = fill(&room, &sender("a"));
+        assert_eq!(held.len(), 5);
+        let own = sender("a");
+        let mut waiting = Box::pin(room.take(&own, 0, 10, 10));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        held.pop();
+        assert_eq!(waiting.await.bytes(), 10);
+    }
+
+    #[test]
+    fn clients_that_hold_nothing_are_forgotten() {
+        let room = Arc::new(Room::new(100));
+        for number in 0..3 * limits::BODY_SENDERS {
+            let sender = sender(&format!("key {number}"));
+            // It waits in vain, and goes.
+            assert!(room.take(&sender, 0, 200, 200).now_or_never().is_none());
+        }
+        let count = room.state.lock().senders.len();
+        assert!(count <= limits::BODY_SENDERS, "{count}");
+    }
+}
