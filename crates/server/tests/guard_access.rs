@@ -309,6 +309,45 @@ fn a_key_grants_no_more_than_it_has() {
 }
 
 #[test]
+fn a_token_of_the_server_opens_nothing_after_the_asking_key_was_deleted() {
+    let server = serve(&[]);
+    let make = || {
+        let body = json!({"name": "desk", "rights": ["manage realtime/chat"]});
+        let (status, made) = ask(&server, "root", Method::POST, "/v1/keys", body);
+        assert_eq!(status, StatusCode::CREATED, "{made}");
+        made["secret"].as_str().unwrap().to_owned()
+    };
+    let token = |secret: &str| {
+        let (path, wish) = ("/v1/hubs/chat/tokens", Some(json!({"user": "alice"})));
+        let (status, made) = server.ask(Method::POST, path, &format!("Bearer {secret}"), wish);
+        assert_eq!(status, StatusCode::OK, "{made}");
+        made["token"].as_str().unwrap().to_owned()
+    };
+    let opens = |token: &str| {
+        let (path, bearer) = ("/client/negotiate?hub=chat", format!("Bearer {token}"));
+        let (status, said) = server.ask(Method::POST, path, &bearer, None);
+        assert!(!said.to_string().contains("desk"), "{said}");
+        status
+    };
+    let (own, of_root) = (token(&make()), token(&secret("root")));
+    assert_eq!(opens(&own), StatusCode::OK);
+    let gone = ask(
+        &server,
+        "root",
+        Method::DELETE,
+        "/v1/keys/desk",
+        Value::Null,
+    );
+    assert_eq!(gone.0, StatusCode::NO_CONTENT);
+    assert_eq!(opens(&own), StatusCode::UNAUTHORIZED);
+    // Another key of that name is not the one that asked.
+    let other = token(&make());
+    assert_eq!(opens(&own), StatusCode::UNAUTHORIZED);
+    assert_eq!(opens(&other), StatusCode::OK);
+    assert_eq!(opens(&of_root), StatusCode::OK);
+}
+
+#[test]
 fn a_key_that_may_only_send_takes_nothing_out_of_a_queue() {
     let server = serve(&[
         ("sender", &["send state/s"]),

@@ -408,6 +408,26 @@ fn a_hub_client_on_a_websocket_is_closed_when_its_key_no_longer_counts() {
 }
 
 #[test]
+fn a_hub_client_with_a_token_of_the_server_is_closed_when_the_asking_key_no_longer_counts() {
+    let open = async |server: &Server, key: &Key| {
+        let request = server
+            .client
+            .post(format!("{}/v1/hubs/chat/tokens", server.url));
+        let request = request
+            .bearer_auth(&key.secret)
+            .json(&json!({"user": "alice"}));
+        let made: Value = request.send().await.unwrap().json().await.unwrap();
+        let token = made["token"].as_str().unwrap();
+        let mut socket = Socket::open(server, "client", token).await;
+        socket.0.send(Message::text(HELLO)).await.unwrap();
+        let answer = socket.0.next().await.unwrap().unwrap();
+        assert_eq!(answer.to_text().unwrap(), "{}\u{1e}");
+        socket
+    };
+    follows("manage realtime", &open, is_goodbye);
+}
+
+#[test]
 fn a_link_of_an_app_server_is_closed_when_its_key_no_longer_counts() {
     let open = async |server: &Server, key: &Key| {
         let token = key.web_token(server, "server");

@@ -64,7 +64,8 @@ impl Follow {
                 std::future::pending::<()>().await;
             }
             if let Err(denied) = self.check() {
-                self.audit.revoked(self.kind, self.pass.name(), &denied);
+                let key = self.pass.answerable();
+                self.audit.revoked(self.kind, key, &denied);
                 return denied;
             }
         }

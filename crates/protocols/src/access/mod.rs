@@ -28,4 +28,4 @@ pub use pass::Pass;
 pub(crate) use prover::Prover;
 pub use right::{Area, BadGrant, Grant, Right};
 pub use secret::Secret;
-pub use verify::{Access, Claims, Proof};
+pub use verify::{Access, Claims, MARK, Proof};

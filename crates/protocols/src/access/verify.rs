@@ -13,7 +13,7 @@ use super::audit::Audit;
 use super::demand::Demand;
 use super::denied::{Denied, Reason};
 use super::key::{Key, Ring, Slot};
-use super::pass::Pass;
+use super::pass::{ASKER_IS_GONE, Pass};
 use super::prover::proven_by;
 use super::secret::Secret;
 
@@ -26,6 +26,9 @@ const NOT_OURS: &str = "the secret or signature is not one of this server's keys
 /// What a proof is compared with that bears an unknown name: base64, as long as a real
 /// secret.
 const UNKNOWN: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+
+/// The claim of a token that this server made: the mark of the key that asked for it.
+pub const MARK: &str = "steadfast.mark";
 
 /// What a web token says.
 pub type Claims = Map<String, Value>;
@@ -210,9 +213,11 @@ impl Access {
             let message = "the web token is not for this: its audience ('aud') names another";
             return Err(Denied::new(Reason::Forbidden, message));
         }
+        let mut claims = jwt.claims;
+        let asker = asker(&ring, key.secret(slot), claims.remove(MARK))?;
         let expires = Timestamp((expiry * 1000.0) as i64);
         let pass = Pass::new(Arc::clone(key), slot, Some(expires));
-        Ok((pass, jwt.claims))
+        Ok((pass.asked_by(asker), claims))
     }
 
     fn secret(&self, secret: &str) -> Result<Pass, Denied> {
@@ -251,6 +256,19 @@ impl Access {
             _ => Err(Denied::new(Reason::Wrong, NOT_OURS)),
         }
     }
+}
+
+/// The key that asked for a token, if it bears a mark.
+fn asker(
+    ring: &Ring,
+    signer: Option<&Secret>,
+    mark: Option<Value>,
+) -> Result<Option<Pass>, Denied> {
+    let Some(mark) = mark else { return Ok(None) };
+    let found = signer.zip(mark.as_str());
+    let found = found.and_then(|(signer, mark)| Pass::marked(ring, signer, mark));
+    let found = found.ok_or_else(|| Denied::new(Reason::Wrong, ASKER_IS_GONE));
+    found.map(Some)
 }
 
 /// For whom a token is: one text or several.

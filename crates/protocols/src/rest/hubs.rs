@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::Path;
 use axum::extract::rejection::JsonRejection;
 use axum::http::header::HOST;
 use axum::http::{HeaderMap, Method, StatusCode};
+use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use steadfast_core::clock::Clock;
@@ -18,7 +18,7 @@ use steadfast_realtime::{
 use steadfast_wire::signalr::service::CloseMany;
 
 use super::interface::{Interface, Operation, on, read};
-use crate::access::{Access, Area, Right};
+use crate::access::{Access, Area, MARK, Pass, Right};
 use crate::http::Problem;
 use crate::realtime::{CLIENT_KEY, TokenWish, token};
 
@@ -107,9 +107,10 @@ pub fn hub_routes(interface: Interface, desk: &HubDesk) -> Interface {
     };
     let own = desk.clone();
     let make = async move |Path(hub): Path<String>,
+                           Extension(pass): Extension<Pass>,
                            headers: HeaderMap,
                            body: Result<Json<Wanted>, JsonRejection>| {
-        own.token(&hub, &headers, read(body)?)
+        own.token(&hub, &pass, &headers, read(body)?)
     };
     let get = |path, summary, success| operation(Method::GET, path, summary, success, None);
     interface
@@ -220,6 +221,7 @@ impl HubDesk {
     fn token(
         &self,
         hub: &str,
+        pass: &Pass,
         headers: &HeaderMap,
         wanted: Wanted,
     ) -> Result<Json<Value>, Problem> {
@@ -230,10 +232,14 @@ impl HubDesk {
         let host = host.unwrap_or("localhost");
         let host = host.rsplit_once(':').map_or(host, |(name, _)| name);
         let lifetime = Duration::from_secs(wanted.lifetime_s.unwrap_or(3600)).min(LIFETIME);
+        let mark = pass.mark(&key.primary);
         let wish = TokenWish {
             hub: hub.to_owned(),
             user: wanted.user,
-            claims: Vec::new(),
+            claims: mark
+                .map(|mark| (MARK.to_owned(), mark))
+                .into_iter()
+                .collect(),
             lifetime,
         };
         let token = token(&wish, host, key.primary.reveal(), self.clock.now());
