@@ -37,6 +37,20 @@ pub fn javascript(program: &str) -> Command {
     command
 }
 
+/// A program in Java, with the packages of its module. The JVM optimises little, because
+/// none runs for long.
+pub fn java(module: &str, class: &str) -> Command {
+    let built = installed("java").join(module).join("target");
+    let (classes, packages) = (built.join("classes"), built.join("lib"));
+    let mut command = Command::new("java");
+    command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]);
+    command.arg("-Dorg.slf4j.simpleLogger.defaultLogLevel=off");
+    command.arg("-classpath");
+    command.arg(format!("{}:{}/*", classes.display(), packages.display()));
+    command.arg(class);
+    command
+}
+
 /// A program in Rust.
 pub fn rust(program: &str) -> Command {
     Command::new(installed("rust/debug").join(program))

@@ -1,6 +1,7 @@
 //! Unmodified clients of Event Hubs, scenario by scenario.
 //!
-//! The scenarios stand in `interop/python`, `interop/node` and `interop/rust`.
+//! The scenarios stand in `interop/python`, `interop/node`, `interop/java/event-hubs` and
+//! `interop/rust`.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::process::Command;
@@ -12,7 +13,7 @@ use steadfast_harness::clients as programs;
 
 mod clients;
 
-const HUBS: [(&str, u32); 8] = [
+const HUBS: [(&str, u32); 9] = [
     ("houses", 4),
     ("positions", 1),
     ("keys", 16),
@@ -21,6 +22,7 @@ const HUBS: [(&str, u32); 8] = [
     ("epochs", 1),
     ("large", 1),
     ("idempotent", 2),
+    ("empty", 1),
 ];
 
 enum Client {
@@ -30,9 +32,11 @@ enum Client {
     Node,
     /// azure_messaging_eventhubs 0.16.0.
     Rust,
+    /// azure-messaging-eventhubs 5.21.3 and azure-storage-blob 12.36.0.
+    Java,
 }
 
-use Client::{Node, Python, Rust};
+use Client::{Java, Node, Python, Rust};
 
 impl Client {
     fn command(&self) -> Command {
@@ -40,11 +44,13 @@ impl Client {
             Python => programs::python("eventhub", "python/run.py"),
             Node => programs::javascript("event-hubs/run.mjs"),
             Rust => programs::rust("event-hub-clients"),
+            Java => programs::java("event-hubs", "steadfast.events.Run"),
         }
     }
 }
 
-/// Runs scenarios of clients, each against a stage of its own.
+/// Runs scenarios of clients, each against a stage of its own. Those of one text, which
+/// spaces separate, share stage and program.
 async fn run(scenarios: &[(Client, &str)]) {
     for (client, scenario) in scenarios {
         let stage = Stage::start(&[], |builder| builder).await;
@@ -81,7 +87,7 @@ async fn run_at(stage: Stage, told: &Value, client: &Client, scenario: &str) {
         stage.node().event_hubs().create(definition).await.unwrap();
     }
     let mut command = client.command();
-    command.arg(told.to_string()).arg(scenario);
+    command.arg(told.to_string()).args(scenario.split(' '));
     clients::run(command).await;
     stage.stop().await;
 }
@@ -129,11 +135,16 @@ scenarios! {
     lost_acknowledgements_double_nothing: (Node, "lostAcknowledgements");
     producers_are_refused_by_name: (Node, "refusedProducers");
     an_unknown_partition_is_out_of_range: (Node, "unknownPartition"), (Python, "unknown_partition");
+    java_sends: (Java, "properties manyConnections batchOf500 singleAndBatchOfOne sendsReturnAtOnce keyedSends keylessSendsSpreadEvenly typedProperties annotatedMessages sendAndRead parallelSendersKeepOrder bufferedSends lostConnections");
+    java_reads: (Java, "everyKindOfPosition latestSeesWhatComes waitingReads allPartitions stolenByOwnerLevel lastEnqueuedProperties");
+    java_is_refused_by_name: (Java, "beyondTheEnd unknownEventHub unknownGroup unknownPartition badKey tooLarge errors");
+    blobs_of_java: (Java, "blobsWithBodies blobsInBlocks leasesAndFolders listsAndConditions signatures aBadAccountKey");
     messages_with_everything_survive: (Node, "annotatedMessages"), (Python, "annotated_messages");
 }
 
 scenarios! {
     run_encrypted;
     tls_and_websocket_of_python: (Python, "over_tls"), (Python, "over_websocket"), (Python, "over_tls_and_websocket");
+    tls_and_websocket_of_java: (Java, "overTls overWebSocket");
     websocket_of_node: (Node, "overWebSocket");
 }

@@ -35,6 +35,11 @@ enum Kind {
     Asyncio,
     /// @azure/event-hubs 6.0.4 with @azure/eventhubs-checkpointstore-blob 2.0.0.
     Node,
+    /// azure-messaging-eventhubs 5.21.3 with azure-messaging-eventhubs-checkpointstore-blob
+    /// 1.21.5, whose handler takes batches.
+    Java,
+    /// The same with a handler of single events.
+    JavaAlone,
     /// azure_messaging_eventhubs 0.15.0 with azure_messaging_eventhubs_checkpointstore_blob
     /// 0.9.0.
     Rust,
@@ -84,6 +89,9 @@ impl Scene {
     fn join(&mut self, kind: Kind) {
         let command = match kind {
             Kind::Node => programs::javascript("event-hubs/processor.mjs"),
+            Kind::Java | Kind::JavaAlone => {
+                programs::java("event-hubs", "steadfast.events.Processor")
+            }
             Kind::Rust => programs::rust("event-hub-processor"),
             Kind::Sync | Kind::Asyncio => programs::python("eventhub", "python/processor.py"),
         };
@@ -94,6 +102,7 @@ impl Scene {
         };
         let options = json!({
             "hub": HUB, "group": "$Default", "container": BOX, "interval": interval,
+            "alone": matches!(kind, Kind::JavaAlone),
             "kind": if matches!(kind, Kind::Sync) { "sync" } else { "asyncio" },
         });
         command
@@ -330,6 +339,57 @@ async fn events_41_another_continues_where_a_killed_processor_was() {
     // What was checkpointed is not seen again: at most what was in hand, per partition.
     let twice = times.values().filter(|times| **times > 1).count();
     assert!(twice <= 2 * PARTITIONS as usize, "{times:?}");
+    scene.end().await;
+}
+
+/// A checkpoint of a single event has no offset in this release, and the stores of other
+/// SDKs fail at it; so these processors share a group with one another only.
+#[tokio::test(flavor = "multi_thread")]
+async fn events_41_42_processors_of_java_share_fairly_and_continue() {
+    let mut scene = Scene::start().await;
+    scene.join(Kind::JavaAlone);
+    scene.join(Kind::JavaAlone);
+    scene.shared(&[4, 4]).await;
+    scene.send("before", 3).await;
+    scene.all_kept().await;
+    scene.kill(0).await;
+    scene.send("after", 3).await;
+    scene.all_kept().await;
+    scene.shared(&[8]).await;
+    let lines = scene.told.lines.lock().clone();
+    let texts = lines.iter().filter_map(|(_, line)| line["got"].as_str());
+    // What is behind a checkpoint is not seen again: at most what was in hand, per partition.
+    let again = texts.count() - scene.sent.len();
+    assert!(
+        again <= PARTITIONS as usize,
+        "{again} came again: {lines:?}"
+    );
+    scene.check();
+    scene.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_41_42_processors_of_java_share_with_node_and_continue() {
+    let mut scene = Scene::start().await;
+    scene.join(Kind::Java);
+    scene.shared(&[8]).await;
+    scene.send("one", 3).await;
+    scene.all_kept().await;
+    scene.join(Kind::Node);
+    scene.shared(&[4, 4]).await;
+    scene.join(Kind::Java);
+    scene.shared(&[2, 3, 3]).await;
+    scene.send("three", 3).await;
+    scene.all_kept().await;
+    scene.kill(0).await;
+    scene.send("after", 3).await;
+    scene.all_came().await;
+    scene.shared(&[4, 4]).await;
+    scene.leave(2).await;
+    scene.shared(&[8]).await;
+    scene.send("last", 3).await;
+    scene.all_came().await;
+    scene.check();
     scene.end().await;
 }
 

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 
-use super::{browser, node, postgres, python};
+use super::{browser, maven, node, postgres, python};
 use crate::workspace::Workspace;
 
 /// A tool and how to install and try it.
@@ -19,6 +19,10 @@ const TOOLS: &[Tool] = &[
     Tool {
         name: "node",
         try_out: node::try_out,
+    },
+    Tool {
+        name: "maven",
+        try_out: maven::try_out,
     },
     Tool {
         name: "postgres",

@@ -3,6 +3,7 @@
 mod all;
 mod browser;
 mod marker;
+mod maven;
 mod node;
 mod packages;
 mod postgres;
@@ -13,6 +14,7 @@ mod system;
 
 pub(crate) use all::check;
 pub(crate) use browser::install as install_browser;
+pub(crate) use maven::install as install_java;
 pub(crate) use node::install as install_node;
 pub(crate) use packages::install as install_packages;
 pub(crate) use postgres::install as install_postgres;

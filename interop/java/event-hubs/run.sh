@@ -1,8 +1,0 @@
-#!/bin/sh
-# Runs the program against a server with the keys of `steadfast dev`.
-set -eu
-cd "$(dirname "$0")"
-KEY="Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-export EVENTS="${EVENTS:-Endpoint=sb://localhost;SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;}"
-export BLOBS="${BLOBS:-DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey=$KEY;BlobEndpoint=http://127.0.0.1:10000/devstoreaccount1;}"
-exec mvn --quiet compile exec:java
