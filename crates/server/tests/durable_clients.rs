@@ -1,7 +1,8 @@
 //! Unmodified SDKs of Durable Task, scenario by scenario.
 //!
-//! The scenarios stand in `interop/durable-python` and `interop/durable-node`. What
-//! they need is installed by `cargo xtask test --only interop`, which also says where.
+//! The scenarios stand in `interop/durable-python`, `interop/durable-node` and
+//! `interop/java/durable`. What they need is installed by `cargo xtask test --only interop`,
+//! which also says where.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod running;
@@ -14,7 +15,7 @@ use std::time::Duration;
 use running::{PATIENCE, Server, Start, finish, said};
 use serde_json::json;
 use steadfast_harness::Process;
-use steadfast_harness::clients::{javascript, python};
+use steadfast_harness::clients::{java, javascript, python};
 
 enum Client {
     /// durabletask 1.12.0.
@@ -23,9 +24,11 @@ enum Client {
     Managed,
     /// @microsoft/durabletask-js 0.4.0, on Node 22.
     Node,
+    /// durabletask-client 1.5.0 of Java.
+    Java,
 }
 
-use Client::{Managed, Node, Python};
+use Client::{Java, Managed, Node, Python};
 
 impl Client {
     fn command(&self, port: u16) -> Command {
@@ -33,6 +36,7 @@ impl Client {
         let mut command = match self {
             Python | Managed => python("durable", "durable-python/run.py"),
             Node => javascript("durable/run.mjs"),
+            Java => java("durable", "steadfast.durable.Run"),
         };
         command.arg(json!({"port": port, "managed": is_managed}).to_string());
         command
@@ -132,6 +136,8 @@ scenarios! {
     the_seeds_bank_transfer: (Python, "money_is_transferred"), (Node, "moneyIsTransferred");
     plain_orchestrations: (Python, "activities_in_sequence", "many_at_once", "guids_do_not_repeat", "versions_travel", "failures_are_told"), (Node, "activitiesInSequence");
     unknown_instances_are_named_as_such: (Python, "unknown_instances_are_named_as_such");
+    java_runs_orchestrations: (Java, "activitiesInSequence", "manyAtOnce", "fanOutOfAThousand", "falsyValuesSurvive", "timersFireInTime", "eventsArriveInOrder", "eventsBeforeTheWaitAreKept", "continuedAsNew", "orchestrationsSendEvents", "aRaceOfTimerAndEvent", "eventsThatDoNotCome", "lateResultsStayWithTheirExecution", "activitiesAreRetried", "retriesByHandler", "failuresAreTold", "customStatusFollows", "guidsDoNotRepeat");
+    java_looks_after_instances: (Java, "childrenReportToTheirParent", "childrenFanOut", "defaultIdsOfChildrenDoNotCollide", "aRetriedChildStartsAfresh", "hubsDoNotSeeOneAnother", "idsAreTakenOnce", "badIdsAreRefused", "unknownInstancesAreNamedAsSuch", "aStartIsWaitedFor", "delayedStartIsNotEarly", "terminateNeedsNoWorker", "suspendAndResume", "restartKeepsTheInput", "purgeTakesWhatHasEnded", "instancesAreListed");
     managed_clients_name_their_task_hub: (Managed, "activities_in_sequence", "children_report_to_their_parent", "signals_make_entities", "money_is_transferred", "histories_are_told_in_order");
 }
 
@@ -191,6 +197,39 @@ fn durable_60_no_money_is_lost_when_server_and_worker_are_killed() {
         .args(["lock", "list", "--json"]);
     let (code, out, err) = said_of(command);
     assert_eq!((code, out.contains("holder")), (0, false), "{out}{err}");
+}
+
+/// A worker of Java comes back by itself when its server does, after five seconds.
+#[test]
+fn no_order_of_java_is_lost_when_server_and_worker_are_killed() {
+    let port = free_port();
+    let mut server = Start::new("dev")
+        .set(&format!("durable.port={port}"))
+        .ready();
+    let said = json!({"port": port}).to_string();
+    let orders = |arguments: &[&str]| {
+        let mut command = java("durable", "steadfast.durable.Orders");
+        command.args(arguments);
+        Process::spawn(command).unwrap()
+    };
+    let mut worker = orders(&["work", &said]);
+    worker.wait_for(|line| line == "at work", PATIENCE).unwrap();
+    let mut client = orders(&["place", &said, "order", "40"]);
+    let begun = |client: &mut Process| {
+        for _ in 0..10 {
+            client.wait_for(|line| line == "begun", PATIENCE).unwrap();
+        }
+    };
+    begun(&mut client);
+    server.process.restart().unwrap();
+    begun(&mut client);
+    worker.restart().unwrap();
+    begun(&mut client);
+    server.process.restart().unwrap();
+    let is_whole = |line: &str| line == "no order was lost";
+    let whole = client.wait_for(is_whole, 3 * PATIENCE);
+    whole.unwrap_or_else(|error| panic!("{error}: {}", server.log()));
+    assert!(client.wait(Duration::from_secs(30)).unwrap().success());
 }
 
 fn said_of(command: Command) -> (i32, String, String) {
