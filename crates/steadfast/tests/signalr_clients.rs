@@ -1,6 +1,7 @@
 //! Unmodified SignalR clients, scenario by scenario.
 //!
-//! The scenarios stand in `interop/signalr-node` and `interop/signalr-python`.
+//! The scenarios stand in `interop/signalr-node`, `interop/signalr-python` and
+//! `interop/java/signalr`.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::{Arc, OnceLock};
@@ -21,9 +22,11 @@ enum Client {
     Node,
     /// signalrcore 1.0.2 and pysignalr 1.3.3.
     Python,
+    /// com.microsoft.signalr 9.0.3.
+    Java,
 }
 
-use Client::{Node, Python};
+use Client::{Java, Node, Python};
 
 /// A token of a user for a hub.
 async fn token(stage: &Stage, hub: &str) -> String {
@@ -63,6 +66,7 @@ async fn run(client: Client, scenarios: &[&str]) {
     let mut command = match client {
         Node => programs::javascript("signalr/run.mjs"),
         Python => programs::python("signalr", "signalr-python/run.py"),
+        Java => programs::java("signalr", "steadfast.signalr.Run"),
     };
     command.arg(said.to_string()).args(scenarios);
     clients::run(command).await;
@@ -88,6 +92,7 @@ scenarios! {
     realtime_06_node_without_negotiation: Node, ["withoutNegotiation", "openHub"];
     realtime_25_node_misses_nothing_when_sockets_are_cut: Node, ["statefulReconnect"];
     chromium_over_all_transports: Node, ["browser"];
+    java_does_what_it_can: Java, ["webSocketsJson", "pollingJson", "defaultTransport", "wrongToken", "otherHub", "closes", "withoutNegotiation", "openHub"];
     pysignalr_does_what_it_can: Python, ["pysignalr_json", "pysignalr_packed"];
     signalrcore_does_what_it_can: Python, ["signalrcore_json", "signalrcore_packed", "signalrcore_transports"];
 }
