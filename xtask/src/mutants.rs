@@ -14,6 +14,9 @@ use clap::Args;
 use crate::process;
 use crate::workspace::Workspace;
 
+/// Seconds that a test gets: a fault may turn a wait into an endless one.
+const TIME: &str = "600";
+
 /// Which list of faults.
 #[derive(Args)]
 pub(crate) struct Options {
@@ -23,12 +26,12 @@ pub(crate) struct Options {
 
 /// One planted fault.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Mutant {
-    name: String,
-    file: String,
-    find: String,
+pub(crate) struct Mutant {
+    pub(crate) name: String,
+    pub(crate) file: String,
+    pub(crate) find: String,
     with: String,
-    test: String,
+    pub(crate) test: String,
 }
 
 /// Whether every fault is found.
@@ -50,7 +53,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<bool> {
     Ok(found == mutants.len())
 }
 
-fn parse(text: &str) -> Result<Vec<Mutant>> {
+/// Reads a list.
+pub(crate) fn parse(text: &str) -> Result<Vec<Mutant>> {
     let mut mutants: Vec<Mutant> = Vec::new();
     let lines = text.lines().map(str::trim_end);
     for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -115,9 +119,26 @@ fn plant(workspace: &Workspace, copy: &Path, mutant: &Mutant) -> Result<bool> {
 fn try_out(workspace: &Workspace, copy: &Path, mutant: &Mutant) -> Result<bool> {
     let mut build = test_command(workspace, copy, mutant);
     process::run(build.arg("--no-run"))?;
-    let mut test = test_command(workspace, copy, mutant);
+    let mut test = limited(&test_command(workspace, copy, mutant));
     let status = test.stdout(Stdio::null()).stderr(Stdio::null()).status()?;
     Ok(!status.success())
+}
+
+/// The same command, which fails with all its children when it takes too long.
+fn limited(command: &Command) -> Command {
+    let mut limited = Command::new("timeout");
+    limited.arg(TIME).arg(command.get_program());
+    limited.args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        limited.current_dir(folder);
+    }
+    limited
 }
 
 fn test_command(workspace: &Workspace, copy: &Path, mutant: &Mutant) -> Command {

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 
 use super::tree::Tree;
-use super::{bodies, codes, header, layers, leftovers, paths, ring};
+use super::{bodies, codes, faults, header, layers, leftovers, paths, ring};
 use crate::workspace::Workspace;
 
 /// A rule and how to find what breaks it.
@@ -40,6 +40,10 @@ const RULES: &[Rule] = &[
     Rule {
         name: "no leftovers",
         find: |_, tree| leftovers::check(tree),
+    },
+    Rule {
+        name: "planted faults fit the sources",
+        find: |_, tree| faults::check(tree),
     },
 ];
 

@@ -3,6 +3,7 @@
 mod all;
 mod bodies;
 mod codes;
+mod faults;
 mod header;
 mod layers;
 mod leftovers;
