@@ -285,8 +285,12 @@ fn malformed_messages_are_refused() {
     let mut number = Vec::new();
     write::descriptor(&mut number, descriptor::APPLICATION_PROPERTIES);
     write::int(&mut number, 7);
+    // Application properties: a text that is cut short, half a pair, a byte too many.
     let broken = [0x00, 0x53, 0x74, 0xc1, 0x03, 0x02, 0xa1, 0xff];
-    for message in [&twice[..], &mixed, &number, &broken, b"not amqp", &[0x00]] {
+    let half = [0x00, 0x53, 0x74, 0xc1, 0x02, 0x01, 0x40];
+    let behind = [0x00, 0x53, 0x74, 0xc1, 0x04, 0x02, 0x40, 0x40, 0x40];
+    let others: [&[u8]; 5] = [&broken, &half, &behind, b"not amqp", &[0x00]];
+    for message in [&twice[..], &mixed, &number].into_iter().chain(others) {
         assert!(event::store(message, None).is_err(), "{message:02x?}");
     }
     assert!(Messages::open(&rest(b"x"), 77).is_err());
@@ -406,10 +410,16 @@ fn addresses_of_every_client_are_read() {
         ("amqps://h/", None),
         ("", None),
         ("hub//0", None),
+        ("hub/partitions//", None),
+        ("/hub/publishers//", None),
         ("a/b/c/d/e/f/g/h", None),
     ];
     for (text, expected) in cases {
         assert_eq!(address::parse(text), expected, "{text}");
+    }
+    assert_eq!(address::number("12"), 12);
+    for text in ["", "+1", "-1", " 1", "1x", "4294967296"] {
+        assert_eq!(address::number(text), u32::MAX, "{text}");
     }
 }
 

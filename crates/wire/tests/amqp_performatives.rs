@@ -1,6 +1,7 @@
 //! Performatives: full on writing, tolerant on reading.
 
 use bytes::BytesMut;
+use steadfast_core::limits;
 use steadfast_wire::amqp::condition::{self, Problem};
 use steadfast_wire::amqp::connection::{Close, Open};
 use steadfast_wire::amqp::delivery::{Disposition, Outcome, Transfer};
@@ -225,7 +226,19 @@ fn frames_are_taken_one_by_one_and_large_ones_refused_by_their_size() {
 
     let mut large = BytesMut::from(&[0x7f, 0, 0, 0, 2, 0, 0, 0][..]);
     assert!(frame::take(&mut large).is_err());
-    for wrong in [[0, 0, 0, 7, 2, 0, 0, 0], [0, 0, 0, 8, 1, 0, 0, 0]] {
+    let largest = limits::AMQP_FRAME_BYTES;
+    for (size, is_awaited) in [(largest, true), (largest + 1, false), (u32::MAX, false)] {
+        let mut head = BytesMut::from(&size.to_be_bytes()[..]);
+        let missing = frame::missing(&head);
+        assert!(missing <= largest as usize, "{missing} for {size}");
+        head.extend_from_slice(&[2, 0, 0, 0]);
+        assert_eq!(frame::take(&mut head).is_ok(), is_awaited, "{size}");
+    }
+    for wrong in [
+        [0, 0, 0, 7, 2, 0, 0, 0],
+        [0, 0, 0, 8, 1, 0, 0, 0],
+        [0, 0, 0, 8, 3, 0, 0, 0],
+    ] {
         assert!(frame::take(&mut BytesMut::from(&wrong[..])).is_err());
     }
 }

@@ -215,6 +215,12 @@ fn nesting_without_end_is_refused() {
 }
 
 #[test]
+fn bytes_behind_a_value_are_refused() {
+    assert!(Raw::new(&[0x43]).is_ok());
+    assert!(Raw::new(&[0x43, 0x43]).is_err());
+}
+
+#[test]
 fn a_claimed_count_costs_nothing() {
     // A billion elements without bytes, and a list of four billion items in five bytes.
     let nulls = [0xf0, 0, 0, 0, 5, 0x40, 0, 0, 0, 0x40];

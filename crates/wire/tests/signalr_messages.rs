@@ -191,6 +191,14 @@ fn what_is_no_message_is_refused() {
     for hex in packed {
         assert!(read(PACK, &bytes(hex)).is_err(), "{hex}");
     }
+    for (count, is_read) in [(255, true), (256, false)] {
+        // [1, {}, nil, "x", [nil, ..]]
+        let mut body = vec![0x95, 1, 0x80, 0xc0, 0xa1, b'x', 0xdc];
+        body.extend(u16::to_be_bytes(count));
+        body.extend(vec![0xc0; usize::from(count)]);
+        let many = frame::counted(&body);
+        assert_eq!(read(PACK, &many).is_ok(), is_read, "{count}");
+    }
 }
 
 #[test]

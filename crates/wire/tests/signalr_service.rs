@@ -285,6 +285,20 @@ fn what_is_newer_is_ignored() {
     assert_eq!(close.connection, "c");
 }
 
+#[test]
+fn a_message_with_too_many_names_is_refused() {
+    // [7, [nil, ..], {}]: a message to so many connections.
+    let to = |count: u32| {
+        let mut body = vec![0x93, 7, 0xdd];
+        body.extend(count.to_be_bytes());
+        body.extend(vec![0xc0; count as usize]);
+        body.push(0x80);
+        read(&Bytes::from(body))
+    };
+    assert!(to(100_000).is_ok());
+    assert!(to(100_001).is_err());
+}
+
 /// A change to a seed: where, which kind, which byte.
 type Change = (u16, u8, u8);
 

@@ -250,4 +250,19 @@ mod tests {
         };
         assert_eq!(account.scope, all);
     }
+
+    #[test]
+    fn an_account_s_signature_is_for_the_types_that_it_names() {
+        for (types, has_containers, has_objects) in
+            [("s", false, false), ("c", true, false), ("o", false, true)]
+        {
+            let query = format!("sig=YQ%3D%3D&sv=2020-12-06&se=2030-01-01&ss=b&srt={types}");
+            let scope = sas(&query, "/a/c/b").unwrap().unwrap().scope;
+            let expected = Scope::Account {
+                has_containers,
+                has_objects,
+            };
+            assert_eq!(scope, expected, "{types}");
+        }
+    }
 }

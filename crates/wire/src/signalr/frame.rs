@@ -260,4 +260,25 @@ mod tests {
         splitter.push(Bytes::from(vec![b'x'; 101]));
         assert_eq!(splitter.next(Protocol::Json, 100), Err(TOO_LONG));
     }
+
+    #[test]
+    fn a_message_that_came_whole_is_refused_when_it_is_too_long() {
+        for (length, is_taken) in [(99, true), (100, false)] {
+            let mut record = vec![b'x'; length];
+            record.push(SEPARATOR);
+            let mut splitter = Splitter::default();
+            splitter.push(Bytes::from(record));
+            let taken = splitter.next(Protocol::Json, 100);
+            assert_eq!(taken.is_ok(), is_taken, "{length}");
+        }
+    }
+
+    #[test]
+    fn a_body_has_the_length_that_it_says() {
+        let body = |bytes: &'static [u8]| body(Protocol::MessagePack, &Bytes::from_static(bytes));
+        assert_eq!(body(&[2, 0x91, 6]), Ok(Bytes::from_static(&[0x91, 6])));
+        for wrong in [&[2, 0x91][..], &[2, 0x91, 6, 0], &[0x80], &[]] {
+            assert!(body(wrong).is_err(), "{wrong:02x?}");
+        }
+    }
 }
