@@ -217,6 +217,40 @@ fn annotations_of_ours_are_replaced_and_those_of_the_sender_kept() {
 }
 
 #[test]
+fn each_annotation_of_ours_is_taken_from_a_sender() {
+    for name in [
+        "x-opt-sequence-number",
+        "x-opt-offset",
+        "x-opt-enqueued-time",
+    ] {
+        let forged = annotations(&[(name, "9"), ("mine", "1")]);
+        let message = [forged, rest(b"x")].concat();
+        let mut delivered = Vec::new();
+        event::deliver(&mut delivered, &stored(&message, None), &STAMP, None).expect("an event");
+        let section = Sections::new(&delivered)
+            .next()
+            .expect("a section")
+            .expect("one");
+        assert_eq!(section.map().expect("a map").count(), 8, "{name}");
+        assert_eq!(event::read_stamp(&delivered), Ok(Some(STAMP)), "{name}");
+    }
+}
+
+#[test]
+fn the_key_of_a_batch_replaces_that_of_its_events() {
+    let own = annotations(&[("x-opt-partition-key", "a")]);
+    let kept = stored(&[own, rest(b"x")].concat(), Some("b"));
+    let section = Sections::new(&kept)
+        .next()
+        .expect("a section")
+        .expect("one");
+    let map = section.map().expect("a map");
+    assert_eq!(map.count(), 2);
+    let key = map.find("x-opt-partition-key");
+    assert_eq!(key, Ok(Some(Value::String("b"))));
+}
+
+#[test]
 fn the_key_of_a_batch_is_given_to_events_without_one() {
     let message = rest(b"x");
     let kept = stored(&message, Some("house-42"));

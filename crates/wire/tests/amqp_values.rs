@@ -1,6 +1,7 @@
 //! Values of the AMQP type system survive writing.
 
 use proptest::prelude::*;
+use steadfast_core::limits;
 use steadfast_wire::amqp::scan::Raw;
 use steadfast_wire::amqp::value::{self, Items, Value};
 use steadfast_wire::amqp::write;
@@ -210,8 +211,12 @@ fn nesting_without_end_is_refused() {
     let raw = Raw::new(&lists).expect("sizes fit");
     assert!(value::check(raw).is_err());
 
-    let described = [[0x00, 0x53, 0x01]; 1000].concat();
-    assert!(Raw::new(&described).is_err());
+    // Descriptors in a row before a value.
+    let described =
+        |count: usize| [&[[0x00, 0x53, 0x01]].repeat(count).concat()[..], &[0x40]].concat();
+    assert!(Raw::new(&described(limits::AMQP_DEPTH)).is_ok());
+    assert!(Raw::new(&described(limits::AMQP_DEPTH + 1)).is_err());
+    assert!(Raw::new(&described(1000)).is_err());
 }
 
 #[test]

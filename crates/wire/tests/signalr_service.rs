@@ -184,6 +184,7 @@ fn others() -> Vec<Message> {
         }),
         Message::CloseMany(CloseMany {
             group: Some(text("g")),
+            except: several.clone(),
             ..close
         }),
     ];
