@@ -162,7 +162,8 @@ async fn events_20_a_refused_link_looks_refused_and_gets_no_credit() {
     for (handle, (target, expected)) in cases.iter().enumerate() {
         peer.attach_sender(1, handle as u32, target, target);
         peer.flush().await.unwrap();
-        // Without a target the link was not made (AMQP 1.0, 2.6.3).
+        // Without a target the link was not made (AMQP 1.0, 2.6.3); go-amqp waits for the
+        // detach only if there is no source either.
         let Heard::Attach {
             has_source,
             has_target,
@@ -171,7 +172,7 @@ async fn events_20_a_refused_link_looks_refused_and_gets_no_credit() {
         else {
             panic!("an attach");
         };
-        assert_eq!((has_source, has_target), (true, false));
+        assert_eq!((has_source, has_target), (false, false));
         let Heard::Detach {
             condition, words, ..
         } = hear(&mut peer).await
@@ -210,7 +211,7 @@ async fn events_20_a_refused_link_looks_refused_and_gets_no_credit() {
         else {
             panic!("an attach");
         };
-        assert_eq!((has_source, has_target), (false, true));
+        assert_eq!((has_source, has_target), (false, false));
         assert_eq!(hear(&mut peer).await.condition(), expected);
         let detach = Detach {
             handle: 9,
@@ -533,7 +534,13 @@ async fn events_28_to_31_epochs_displace_and_refuse() {
     }
     // A lower one, and none at all, are refused; the owner does not notice.
     for reading in [with_epoch(1), Reading::default()] {
-        ask_to_read(&mut second, 0, &place, &reading).await;
+        // azeventhubs recognises a lost partition by a link that ends, so this one must not
+        // look like one that was never made.
+        let Heard::Attach { has_target, .. } = ask_to_read(&mut second, 0, &place, &reading).await
+        else {
+            panic!("an attach");
+        };
+        assert!(has_target);
         assert_eq!(hear(&mut second).await.condition(), "amqp:link:stolen");
         put_detach(&mut second, 0).await;
     }

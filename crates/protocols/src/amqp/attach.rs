@@ -70,7 +70,9 @@ impl Connection {
             link = offer.name,
             condition = fault.condition
         );
-        self.out.frame(channel, |out| offer.write_refusal(out));
+        let is_stolen = fault.condition == condition::STOLEN;
+        self.out
+            .frame(channel, |out| offer.write_refusal(out, is_stolen));
         let detach = Detach {
             handle: offer.handle,
             closed: true,

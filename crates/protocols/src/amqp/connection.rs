@@ -324,7 +324,7 @@ impl Connection {
                 // Attach and detach came together: both are answered.
                 if let Some(Kind::Opening(opening)) = link.map(|link| link.kind) {
                     self.out
-                        .frame(channel, |out| opening.offer.write_refusal(out));
+                        .frame(channel, |out| opening.offer.write_refusal(out, false));
                 }
                 let answer = Detach {
                     handle: detach.handle,

@@ -121,6 +121,15 @@ pub(super) struct Offer {
     pub(super) initial_count: u32,
 }
 
+/// Which of source and target an answer has.
+#[derive(Clone, Copy)]
+enum Ends {
+    Both,
+    /// The client's only: the link is taken back at once.
+    Theirs,
+    None,
+}
+
 impl Offer {
     pub(super) fn of(attach: &Attach<'_>) -> Self {
         let mut source = Vec::new();
@@ -150,21 +159,30 @@ impl Offer {
     /// Our answer. Deliveries of ours are settled, and nobody settles second: one of
     /// the clients waits for ever for what it asks for itself.
     pub(super) fn write_answer(&self, out: &mut Vec<u8>) {
-        self.write(out, true);
+        self.write(out, Ends::Both);
     }
 
-    /// The answer to a client that is refused: without the end that is ours, which
-    /// says that the link was not made. A detach with the reason follows.
-    pub(super) fn write_refusal(&self, out: &mut Vec<u8>) {
-        self.write(out, false);
+    /// The answer to a client that is refused: without source and target, which says
+    /// that the link was not made. A detach with the reason follows.
+    ///
+    /// The client for Go waits for that reason only if both are missing. If the reason is
+    /// another reader, it must take the link for made: it recognises a lost partition by
+    /// a link that ends.
+    pub(super) fn write_refusal(&self, out: &mut Vec<u8>, is_stolen: bool) {
+        let ends = match is_stolen {
+            true => Ends::Theirs,
+            false => Ends::None,
+        };
+        self.write(out, ends);
     }
 
-    fn write(&self, out: &mut Vec<u8>, is_granted: bool) {
+    fn write(&self, out: &mut Vec<u8>, ends: Ends) {
         let raw = |bytes| Raw::new(bytes).unwrap_or(Raw::NULL);
         let client_reads = self.role == Role::Receiver;
-        let end = |bytes, is_ours: bool| match is_granted || !is_ours {
-            true => raw(bytes),
-            false => Raw::NULL,
+        let end = |bytes, is_ours: bool| match ends {
+            Ends::Both => raw(bytes),
+            Ends::Theirs if !is_ours => raw(bytes),
+            Ends::Theirs | Ends::None => Raw::NULL,
         };
         let answer = Attach {
             name: &self.name,
