@@ -34,7 +34,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
 }
 
 /// Client libraries of Event Hubs, Durable Task and SignalR, for Python, for Node, for
-/// Java, for Rust and for a browser.
+/// Java, for Go, for Rust and for a browser.
 pub(crate) fn install(workspace: &Workspace) -> Result<()> {
     let sources = workspace.root.join("interop");
     tools::install_python(
@@ -57,6 +57,7 @@ pub(crate) fn install(workspace: &Workspace) -> Result<()> {
     tools::install_python(workspace, "signalr", &requirements)?;
     tools::install_browser(workspace)?;
     tools::install_java(workspace, &sources.join("java"))?;
+    tools::build_go(workspace, &sources.join("go"))?;
     tools::build_program(workspace, &sources.join("rust/clients"))?;
     tools::build_program(workspace, &sources.join("rust/processor"))
 }

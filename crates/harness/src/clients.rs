@@ -55,3 +55,10 @@ pub fn java(module: &str, class: &str) -> Command {
 pub fn rust(program: &str) -> Command {
     Command::new(installed("rust/debug").join(program))
 }
+
+/// A sub-command of the program in Go.
+pub fn go(area: &str) -> Command {
+    let mut command = Command::new(installed("go/clients"));
+    command.arg(area);
+    command
+}

@@ -1,8 +1,8 @@
 //! Unmodified SDKs of Durable Task, scenario by scenario.
 //!
-//! The scenarios stand in `interop/durable-python`, `interop/durable-node` and
-//! `interop/java/durable`. What they need is installed by `cargo xtask test --only interop`,
-//! which also says where.
+//! The scenarios stand in `interop/durable-python`, `interop/durable-node`,
+//! `interop/java/durable` and `interop/go`. What they need is installed by
+//! `cargo xtask test --only interop`, which also says where.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod running;
@@ -15,7 +15,7 @@ use std::time::Duration;
 use running::{PATIENCE, Server, Start, finish, said};
 use serde_json::json;
 use steadfast_harness::Process;
-use steadfast_harness::clients::{java, javascript, python};
+use steadfast_harness::clients::{go, java, javascript, python};
 
 enum Client {
     /// durabletask 1.12.0.
@@ -26,9 +26,11 @@ enum Client {
     Node,
     /// durabletask-client 1.5.0 of Java.
     Java,
+    /// durabletask-go 0.6.0.
+    Go,
 }
 
-use Client::{Java, Managed, Node, Python};
+use Client::{Go, Java, Managed, Node, Python};
 
 impl Client {
     fn command(&self, port: u16) -> Command {
@@ -37,6 +39,7 @@ impl Client {
             Python | Managed => python("durable", "durable-python/run.py"),
             Node => javascript("durable/run.mjs"),
             Java => java("durable", "steadfast.durable.Run"),
+            Go => go("durable"),
         };
         command.arg(json!({"port": port, "managed": is_managed}).to_string());
         command
@@ -89,30 +92,30 @@ macro_rules! scenarios {
 }
 
 scenarios! {
-    durable_04_task_hubs_do_not_see_one_another: (Python, "hubs_do_not_see_one_another");
-    durable_08_a_thousand_activities_join: (Python, "fan_out_of_a_thousand"), (Node, "fanOutOfAThousand");
-    durable_09_falsy_values_survive: (Python, "falsy_values_survive"), (Node, "falsyValuesSurvive");
-    durable_10_a_start_is_waited_for: (Python, "a_start_is_waited_for");
-    durable_11_ids_are_taken_once: (Python, "ids_are_taken_once", "bad_ids_are_refused"), (Node, "idsAreTakenOnce");
-    durable_12_policies_replace_listed_states_only: (Python, "policies_replace_listed_states_only");
+    durable_04_task_hubs_do_not_see_one_another: (Python, "hubs_do_not_see_one_another"), (Go, "hubs_do_not_see_one_another");
+    durable_08_a_thousand_activities_join: (Python, "fan_out_of_a_thousand"), (Node, "fanOutOfAThousand"), (Go, "fan_out_of_a_thousand");
+    durable_09_falsy_values_survive: (Python, "falsy_values_survive"), (Node, "falsyValuesSurvive"), (Go, "falsy_values_survive");
+    durable_10_a_start_is_waited_for: (Python, "a_start_is_waited_for"), (Go, "a_start_is_waited_for");
+    durable_11_ids_are_taken_once: (Python, "ids_are_taken_once", "bad_ids_are_refused"), (Node, "idsAreTakenOnce"), (Go, "ids_are_taken_once", "bad_ids_are_refused");
+    durable_12_policies_replace_listed_states_only: (Python, "policies_replace_listed_states_only"), (Go, "policies_replace_listed_states_only");
     durable_13_forbidden_policies_are_refused: (Python, "forbidden_policies_are_refused");
-    durable_14_a_delayed_start_is_not_early: (Python, "delayed_start_is_not_early");
-    durable_15_timers_fire_in_time: (Python, "timers_fire_in_time"), (Node, "timersFireInTime");
-    durable_16_events_before_the_wait_are_kept: (Python, "events_before_the_wait_are_kept", "a_race_of_timer_and_event", "orchestrations_send_events"), (Node, "eventsArriveInOrder", "aRaceOfTimerAndEvent");
-    durable_17_continue_as_new_keeps_all_events: (Python, "a_thousand_events_across_continue_as_new"), (Node, "eventsAcrossContinueAsNew");
-    durable_18_late_results_stay_with_their_execution: (Python, "late_results_stay_with_their_execution");
-    durable_19_children_report_to_their_parent: (Python, "children_report_to_their_parent"), (Node, "childrenReportToTheirParent");
-    durable_20_default_ids_of_children_do_not_collide: (Python, "default_ids_of_children_do_not_collide");
-    durable_21_a_retried_child_starts_afresh: (Python, "a_retried_child_starts_afresh");
-    durable_22_retries_reuse_the_action_id: (Python, "retries_reuse_the_action_id"), (Node, "activitiesAreRetried");
-    durable_23_terminate_needs_no_worker: (Python, "terminate_needs_no_worker"), (Node, "terminateNeedsNoWorker");
-    durable_24_terminate_reaches_grandchildren_if_told: (Python, "terminate_reaches_grandchildren_if_told");
-    durable_25_suspended_instances_miss_nothing: (Python, "suspended_instances_run_nothing_and_miss_nothing"), (Node, "suspendAndResume");
-    durable_26_custom_status_follows: (Python, "custom_status_follows");
+    durable_14_a_delayed_start_is_not_early: (Python, "delayed_start_is_not_early"), (Go, "delayed_start_is_not_early");
+    durable_15_timers_fire_in_time: (Python, "timers_fire_in_time"), (Node, "timersFireInTime"), (Go, "timers_fire_in_time");
+    durable_16_events_before_the_wait_are_kept: (Python, "events_before_the_wait_are_kept", "a_race_of_timer_and_event", "orchestrations_send_events"), (Node, "eventsArriveInOrder", "aRaceOfTimerAndEvent"), (Go, "events_before_the_wait_are_kept", "a_race_of_timer_and_event");
+    durable_17_continue_as_new_keeps_all_events: (Python, "a_thousand_events_across_continue_as_new"), (Node, "eventsAcrossContinueAsNew"), (Go, "a_thousand_events_across_continue_as_new");
+    durable_18_late_results_stay_with_their_execution: (Python, "late_results_stay_with_their_execution"), (Go, "late_results_stay_with_their_execution");
+    durable_19_children_report_to_their_parent: (Python, "children_report_to_their_parent"), (Node, "childrenReportToTheirParent"), (Go, "children_report_to_their_parent");
+    durable_20_default_ids_of_children_do_not_collide: (Python, "default_ids_of_children_do_not_collide"), (Go, "default_ids_of_children_do_not_collide");
+    durable_21_a_retried_child_starts_afresh: (Python, "a_retried_child_starts_afresh"), (Go, "a_retried_child_starts_afresh");
+    durable_22_retries_reuse_the_action_id: (Python, "retries_reuse_the_action_id"), (Node, "activitiesAreRetried"), (Go, "retries_reuse_the_action_id");
+    durable_23_terminate_needs_no_worker: (Python, "terminate_needs_no_worker"), (Node, "terminateNeedsNoWorker"), (Go, "terminate_needs_no_worker");
+    durable_24_terminate_reaches_grandchildren_if_told: (Python, "terminate_reaches_grandchildren_if_told"), (Go, "terminate_reaches_grandchildren_if_told");
+    durable_25_suspended_instances_miss_nothing: (Python, "suspended_instances_run_nothing_and_miss_nothing"), (Node, "suspendAndResume"), (Go, "suspended_instances_run_nothing_and_miss_nothing");
+    durable_26_custom_status_follows: (Python, "custom_status_follows"), (Go, "custom_status_follows");
     durable_27_rewind_runs_only_what_failed: (Python, "rewind_runs_only_what_failed", "rewind_reaches_children", "rewind_makes_purged_children_anew"), (Node, "rewindRunsWhatFailed");
     durable_28_only_failed_instances_are_rewound: (Python, "only_failed_instances_are_rewound");
     durable_29_restart_keeps_the_input: (Python, "restart_keeps_the_input"), (Node, "restartKeepsTheInput");
-    durable_30_purge_takes_what_has_ended: (Python, "purge_takes_what_has_ended"), (Node, "purgeTakesWhatHasEnded");
+    durable_30_purge_takes_what_has_ended: (Python, "purge_takes_what_has_ended"), (Node, "purgeTakesWhatHasEnded"), (Go, "purge_takes_what_has_ended");
     durable_31_queries_give_each_instance_once: (Python, "queries_give_each_instance_once", "ended_ids_are_listed_page_by_page"), (Node, "instancesAreListed");
     durable_32_histories_are_told_in_order: (Python, "histories_are_told_in_order"), (Node, "historiesAreToldInOrder");
     durable_33_only_children_have_parents: (Python, "only_children_have_parents");
@@ -134,8 +137,8 @@ scenarios! {
     durable_58_every_end_releases_locks: (Python, "every_end_releases_locks");
     durable_61_rules_of_critical_sections_hold: (Python, "rules_of_critical_sections_hold");
     the_seeds_bank_transfer: (Python, "money_is_transferred"), (Node, "moneyIsTransferred");
-    plain_orchestrations: (Python, "activities_in_sequence", "many_at_once", "guids_do_not_repeat", "versions_travel", "failures_are_told"), (Node, "activitiesInSequence");
-    unknown_instances_are_named_as_such: (Python, "unknown_instances_are_named_as_such");
+    plain_orchestrations: (Python, "activities_in_sequence", "many_at_once", "guids_do_not_repeat", "versions_travel", "failures_are_told"), (Node, "activitiesInSequence"), (Go, "activities_in_sequence", "many_at_once", "failures_are_told");
+    unknown_instances_are_named_as_such: (Python, "unknown_instances_are_named_as_such"), (Go, "unknown_instances_are_named_as_such");
     java_runs_orchestrations: (Java, "activitiesInSequence", "manyAtOnce", "fanOutOfAThousand", "falsyValuesSurvive", "timersFireInTime", "eventsArriveInOrder", "eventsBeforeTheWaitAreKept", "continuedAsNew", "orchestrationsSendEvents", "aRaceOfTimerAndEvent", "eventsThatDoNotCome", "lateResultsStayWithTheirExecution", "activitiesAreRetried", "retriesByHandler", "failuresAreTold", "customStatusFollows", "guidsDoNotRepeat");
     java_looks_after_instances: (Java, "childrenReportToTheirParent", "childrenFanOut", "defaultIdsOfChildrenDoNotCollide", "aRetriedChildStartsAfresh", "hubsDoNotSeeOneAnother", "idsAreTakenOnce", "badIdsAreRefused", "unknownInstancesAreNamedAsSuch", "aStartIsWaitedFor", "delayedStartIsNotEarly", "terminateNeedsNoWorker", "suspendAndResume", "restartKeepsTheInput", "purgeTakesWhatHasEnded", "instancesAreListed");
     managed_clients_name_their_task_hub: (Managed, "activities_in_sequence", "children_report_to_their_parent", "signals_make_entities", "money_is_transferred", "histories_are_told_in_order");
@@ -230,6 +233,40 @@ fn no_order_of_java_is_lost_when_server_and_worker_are_killed() {
     let whole = client.wait_for(is_whole, 3 * PATIENCE);
     whole.unwrap_or_else(|error| panic!("{error}: {}", server.log()));
     assert!(client.wait(Duration::from_secs(30)).unwrap().success());
+}
+
+/// Orchestrations of Go: activities, timers, children and events, through kills of the
+/// server and of the worker.
+#[test]
+fn totals_of_go_are_right_when_server_and_worker_are_killed() {
+    let port = free_port();
+    let mut server = Start::new("dev")
+        .set(&format!("durable.port={port}"))
+        .ready();
+    let said = json!({"port": port}).to_string();
+    let mut command = go("work");
+    command.arg(&said);
+    let mut worker = Process::spawn(command).unwrap();
+    worker.wait_for(|line| line == "at work", PATIENCE).unwrap();
+    let mut command = go("totals");
+    command.args([&said, "totals", "50"]);
+    let mut totals = Process::spawn(command).unwrap();
+    let begun = |totals: &mut Process| {
+        for _ in 0..12 {
+            totals.wait_for(|line| line == "begun", PATIENCE).unwrap();
+        }
+    };
+    begun(&mut totals);
+    server.process.restart().unwrap();
+    begun(&mut totals);
+    worker.restart().unwrap();
+    begun(&mut totals);
+    server.process.restart().unwrap();
+    worker.restart().unwrap();
+    let is_right = |line: &str| line == "all totals are right";
+    let right = totals.wait_for(is_right, 3 * PATIENCE);
+    right.unwrap_or_else(|error| panic!("{error}: {}", server.log()));
+    assert!(totals.wait(Duration::from_secs(30)).unwrap().success());
 }
 
 fn said_of(command: Command) -> (i32, String, String) {

@@ -40,6 +40,8 @@ enum Kind {
     Java,
     /// The same with a handler of single events.
     JavaAlone,
+    /// azeventhubs 2.0.2 with its store of checkpoints.
+    Go,
     /// azure_messaging_eventhubs 0.15.0 with azure_messaging_eventhubs_checkpointstore_blob
     /// 0.9.0.
     Rust,
@@ -92,6 +94,7 @@ impl Scene {
             Kind::Java | Kind::JavaAlone => {
                 programs::java("event-hubs", "steadfast.events.Processor")
             }
+            Kind::Go => programs::go("processor"),
             Kind::Rust => programs::rust("event-hub-processor"),
             Kind::Sync | Kind::Asyncio => programs::python("eventhub", "python/processor.py"),
         };
@@ -417,5 +420,54 @@ async fn events_41_42_processors_of_rust_share_fairly_and_continue() {
     scene.leave(1).await;
     scene.shared(&[8]).await;
     scene.check();
+    scene.end().await;
+}
+
+/// Processors of Go share a group with those of Python and Node, by the same blobs, if they
+/// name event hub and group in lower case.
+#[tokio::test(flavor = "multi_thread")]
+async fn events_42_processors_of_go_share_fairly_with_others() {
+    let mut scene = Scene::start().await;
+    scene.join(Kind::Go);
+    scene.shared(&[8]).await;
+    scene.send("one", 3).await;
+    scene.all_kept().await;
+    scene.join(Kind::Go);
+    scene.shared(&[4, 4]).await;
+    scene.join(Kind::Node);
+    scene.join(Kind::Sync);
+    scene.shared(&[2, 2, 2, 2]).await;
+    scene.send("four", 3).await;
+    scene.all_came().await;
+    scene.check();
+    scene.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_41_processors_of_go_continue_where_a_killed_one_was() {
+    let mut scene = Scene::start().await;
+    scene.join(Kind::Go);
+    scene.join(Kind::Go);
+    scene.shared(&[4, 4]).await;
+    scene.send("before", 3).await;
+    scene.all_kept().await;
+    scene.kill(0).await;
+    scene.send("after", 3).await;
+    scene.all_kept().await;
+    scene.shared(&[8]).await;
+    scene.join(Kind::Node);
+    scene.shared(&[4, 4]).await;
+    // What was checkpointed is not seen again, by a processor of another language either.
+    scene.leave(1).await;
+    scene.shared(&[8]).await;
+    scene.send("last", 3).await;
+    scene.all_came().await;
+    scene.check();
+    let lines = scene.told.lines.lock().clone();
+    let texts = lines.iter().filter_map(|(_, line)| line["got"].as_str());
+    let old = |text: &&str| !text.starts_with("last");
+    let found = texts.filter(old).count();
+    let sent = scene.sent.iter().filter(|text| !text.starts_with("last"));
+    assert_eq!(found, sent.count(), "{lines:?}");
     scene.end().await;
 }

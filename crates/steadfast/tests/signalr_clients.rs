@@ -1,7 +1,7 @@
 //! Unmodified SignalR clients, scenario by scenario.
 //!
-//! The scenarios stand in `interop/signalr-node`, `interop/signalr-python` and
-//! `interop/java/signalr`.
+//! The scenarios stand in `interop/signalr-node`, `interop/signalr-python`,
+//! `interop/java/signalr` and `interop/go`.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::{Arc, OnceLock};
@@ -24,9 +24,11 @@ enum Client {
     Python,
     /// com.microsoft.signalr 9.0.3.
     Java,
+    /// philippseith/signalr 0.9.0.
+    Go,
 }
 
-use Client::{Java, Node, Python};
+use Client::{Go, Java, Node, Python};
 
 /// A token of a user for a hub.
 async fn token(stage: &Stage, hub: &str) -> String {
@@ -67,6 +69,7 @@ async fn run(client: Client, scenarios: &[&str]) {
         Node => programs::javascript("signalr/run.mjs"),
         Python => programs::python("signalr", "signalr-python/run.py"),
         Java => programs::java("signalr", "steadfast.signalr.Run"),
+        Go => programs::go("signalr"),
     };
     command.arg(said.to_string()).args(scenarios);
     clients::run(command).await;
@@ -94,5 +97,10 @@ scenarios! {
     chromium_over_all_transports: Node, ["browser"];
     java_does_what_it_can: Java, ["webSocketsJson", "pollingJson", "defaultTransport", "wrongToken", "otherHub", "closes", "withoutNegotiation", "openHub"];
     pysignalr_does_what_it_can: Python, ["pysignalr_json", "pysignalr_packed"];
+    go_over_websockets: Go, ["web_sockets_json", "web_sockets_packed"];
+    go_over_server_sent_events: Go, ["events_json"];
+    realtime_13_go_with_wrong_tokens: Go, ["wrong_token", "other_hub"];
+    realtime_24_go_comes_back_when_it_may: Go, ["comes_back_when_it_may"];
+    realtime_06_go_at_an_open_hub: Go, ["open_hub"];
     signalrcore_does_what_it_can: Python, ["signalrcore_json", "signalrcore_packed", "signalrcore_transports"];
 }

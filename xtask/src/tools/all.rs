@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 
-use super::{browser, maven, node, postgres, python};
+use super::{browser, go, maven, node, postgres, python};
 use crate::workspace::Workspace;
 
 /// A tool and how to install and try it.
@@ -31,6 +31,10 @@ const TOOLS: &[Tool] = &[
     Tool {
         name: "browser",
         try_out: browser::try_out,
+    },
+    Tool {
+        name: "go",
+        try_out: go::try_out,
     },
 ];
 
