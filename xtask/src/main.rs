@@ -17,6 +17,7 @@ mod soak;
 mod test;
 mod tools;
 mod upstream;
+mod upstream_go;
 mod workspace;
 
 use std::process::ExitCode;

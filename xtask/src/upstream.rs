@@ -3,7 +3,7 @@
 //! The packages of durabletask-python and durabletask-js carry no tests. So
 //! `interop/upstream` lists every end-to-end test of their repositories, with the scenarios
 //! of ours that show the same by the unmodified SDK, or why there is none. A test passes if
-//! all its scenarios do.
+//! all its scenarios do. The module durabletask-go carries its tests, which are run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
@@ -15,14 +15,29 @@ use anyhow::{Context, Result, bail};
 use serde_json::json;
 
 use crate::workspace::Workspace;
-use crate::{process, tools};
+use crate::{process, tools, upstream_go};
 
 /// A vendor's tests by one of its SDKs.
 struct Suite {
     name: &'static str,
     list: &'static str,
     is_managed: bool,
-    command: fn(&Workspace) -> Command,
+    command: fn(&Workspace, &Request) -> Command,
+}
+
+/// What a suite is to run, and where.
+struct Request {
+    port: u16,
+    is_managed: bool,
+    names: Vec<String>,
+}
+
+impl Request {
+    /// As programs of ours take it.
+    fn apply(&self, command: &mut Command) {
+        let said = json!({"port": self.port, "managed": self.is_managed}).to_string();
+        command.arg(said).args(&self.names);
+    }
 }
 
 const SUITES: &[Suite] = &[
@@ -44,17 +59,34 @@ const SUITES: &[Suite] = &[
         is_managed: false,
         command: javascript,
     },
+    Suite {
+        name: "durabletask-go",
+        list: "durabletask-go.txt",
+        is_managed: false,
+        command: go,
+    },
 ];
 
-fn python(workspace: &Workspace) -> Command {
+fn python(workspace: &Workspace, request: &Request) -> Command {
     let mut command = Command::new(workspace.tools().join("python/durable/bin/python"));
     command.arg(workspace.root.join("interop/durable-python/run.py"));
+    request.apply(&mut command);
     command
 }
 
-fn javascript(workspace: &Workspace) -> Command {
+fn javascript(workspace: &Workspace, request: &Request) -> Command {
     let mut command = Command::new(workspace.tools().join("node/bin/node"));
     command.arg(workspace.tools().join("packages/durable/run.mjs"));
+    request.apply(&mut command);
+    command
+}
+
+fn go(workspace: &Workspace, request: &Request) -> Command {
+    let mut command = Command::new(upstream_go::program(workspace));
+    let pattern = format!("^({})$", request.names.join("|"));
+    command
+        .args(["-test.v", "-test.run", &pattern])
+        .env(upstream_go::ADDRESS, format!("localhost:{}", request.port));
     command
 }
 
@@ -106,7 +138,7 @@ fn install(workspace: &Workspace) -> Result<()> {
     tools::install_python(workspace, "durable", &requirements)?;
     tools::install_node(workspace)?;
     tools::install_packages(workspace, "durable", &sources.join("durable-node"))?;
-    Ok(())
+    upstream_go::build(workspace)
 }
 
 /// What became of a vendor's tests.
@@ -123,10 +155,14 @@ fn run(workspace: &Workspace, suite: &Suite) -> Result<Counts> {
     let tests = parse(&text)?;
     let names: BTreeSet<_> = tests.values().flatten().collect();
     let server = Server::start(workspace)?;
-    let said = json!({"port": server.port, "managed": suite.is_managed}).to_string();
-    let mut command = (suite.command)(workspace);
-    command.arg(said).args(names).stdin(Stdio::null());
-    let output = command.output().context("cannot start the scenarios")?;
+    let request = Request {
+        port: server.port,
+        is_managed: suite.is_managed,
+        names: names.into_iter().cloned().collect(),
+    };
+    let mut command = (suite.command)(workspace, &request);
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.context("cannot start the scenarios")?;
     let out = String::from_utf8_lossy(&output.stdout);
     let good: BTreeSet<_> = out.lines().filter_map(passed).collect();
     let mut counts = Counts {
@@ -149,7 +185,10 @@ fn run(workspace: &Workspace, suite: &Suite) -> Result<Counts> {
 
 /// The scenario in a line that says that it went well.
 fn passed(line: &str) -> Option<&str> {
-    line.strip_prefix("ok ")?.split(' ').next()
+    let rest = line
+        .strip_prefix("ok ")
+        .or_else(|| line.strip_prefix("--- PASS: "))?;
+    rest.split(' ').next()
 }
 
 /// Tests and their scenarios. One without a scenario says why.
@@ -265,7 +304,9 @@ mod tests {
     #[test]
     fn only_lines_that_begin_with_ok_count() {
         assert_eq!(passed("ok some_scenario 0.1 s"), Some("some_scenario"));
+        assert_eq!(passed("--- PASS: Test_It (1.00s)"), Some("Test_It"));
         assert_eq!(passed("FAILED some_scenario 0.1 s"), None);
+        assert_eq!(passed("--- FAIL: Test_It (1.00s)"), None);
         assert_eq!(passed("not ok"), None);
     }
 }

@@ -15,7 +15,7 @@ mod system;
 
 pub(crate) use all::check;
 pub(crate) use browser::install as install_browser;
-pub(crate) use go::build as build_go;
+pub(crate) use go::{build as build_go, command as go_command};
 pub(crate) use maven::install as install_java;
 pub(crate) use node::install as install_node;
 pub(crate) use packages::install as install_packages;
