@@ -16,10 +16,11 @@ use axum::body::Body;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Request, State};
 use axum::http::Method;
-use axum::http::header::AUTHORIZATION;
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, get};
+use bytes::Bytes;
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 use steadfast_core::limits;
@@ -111,8 +112,10 @@ impl Interface {
     pub fn routes(self) -> Router {
         let own = "/openapi.json";
         let this = self.open(own, "This document", "application/json");
-        let document = document(&this.paths);
-        let document = get(async move || Json(document.clone()));
+        // Written once: a request without a key must cost little.
+        let document = Bytes::from(document(&this.paths).to_string());
+        let kind = [(CONTENT_TYPE, "application/json")];
+        let document = get(async move || (kind, document));
         this.routes.route(own, document)
     }
 }
