@@ -456,6 +456,19 @@ pub const ANSWER_TIME: Duration = Duration::from_secs(30);
 pub const ANSWER_PIECE_BYTES: usize = 16 * 1024;
 pub const ANSWERS_BYTES: usize = 16 * 1024 * 1024;
 
+/// Unread answers from which on a connection without a proof has its next requests wait.
+/// Until its proof it is answered one request at a time.
+pub const ANSWERS_UNPROVEN_BYTES: usize = 16 * 1024;
+
+/// What a request of a connection without a proof counts for beside its head while it
+/// waits for its answer: its stream, its task, and its place in tables.
+pub const REQUEST_UNPROVEN_BYTES: usize = 6 * 1024;
+
+/// Requests that wait on a connection of HTTP without a proof; then it is not read. And
+/// what is read of it at once: each read may hold many requests.
+pub const HTTP_UNPROVEN_REQUESTS: usize = 8;
+pub const HTTP_UNPROVEN_READ_BYTES: usize = 512;
+
 /// What an answer counts for before it is handed out.
 pub const ANSWER_CHARGED_BYTES: u64 = 1024 * 1024;
 

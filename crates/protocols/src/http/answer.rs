@@ -4,6 +4,9 @@
 //! so a stream of HTTP/2 whose client gives it no window counts like a full socket. A
 //! connection on which a piece stays for [`limits::ANSWER_TIME`] is ended, and one with
 //! many unread bytes has its next requests wait.
+//!
+//! Before its proof a connection is answered one request at a time, and only while it
+//! reads: its requests and unread answers count as what it makes the server keep.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -15,11 +18,15 @@ use bytes::{Buf, Bytes};
 use hyper::body::{Frame, SizeHint};
 use parking_lot::Mutex;
 use steadfast_core::limits;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+
+use crate::listen::Admission;
 
 /// The answers of one connection.
-#[derive(Default)]
 pub(super) struct Answers {
+    admission: Option<Admission>,
+    /// Whose turn it is before the proof.
+    turns: Semaphore,
     unread: Mutex<Unread>,
     /// A piece was handed out while the watch was off.
     begun: Notify,
@@ -54,12 +61,41 @@ pub(super) struct Piece {
 }
 
 impl Answers {
+    pub(super) fn new(admission: Option<Admission>) -> Arc<Self> {
+        Arc::new(Self {
+            admission,
+            turns: Semaphore::new(1),
+            unread: Mutex::default(),
+            begun: Notify::default(),
+            moved: Notify::default(),
+        })
+    }
+
+    /// Waits until a request may be answered. Before the proof of its connection it has
+    /// the turn until its answer is counted.
+    pub(super) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        if let Some(admission) = self.admission.as_ref().filter(|own| !own.is_proven()) {
+            let turn = async {
+                let turn = self.turns.acquire().await;
+                self.room(limits::ANSWERS_UNPROVEN_BYTES).await;
+                turn
+            };
+            tokio::select! {
+                turn = turn => return turn.ok(),
+                () = admission.shown() => {}
+            }
+        }
+        self.room(limits::ANSWERS_BYTES).await;
+        None
+    }
+
     /// Counts an answer until it is written.
     pub(super) fn count(self: &Arc<Self>, inner: Body) -> Answer {
         // A long answer is streamed: what is not read of it is in no memory.
         let length = HttpBody::size_hint(&inner).lower();
         let charged = length.min(limits::ANSWER_CHARGED_BYTES) as usize;
         self.unread.lock().bytes += charged;
+        self.hold(charged);
         Answer {
             inner,
             rest: Bytes::new(),
@@ -68,11 +104,19 @@ impl Answers {
         }
     }
 
+    /// Before the proof all connections together may hold so much; the largest one is
+    /// closed.
+    fn hold(&self, bytes: usize) {
+        if let Some(admission) = &self.admission {
+            let _ = admission.hold(bytes);
+        }
+    }
+
     /// Waits until the client has read enough of what it asked for before.
-    pub(super) async fn room(&self) {
+    async fn room(&self, most: usize) {
         loop {
             let moved = self.moved.notified();
-            if self.unread.lock().bytes < limits::ANSWERS_BYTES {
+            if self.unread.lock().bytes < most {
                 return;
             }
             moved.await;
@@ -102,6 +146,7 @@ impl Answers {
     }
 
     fn piece(self: &Arc<Self>, bytes: Bytes) -> Piece {
+        self.hold(bytes.len());
         let mut unread = self.unread.lock();
         let number = unread.next;
         unread.next += 1;
@@ -122,6 +167,9 @@ impl Answers {
             return;
         }
         self.unread.lock().bytes -= bytes;
+        if let Some(admission) = &self.admission {
+            admission.release(bytes);
+        }
         self.moved.notify_waiters();
     }
 }

@@ -82,16 +82,22 @@ pub async fn serve(mut stream: Stream, peer: SocketAddr, routes: Router, stop: C
     let asked = Arc::new(Notify::new());
     let first = Arc::clone(&asked);
     let served = admission.clone();
-    let answers = Arc::new(Answers::default());
+    let answers = Answers::new(admission.clone());
     let counted = Arc::clone(&answers);
     let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
         first.notify_one();
         request.extensions_mut().insert(forwarded::Peer(peer));
         let (mut routes, answers) = (routes.clone(), Arc::clone(&counted));
+        // It counts before its task runs.
+        let unproven = served.as_ref().filter(|own| !own.is_proven());
+        let waiting = unproven.map(|own| own.wait(head_bytes(&request)));
         let answer = async move {
-            answers.room().await;
+            let turn = answers.turn().await;
             let response = routes.call(request).await?;
-            Ok::<_, Infallible>(response.map(|body| answers.count(body)))
+            drop(waiting);
+            let response = response.map(|body| answers.count(body));
+            drop(turn);
+            Ok::<_, Infallible>(response)
         };
         // Requests of HTTP/2 have tasks of their own.
         match served.clone() {
@@ -127,6 +133,16 @@ pub async fn serve(mut stream: Stream, peer: SocketAddr, routes: Router, stop: C
     if let Err(error) = ended {
         tracing::debug!(event = "http.connection_failed", %peer, %error);
     }
+}
+
+/// What the head of a request takes in memory, about.
+fn head_bytes(request: &hyper::Request<Incoming>) -> usize {
+    /// What a table of headers takes for each.
+    const ENTRY: usize = 128;
+    let headers = request.headers().iter();
+    let headers = headers.map(|(name, value)| ENTRY + name.as_str().len() + value.len());
+    let target = request.uri().path_and_query();
+    headers.sum::<usize>() + target.map_or(0, |target| target.as_str().len())
 }
 
 /// Ends if no proof was shown in time. What is under way is still answered, until the

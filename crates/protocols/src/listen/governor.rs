@@ -289,13 +289,17 @@ struct Inner {
     is_proven: AtomicBool,
     /// Whether what it brings counts.
     is_metered: AtomicBool,
-    /// Bytes that it brought before its proof.
+    /// Bytes that it brought before its proof, and makes the server keep.
     brought: AtomicUsize,
+    /// Requests of HTTP that wait for their answers, and what was read meanwhile.
+    waiting: AtomicUsize,
+    read: AtomicUsize,
     /// Bytes that it makes the server keep after it.
     kept: AtomicUsize,
     is_gone: AtomicBool,
     cause: OnceLock<Cause>,
     closed: CancellationToken,
+    shown: CancellationToken,
     /// Waits to read: for the proof, or for the end.
     reader: AtomicWaker,
 }
@@ -311,10 +315,13 @@ impl Admission {
             is_proven: AtomicBool::new(false),
             is_metered: AtomicBool::new(true),
             brought: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
+            read: AtomicUsize::new(0),
             kept: AtomicUsize::new(0),
             is_gone: AtomicBool::new(false),
             cause: OnceLock::new(),
             closed: CancellationToken::new(),
+            shown: CancellationToken::new(),
             reader: AtomicWaker::new(),
         }))
     }
@@ -368,7 +375,13 @@ impl Admission {
         let all = &self.0.governor.unproven_bytes;
         all.fetch_sub(brought, Ordering::SeqCst);
         self.0.governor.proven(self);
+        self.0.shown.cancel();
         self.0.reader.wake();
+    }
+
+    /// Waits for its proof.
+    pub async fn shown(&self) {
+        self.0.shown.cancelled().await;
     }
 
     /// Whether it has shown a proof.
@@ -376,9 +389,34 @@ impl Admission {
         self.0.is_proven.load(Ordering::SeqCst)
     }
 
-    /// It has brought bytes. They count until its proof.
+    /// It has brought bytes. They count until its proof; those of HTTP while requests
+    /// wait, as their bodies may be among them.
     pub fn charge(&self, bytes: usize) -> Result<(), Exhausted> {
-        if self.is_proven() || !self.0.is_metered.load(Ordering::SeqCst) {
+        if self.is_metered() {
+            return self.hold(bytes);
+        }
+        if self.0.waiting.load(Ordering::SeqCst) == 0 {
+            return Ok(());
+        }
+        self.0.read.fetch_add(bytes, Ordering::SeqCst);
+        self.hold(bytes)
+    }
+
+    /// A request of HTTP waits for its answer; it counts with its head until then.
+    pub fn wait(&self, head: usize) -> WaitingRequest {
+        self.0.waiting.fetch_add(1, Ordering::SeqCst);
+        let bytes = limits::REQUEST_UNPROVEN_BYTES + head;
+        let _ = self.hold(bytes);
+        WaitingRequest {
+            admission: self.clone(),
+            bytes,
+        }
+    }
+
+    /// It makes the server keep bytes. They count until they are released, or until its
+    /// proof.
+    pub fn hold(&self, bytes: usize) -> Result<(), Exhausted> {
+        if self.is_proven() {
             return Ok(());
         }
         // The sum first: what is taken from it later was added to it.
@@ -400,15 +438,48 @@ impl Admission {
         }
     }
 
-    /// Says whether what it brings before its proof counts. HTTP refuses a request before
-    /// it reads the body, which is dropped, and bounds what it keeps of heads and windows.
+    /// The server keeps bytes no longer that it held.
+    pub fn release(&self, bytes: usize) {
+        if self.is_proven() {
+            return;
+        }
+        let less = |own: usize| Some(own.saturating_sub(bytes));
+        let before = self
+            .0
+            .brought
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
+        // What was settled meanwhile counts no more.
+        let released = before.unwrap_or_default().min(bytes);
+        let all = &self.0.governor.unproven_bytes;
+        all.fetch_sub(released, Ordering::SeqCst);
+        self.0.reader.wake();
+    }
+
+    /// Says whether all that it brings before its proof counts. HTTP refuses a request
+    /// before it reads the body, which is dropped.
     pub fn meter(&self, is_metered: bool) {
         self.0.is_metered.store(is_metered, Ordering::SeqCst);
     }
 
-    /// Whether it has brought all that it may before its proof.
+    fn is_metered(&self) -> bool {
+        self.0.is_metered.load(Ordering::SeqCst)
+    }
+
+    /// How much of it may be read at once. Requests count when they were read.
+    pub(super) fn most_read(&self) -> usize {
+        match self.is_proven() || self.is_metered() {
+            true => usize::MAX,
+            false => limits::HTTP_UNPROVEN_READ_BYTES,
+        }
+    }
+
+    /// Whether it has brought all that it may before its proof, or until its requests
+    /// are answered.
     pub fn is_exhausted(&self) -> bool {
-        !self.is_proven() && self.bytes(Ledger::Unproven) >= limits::UNPROVEN_BYTES
+        let waiting = self.0.waiting.load(Ordering::SeqCst);
+        let is_full = self.bytes(Ledger::Unproven) >= limits::UNPROVEN_BYTES
+            || waiting >= limits::HTTP_UNPROVEN_REQUESTS;
+        is_full && !self.is_proven()
     }
 
     /// So many bytes it makes the server keep now, after its proof. If all connections
@@ -485,6 +556,24 @@ impl Admission {
         self.0.is_gone.store(true, Ordering::SeqCst);
         self.0.governor.leave(self);
         self.settle();
+    }
+}
+
+/// A request of HTTP that waits for its answer.
+pub struct WaitingRequest {
+    admission: Admission,
+    bytes: usize,
+}
+
+impl Drop for WaitingRequest {
+    fn drop(&mut self) {
+        let own = &self.admission.0;
+        let is_last = own.waiting.fetch_sub(1, Ordering::SeqCst) == 1;
+        let read = match is_last {
+            true => own.read.swap(0, Ordering::SeqCst),
+            false => 0,
+        };
+        self.admission.release(self.bytes + read);
     }
 }
 
@@ -606,5 +695,34 @@ mod tests {
         assert_eq!(late.closed_for(), Some(Cause::Late));
         assert_eq!(proven.closed_for(), None);
         expiring.abort();
+    }
+
+    #[test]
+    fn waiting_requests_count_until_they_are_answered() {
+        let governor = governor(8);
+        let own = from(&governor, "10.0.0.1");
+        own.meter(false);
+        let sum = || governor.unproven_bytes.load(Ordering::SeqCst);
+        // Nothing waits: what is read is a head, which counts as a request.
+        own.charge(1000).unwrap();
+        assert_eq!(sum(), 0);
+        let first = own.wait(100);
+        assert_eq!(sum(), limits::REQUEST_UNPROVEN_BYTES + 100);
+        // The body of a request that waits.
+        own.charge(1000).unwrap();
+        assert_eq!(sum(), limits::REQUEST_UNPROVEN_BYTES + 1100);
+        let others: Vec<_> = (1..limits::HTTP_UNPROVEN_REQUESTS)
+            .map(|_| own.wait(0))
+            .collect();
+        assert!(own.is_exhausted());
+        drop(first);
+        assert!(!own.is_exhausted());
+        drop(others);
+        assert_eq!(sum(), 0);
+        let late = own.wait(100);
+        own.proven();
+        drop(late);
+        assert_eq!(sum(), 0);
+        assert_eq!(own.bytes(Ledger::Unproven), 0);
     }
 }

@@ -12,7 +12,7 @@ pub use accept::{Bind, Listener};
 pub use certificate::Certificate;
 pub use error::{Error, Kind};
 pub(crate) use governor::network;
-pub use governor::{Admission, Caps, Cause, Exhausted, Governor, current, proven};
+pub use governor::{Admission, Caps, Cause, Exhausted, Governor, WaitingRequest, current, proven};
 pub use holder::{Holder, holder_of};
 pub use stream::Stream;
 pub use websocket::{Socket, SocketLimit, Upgrade};

@@ -108,9 +108,18 @@ impl AsyncRead for Stream {
             return Poll::Pending;
         }
         let before = into.filled().len();
-        ready!(self.as_mut().connection().poll_read(context, into))?;
+        match admission.most_read() {
+            most if most < into.remaining() => {
+                let mut part = ReadBuf::new(into.initialize_unfilled_to(most));
+                ready!(self.as_mut().connection().poll_read(context, &mut part))?;
+                let count = part.filled().len();
+                into.advance(count);
+            }
+            _ => ready!(self.as_mut().connection().poll_read(context, into))?,
+        }
+        let count = into.filled().len() - before;
         // What is over the budget now is not read again before the proof.
-        let _ = self.place.admission.charge(into.filled().len() - before);
+        let _ = self.place.admission.charge(count);
         Poll::Ready(Ok(()))
     }
 }
