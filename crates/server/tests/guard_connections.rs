@@ -12,19 +12,7 @@ use std::time::{Duration, Instant};
 
 use reqwest::StatusCode;
 use running::{KNOWN, PATIENCE, Server, Start, until};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use strangers::{MIB, Script, Stranger, connect, push, resident};
-
-/// Takes as many file descriptors as the system allows.
-fn descriptors() -> u64 {
-    let limit = getrlimit(Resource::Nofile);
-    let most = Rlimit {
-        current: limit.maximum,
-        ..limit
-    };
-    setrlimit(Resource::Nofile, most).unwrap();
-    limit.maximum.unwrap_or(100_000)
-}
+use strangers::{MIB, Script, Stranger, connect, descriptors, push, resident};
 
 /// How long 99 of 100 requests of a client with a key took, during an attack and while
 /// its connections stay.

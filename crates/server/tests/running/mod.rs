@@ -38,9 +38,19 @@ pub(crate) struct Start {
     pub(crate) folder: TempDir,
 }
 
+/// The binary: the one that was built with the tests, unless `STEADFAST_BINARY` names
+/// another, from the root of the workspace.
+fn binary() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    match std::env::var_os("STEADFAST_BINARY") {
+        Some(path) => root.join(path),
+        None => env!("CARGO_BIN_EXE_steadfast").into(),
+    }
+}
+
 /// A command in an environment without settings of whoever runs the tests.
 pub(crate) fn steadfast(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_steadfast"));
+    let mut command = Command::new(binary());
     settle(&mut command, folder);
     command
 }

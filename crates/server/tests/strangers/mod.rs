@@ -2,11 +2,15 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+pub(crate) mod attacks;
+pub(crate) mod http2;
+
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use steadfast_wire::amqp::code::descriptor;
 use steadfast_wire::amqp::connection::Open;
 use steadfast_wire::amqp::delivery::Transfer;
@@ -24,10 +28,26 @@ pub(crate) const MIB: u64 = 1024 * 1024;
 
 /// Resident bytes of a server.
 pub(crate) fn resident(server: &Server) -> u64 {
+    shown(server, "VmRSS:")
+}
+
+/// A line of a server's status as the kernel shows it, in bytes.
+pub(crate) fn shown(server: &Server, field: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", server.process.id())).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let line = status.lines().find(|line| line.starts_with(field));
     let kb = line.unwrap().split_whitespace().nth(1).unwrap();
     kb.parse::<u64>().unwrap() * 1024
+}
+
+/// Takes as many file descriptors as the system allows.
+pub(crate) fn descriptors() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let most = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    setrlimit(Resource::Nofile, most).unwrap();
+    limit.maximum.unwrap_or(100_000)
 }
 
 /// `steadfast dev` with so much address space, in KiB.
@@ -48,6 +68,19 @@ pub(crate) fn within(address_space: u64) -> Server {
 pub(crate) fn connect(port: u16) -> TcpStream {
     let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// A connection from one of eight addresses.
+pub(crate) fn connect_from(number: usize, port: u16) -> TcpStream {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    let own: SocketAddr = ([127, 0, 1, (number % 8) as u8 + 1], 0).into();
+    socket.bind(&own.into()).unwrap();
+    let to: SocketAddr = ([127, 0, 0, 1], port).into();
+    socket.connect(&to.into()).unwrap();
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
     stream
 }
 
