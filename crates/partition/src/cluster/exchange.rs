@@ -111,6 +111,9 @@ impl Request {
                 for _ in 0..count {
                     messages.push(reader.bytes()?);
                 }
+                if !is_numbered(first, messages.len()) {
+                    return Err(Malformed);
+                }
                 let parcel = Parcel {
                     link,
                     first,
@@ -152,6 +155,12 @@ impl Request {
             _ => return Err(Malformed),
         })
     }
+}
+
+/// Whether messages can have these numbers: a link counts from one, sends no empty
+/// parcel, and never reaches the last number.
+fn is_numbered(first: u64, count: usize) -> bool {
+    first > 0 && count > 0 && first.checked_add(count as u64).is_some()
 }
 
 fn head(out: &mut Vec<u8>, tag: u8, to: Partition) {
@@ -300,6 +309,34 @@ mod tests {
 
     use super::*;
     use crate::address::Address;
+
+    /// The owner of the partition would count past the ends of its numbers.
+    #[test]
+    fn a_parcel_with_impossible_numbers_is_malformed() {
+        let parcel = |first: u64, messages: &[&'static str]| {
+            let parcel = Parcel {
+                link: Link {
+                    source: Partition(9),
+                    incarnation: 1,
+                },
+                first,
+                messages: messages.iter().copied().map(Bytes::from).collect(),
+            };
+            Request::decode(Request::Deliver(Partition(7), parcel).encode())
+        };
+        assert!(parcel(1, &["one"]).is_ok());
+        assert!(parcel(u64::MAX - 1, &["one"]).is_ok());
+        let impossible: [(u64, &[&'static str]); 5] = [
+            (0, &[]),
+            (0, &["one"]),
+            (1, &[]),
+            (u64::MAX, &["one"]),
+            (u64::MAX - 1, &["one", "two"]),
+        ];
+        for (first, messages) in impossible {
+            assert_eq!(parcel(first, messages), Err(Malformed), "{first}");
+        }
+    }
 
     #[test]
     fn requests_come_back_as_written() {
