@@ -43,6 +43,7 @@ pub(crate) const GROUPS: &[Group] = &[
     row("server", "tests of the binary", server),
     row("guard", "attacks on the binary: rights, budgets, origins, revocation", guard),
     row("wire", "codecs: round trips, golden bytes, mutations", wire),
+    row("fuzz", "whole sessions: the kept corpus and mutations of it", fuzz),
     row("protocols", "connections over real sockets, and their bounds", protocols),
     row("interop", "unmodified client libraries against the server", interop::check),
     row("upstream", "scenarios of the vendors' own tests, by their SDKs", upstream::check),
@@ -106,6 +107,11 @@ fn needs_postgres(test: &str) -> bool {
 
 fn wire(workspace: &Workspace) -> Result<()> {
     integration(workspace, "steadfast-wire")
+}
+
+fn fuzz(workspace: &Workspace) -> Result<()> {
+    let scope = files(workspace, "steadfast-fuzz", |_| true)?;
+    cargo_test(workspace, &scope, &["--show-output"])
 }
 
 fn protocols(workspace: &Workspace) -> Result<()> {

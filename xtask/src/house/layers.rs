@@ -59,12 +59,13 @@ const GRANTS: &[(&str, Grant)] = &[
     ("steadfast", Grant::AllBelow),
     ("bench", Grant::AllBelow),
     ("server", Grant::Only(&["steadfast", "bench"])),
+    ("fuzz", Grant::AllBelow),
     ("harness", Grant::Only(&["core"])),
     ("xtask", Grant::Only(&[])),
 ];
 
 /// Crates for tests: nothing but a test may depend on them.
-const TESTS_ONLY: [&str; 2] = ["harness", "xtask"];
+const TESTS_ONLY: [&str; 3] = ["fuzz", "harness", "xtask"];
 
 /// Engines from outside, and who may name them.
 const ENGINES: [&str; 3] = ["fjall", "lsm-tree", "tokio-postgres"];

@@ -1,0 +1,355 @@
+//! Whole AMQP connections, from the greeting on.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use futures_util::FutureExt as _;
+use steadfast_core::clock::Clock;
+use steadfast_core::limits;
+use steadfast_events::{Definition, EventHubs};
+use steadfast_partition::{Alone, Idle, Router, Services};
+use steadfast_protocols::access::{Access, Key, Ring, Secret};
+use steadfast_protocols::amqp::client::{Client, Reading, write_event, write_request};
+use steadfast_protocols::amqp::{Context, serve};
+use steadfast_protocols::listen::Governor;
+use steadfast_wire::amqp::code::descriptor;
+use steadfast_wire::amqp::frame::{self, Kind, Protocol};
+use steadfast_wire::amqp::performative::{self, Performative};
+use steadfast_wire::amqp::{sasl, write};
+use steadfast_wire::sas;
+use tokio::io::{AsyncReadExt as _, DuplexStream};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::connection::{Manners, converse, open};
+use crate::node::Node;
+use crate::records;
+use crate::session::{Bound, Session};
+use crate::time::{PausedClock, due};
+
+const KEY_NAME: &str = "RootManageSharedAccessKey";
+const KEY: &str = "SAS_KEY_VALUE";
+
+/// The event hub that is there.
+const HUB: &str = "houses";
+
+/// Long after every execution.
+const LATER: i64 = 4_000_000_000;
+
+const ANONYMOUS: sasl::Init<'static> = sasl::Init {
+    mechanism: "ANONYMOUS",
+    response: b"",
+};
+
+/// The first byte of an input says what stands around the rest.
+mod mode {
+    /// The greeting and the open are sent for the input.
+    pub(super) const GREETED: u8 = 1;
+    /// So are a token that counts and the begin of a session on channel 1.
+    pub(super) const PROVEN: u8 = 2;
+    /// The rest consists of records: kind and channel in one byte, then the body of a
+    /// frame, whose header is written for it.
+    pub(super) const FRAMED: u8 = 4;
+    /// The client stays until its idle time is over.
+    pub(super) const STAYS: u8 = 8;
+    /// The bytes come in small pieces.
+    pub(super) const CHOPPED: u8 = 16;
+    /// The client does not read.
+    pub(super) const SLOW: u8 = 32;
+}
+
+/// The bit of a record that makes it a frame of SASL.
+const SASL_BIT: u8 = 0x80;
+
+pub(crate) struct Amqp {
+    context: Arc<Context>,
+    governor: Arc<Governor>,
+    _node: Node,
+}
+
+impl Session for Amqp {
+    const NAME: &'static str = "amqp";
+
+    // A connection may hold its reply buffers and what it has taken in for a while.
+    const BOUND: Bound = Bound {
+        least: 1024 * 1024,
+        per_byte: 64,
+    };
+
+    async fn start() -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(PausedClock::new());
+        let services = steadfast_events::register(Services::new());
+        let router = Arc::new(Router::new(Arc::new(Alone)));
+        let node = Node::start(services, Arc::new(Idle), router, Arc::clone(&clock)).await;
+        let hubs = EventHubs::new(&node.runtime);
+        let made = hubs.create(Definition::new(HUB, 2)).await;
+        made.expect("the hub is new");
+        let context = Context {
+            hubs,
+            access: Some(Arc::new(Access::new(ring(), Arc::clone(&clock)))),
+            clock,
+            container: "steadfast-fuzz".to_owned(),
+            idle: limits::AMQP_IDLE,
+            served: TaskTracker::new(),
+        };
+        Self {
+            context: Arc::new(context),
+            governor: Arc::default(),
+            _node: node,
+        }
+    }
+
+    async fn take(&mut self, input: &[u8]) {
+        let Some((mode, rest)) = input.split_first() else {
+            return;
+        };
+        let has = |bit: u8| mode & bit != 0;
+        let mut bytes = match (has(mode::PROVEN), has(mode::GREETED)) {
+            (true, _) => PROVEN.clone(),
+            (false, true) => GREETED.clone(),
+            (false, false) => Vec::new(),
+        };
+        match has(mode::FRAMED) {
+            true => write_frames(&mut bytes, rest),
+            false => bytes.extend_from_slice(rest),
+        }
+        let manners = Manners {
+            is_chopped: has(mode::CHOPPED),
+            is_slow: has(mode::SLOW),
+            stays: match has(mode::STAYS) {
+                true => 2 * limits::AMQP_IDLE,
+                false => Duration::ZERO,
+            },
+        };
+        let (client, serving) = self.open();
+        converse(client, serving, &bytes, manners).await;
+    }
+
+    async fn answers(&mut self) {
+        let (stream, _serving) = self.open();
+        due("an answer", async {
+            let client = Client::connect(stream, &ANONYMOUS).await;
+            let mut client = client.expect("a client is greeted");
+            let (audience, token) = token();
+            let status = client.put_token(0, &audience, &token).await;
+            assert_eq!(status.expect("a reply"), 202);
+            client.begin(1).await.expect("a session");
+            client.attach_sender(1, 0, "sender", &format!("{HUB}/Partitions/0"));
+            client.send(1, 0, 0, 0, &event(b"good"));
+            client.flush().await.expect("the server reads");
+            loop {
+                let frame = client.next().await.expect("a frame");
+                if let Ok((Performative::Disposition(_), _)) = performative::read(&frame.body) {
+                    return;
+                }
+            }
+        })
+        .await;
+    }
+
+    fn seeds() -> Vec<Vec<u8>> {
+        seeds()
+    }
+}
+
+impl Amqp {
+    fn open(&self) -> (DuplexStream, tokio::task::JoinHandle<()>) {
+        let context = Arc::clone(&self.context);
+        open(&self.governor, |stream| {
+            serve(stream, context, CancellationToken::new())
+        })
+    }
+}
+
+fn ring() -> Ring {
+    let mut ring = Ring::new();
+    ring.add(Key {
+        name: KEY_NAME.to_owned(),
+        grants: vec!["manage *".parse().expect("a grant")],
+        primary: Secret::new(KEY),
+        secondary: None,
+    });
+    ring
+}
+
+fn token() -> (String, String) {
+    let audience = format!("sb://localhost/{HUB}");
+    let token = sas::token(&audience, LATER, KEY_NAME, KEY);
+    (audience, token)
+}
+
+/// Writes records as frames.
+fn write_frames(out: &mut Vec<u8>, records: &[u8]) {
+    for record in records::split(records) {
+        let Some((&first, body)) = record.split_first() else {
+            continue;
+        };
+        let kind = match first & SASL_BIT {
+            0 => Kind::Amqp,
+            _ => Kind::Sasl,
+        };
+        let channel = u16::from(first & !SASL_BIT);
+        frame::put(out, kind, channel, |out| out.extend_from_slice(body));
+    }
+}
+
+/// The records of the frames that a client sends.
+fn read_frames(bytes: &[u8]) -> Vec<u8> {
+    let mut rest = BytesMut::from(bytes);
+    let mut records = Vec::new();
+    loop {
+        while let Ok(Some(_)) = frame::take_protocol(&mut rest) {}
+        let Ok(Some(frame)) = frame::take(&mut rest) else {
+            break;
+        };
+        let first = match frame.kind {
+            Kind::Amqp => frame.channel as u8,
+            Kind::Sasl => SASL_BIT,
+        };
+        records.push([&[first], &frame.body[..]].concat());
+    }
+    records::join(&records)
+}
+
+/// What a pipelining client sends: greeting, open, and what `fill` appends.
+fn sent(fill: impl FnOnce(&mut Client<DuplexStream>)) -> Vec<u8> {
+    let sending = async {
+        let (stream, mut other) = tokio::io::duplex(1 << 20);
+        let mut client = Client::pipelined(stream, &ANONYMOUS);
+        fill(&mut client);
+        client.send_all().await?;
+        drop(client);
+        let mut bytes = Vec::new();
+        other.read_to_end(&mut bytes).await?;
+        Ok::<_, std::io::Error>(bytes)
+    };
+    let sent = sending.now_or_never().expect("the pipe has room");
+    sent.expect("the pipe is open")
+}
+
+static GREETED: LazyLock<Vec<u8>> = LazyLock::new(|| sent(|_| {}));
+static PROVEN: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    sent(|client| {
+        put_token(client, KEY);
+        begin(client, 1);
+    })
+});
+
+fn begin(client: &mut Client<DuplexStream>, channel: u16) {
+    let begun = client.begin(channel).now_or_never();
+    let begun = begun.expect("a pipelining client does not wait");
+    begun.expect("nothing is sent");
+}
+
+/// Appends what puts a token that this key has signed.
+fn put_token(client: &mut Client<DuplexStream>, key: &str) {
+    let audience = format!("sb://localhost/{HUB}");
+    let token = sas::token(&audience, LATER, KEY_NAME, key);
+    let wishes = [
+        ("operation", "put-token"),
+        ("type", "servicebus.windows.net:sastoken"),
+        ("name", audience.as_str()),
+    ];
+    request(client, 0, "$cbs", &wishes, Some(&token));
+}
+
+/// Appends a request to a node of the server.
+fn request(
+    client: &mut Client<DuplexStream>,
+    channel: u16,
+    node: &str,
+    wishes: &[(&str, &str)],
+    body: Option<&str>,
+) {
+    begin(client, channel);
+    client.attach_sender(channel, 0, "out", node);
+    client.attach_reader(channel, 1, "in", node, &Reading::default());
+    client.grant(channel, 1, 0, 10, 0);
+    let mut message = Vec::new();
+    write_request(&mut message, wishes);
+    if let Some(body) = body {
+        write::descriptor(&mut message, descriptor::VALUE);
+        write::string(&mut message, body);
+    }
+    client.send(channel, 0, 0, 0, &message);
+}
+
+fn event(body: &[u8]) -> Vec<u8> {
+    let mut message = Vec::new();
+    write_event(&mut message, body);
+    message
+}
+
+fn seeds() -> Vec<Vec<u8>> {
+    let greeted = mode::GREETED | mode::FRAMED;
+    let proven = mode::PROVEN | mode::FRAMED;
+    let ask = |kind: &str, name: &str| {
+        let wishes = [
+            ("operation", "READ"),
+            ("type", kind),
+            ("name", HUB),
+            ("partition", name),
+        ];
+        sent(|client| request(client, 2, "$management", &wishes, None))
+    };
+    let sending = |address: String| {
+        sent(|client| {
+            client.attach_sender(1, 0, "sender", &address);
+            client.send(1, 0, 0, 0, &event(b"one"));
+            let batch = [&event(b"two")[..], &event(b"three")[..]].concat();
+            client.send(1, 0, 1, 0x8001_3700, &batch);
+        })
+    };
+    let reading = |reading: Reading<'_>| {
+        sent(|client| {
+            client.attach_sender(1, 0, "sender", &format!("{HUB}/Partitions/1"));
+            client.send(1, 0, 0, 0, &event(b"one"));
+            let address = format!("{HUB}/ConsumerGroups/$Default/Partitions/1");
+            client.attach_reader(1, 1, "reader", &address, &reading);
+            client.grant(1, 1, 0, 10, 0);
+        })
+    };
+    let from_offset = Reading {
+        start: Some("amqp.annotation.x-opt-offset > '-1'"),
+        epoch: Some(3),
+        desired: Some("com.microsoft:enable-receiver-runtime-metric"),
+    };
+    let from_time = Reading {
+        start: Some("amqp.annotation.x-opt-enqueued-time > '1600000000000'"),
+        ..Reading::default()
+    };
+    let whole = sent(|client| put_token(client, KEY));
+    let bare = [&Protocol::Amqp.header()[..], &whole[..16]].concat();
+    let mut seeds = vec![
+        records::with_mode(0, &whole),
+        records::with_mode(0, &bare),
+        records::with_mode(mode::CHOPPED, &whole),
+        records::with_mode(greeted, &own(&sent(|client| put_token(client, KEY)))),
+        records::with_mode(greeted, &own(&sent(|client| put_token(client, "wrong")))),
+    ];
+    let proven_seeds = [
+        ask("com.microsoft:eventhub", ""),
+        ask("com.microsoft:partition", "1"),
+        sending(HUB.to_owned()),
+        sending(format!("{HUB}/Partitions/1")),
+        reading(from_offset),
+        reading(from_time),
+        reading(Reading::default()),
+    ];
+    for seed in &proven_seeds {
+        seeds.push(records::with_mode(proven, &own(seed)));
+    }
+    let last = own(&proven_seeds[4]);
+    for more in [mode::STAYS, mode::SLOW | mode::STAYS, mode::CHOPPED] {
+        seeds.push(records::with_mode(proven | more, &last));
+    }
+    seeds
+}
+
+/// The records of a client without its greeting and its open, which the mode says.
+fn own(bytes: &[u8]) -> Vec<u8> {
+    let all = read_frames(bytes);
+    let all: Vec<_> = records::split(&all).skip(2).map(<[u8]>::to_vec).collect();
+    records::join(&all)
+}

@@ -1,0 +1,268 @@
+//! Messages between nodes, and between regions.
+//!
+//! The other node has proven that it has the cluster key; what it sends is read with the
+//! same care.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use steadfast_core::clock::Clock;
+use steadfast_core::id::Owner;
+use steadfast_durable::{Delivery, Dispatcher, Instances, KIND, TaskHubs};
+use steadfast_jobs::Scheduler;
+use steadfast_partition::cluster::{
+    Broken, Cluster, Identity, Listener, Network, PROTOCOL, Peer, Roster, SCHEMA, Setup,
+};
+use steadfast_partition::region::Word;
+use steadfast_partition::{
+    Address, Alone, Envelope, Error, ErrorKind, Kind, Options, Result, Router, Runtime, Services,
+    Space,
+};
+use steadfast_realtime::{Other, Others, Realtime, WORDS};
+use steadfast_storage::memory::Memory;
+use steadfast_storage::{Engine, Lease, Store};
+use tokio::sync::watch;
+
+use crate::records;
+use crate::session::{Bound, Session};
+use crate::time::{PausedClock, due, settle};
+
+/// How long a node that is not heard of keeps what it has.
+const LEASE: Duration = Duration::from_secs(10);
+
+/// The first byte of a record says where it goes.
+mod to {
+    /// The partitions, by the encodings of requests.
+    pub(super) const NODE: u8 = 0;
+    /// Hubs.
+    pub(super) const HUBS: u8 = 1;
+    /// Task hubs.
+    pub(super) const TASK_HUBS: u8 = 2;
+    /// The other region.
+    pub(super) const REGION: u8 = 3;
+    pub(super) const COUNT: u8 = 4;
+}
+
+/// There is no way to other nodes.
+struct Nowhere;
+
+#[async_trait]
+impl Network for Nowhere {
+    async fn send(&self, _: &Peer, _: Bytes, _: Duration) -> std::result::Result<Bytes, Broken> {
+        Err(Broken::Unsent("there is no network".to_owned()))
+    }
+}
+
+/// One other node, which says nothing.
+struct Silent(watch::Sender<u64>);
+
+impl Others for Silent {
+    fn me(&self) -> Other {
+        other("a")
+    }
+
+    fn all(&self) -> Vec<Other> {
+        vec![other("b")]
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.0.subscribe()
+    }
+
+    fn tell(
+        &self,
+        _: &Other,
+        kind: Kind,
+        _: Bytes,
+    ) -> futures_util::future::BoxFuture<'_, Result<Bytes>> {
+        let nowhere = Error::new(ErrorKind::NoService { kind });
+        Box::pin(std::future::ready(Err(nowhere)))
+    }
+}
+
+fn other(name: &str) -> Other {
+    Other {
+        name: name.to_owned(),
+        life: 7,
+    }
+}
+
+struct Foreman(TaskHubs);
+
+#[async_trait]
+impl Listener for Foreman {
+    async fn hear(&self, message: Bytes) -> Result<Bytes> {
+        self.0.hear(&message).await
+    }
+}
+
+struct Porter(Realtime);
+
+#[async_trait]
+impl Listener for Porter {
+    async fn hear(&self, message: Bytes) -> Result<Bytes> {
+        let malformed = |_| Error::new(ErrorKind::Malformed { what: "a word" });
+        self.0.hear(message).map_err(malformed)
+    }
+}
+
+pub(crate) struct Peers {
+    cluster: Cluster,
+    realtime: Realtime,
+    hubs: TaskHubs,
+    _runtime: Arc<Runtime>,
+}
+
+impl Session for Peers {
+    const NAME: &'static str = "peers";
+
+    const BOUND: Bound = Bound {
+        least: 2 * 1024 * 1024,
+        per_byte: 128,
+    };
+
+    async fn start() -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(PausedClock::new());
+        let engine: Arc<dyn Engine> = Arc::new(Memory::with_clock(Arc::clone(&clock)));
+        let owner = Owner {
+            node: 1,
+            incarnation: 7,
+        };
+        let lease = Lease::new(Arc::clone(&clock));
+        let mut options = steadfast_storage::Options::new(owner);
+        options.clock = Arc::clone(&clock);
+        options.lease = Some(lease.clone());
+        options.background = false;
+        let store = Arc::new(Store::start(Arc::clone(&engine), options));
+        let wanted = Space {
+            number: 0,
+            name: "main".into(),
+            partitions: 1,
+            incarnation: 1,
+        };
+        let space = Space::open(&*engine, wanted).await;
+        let space = space.expect("the engine is empty");
+        let router = Arc::new(Router::new(Arc::new(Alone)));
+        let dispatcher =
+            Dispatcher::new(Arc::clone(&router), Arc::clone(&clock), Delivery::default());
+        let services = steadfast_events::register(Services::new());
+        let options = Options {
+            services: services.with(Instances).with(Scheduler),
+            performer: Arc::new(dispatcher.clone()),
+            router,
+            clock: Arc::clone(&clock),
+        };
+        let runtime = Arc::new(Runtime::new(Arc::clone(&store), space, options));
+        let setup = Setup {
+            identity: Identity {
+                name: "a".to_owned(),
+                address: "a:1".to_owned(),
+                cluster: "c".to_owned(),
+                fingerprint: [0; 16],
+                protocol: PROTOCOL,
+                schema: SCHEMA,
+            },
+            lease: LEASE,
+            clock: Arc::clone(&clock),
+            engine,
+            roster: Arc::new(Roster::new(Arc::clone(&clock), LEASE, 0)),
+            network: Arc::new(Nowhere),
+            probing: Arc::new(Nowhere),
+        };
+        let cluster = Cluster::start(setup, &runtime, store, lease).await;
+        let cluster = cluster.expect("the node is alone");
+        assert!(cluster.settled(LEASE).await, "the partition is taken");
+        let hubs = TaskHubs::new(&runtime, dispatcher, BTreeMap::new());
+        let realtime = Realtime::with_clock("a", clock);
+        realtime.open_to_others(Arc::new(Silent(watch::Sender::new(0))));
+        cluster.listen(KIND, Arc::new(Foreman(hubs.clone())));
+        cluster.listen(WORDS, Arc::new(Porter(realtime.clone())));
+        Self {
+            cluster,
+            realtime,
+            hubs,
+            _runtime: runtime,
+        }
+    }
+
+    async fn take(&mut self, input: &[u8]) {
+        for record in records::split(input) {
+            let Some((to, rest)) = record.split_first() else {
+                continue;
+            };
+            let bytes = Bytes::copy_from_slice(rest);
+            match to % to::COUNT {
+                to::NODE => {
+                    let answer = self.cluster.answer(bytes);
+                    due("an answer to a node", answer).await;
+                }
+                to::HUBS => drop(self.realtime.hear(bytes)),
+                to::TASK_HUBS => {
+                    let answer = self.hubs.hear(&bytes);
+                    drop(due("an answer about task hubs", answer).await);
+                }
+                _ => {
+                    if let Ok(word) = Word::decode(bytes) {
+                        drop(word.encode());
+                    }
+                }
+            }
+            settle().await;
+        }
+    }
+
+    async fn answers(&mut self) {
+        let answer = self.cluster.answer(Bytes::from_static(PROBE));
+        let answer = due("an answer to a probe", answer).await;
+        assert!(!answer.is_empty(), "a probe is answered");
+    }
+
+    fn seeds() -> Vec<Vec<u8>> {
+        seeds()
+    }
+}
+
+/// Asks whether the node is there.
+const PROBE: &[u8] = &[1, 9];
+
+/// Requests of each kind, in the encoding of version 1.
+fn seeds() -> Vec<Vec<u8>> {
+    let (partition, life) = ([0], [7; 16]);
+    let counted = |bytes: &[u8]| [&[bytes.len() as u8], bytes].concat();
+    let request = |code: u8, rest: &[&[u8]]| {
+        let head = [to::NODE, 1, code];
+        [&head[..], &partition, &rest.concat()].concat()
+    };
+    let messages = [counted(b"one"), counted(b"two")].concat();
+    let mut seeds = vec![
+        [&[to::NODE][..], PROBE].concat(),
+        request(2, &[&partition, &life, &[1, 2], &messages]),
+        request(3, &[&[1, 5], &counted(b"key")]),
+        request(3, &[&[2, 5, 0, 0, 10]]),
+        request(3, &[&[3, 5]]),
+        request(3, &[&[4, 5, 0, 0, 100]]),
+        request(3, &[&[5, 5, 0]]),
+        request(4, &[&[1, 1], &life]),
+        request(5, &[&[3, 1], &counted(b"hello")]),
+        request(6, &[]),
+    ];
+    for kind in [1, 2, 3, 4, 5, 16, 32, 64, 65] {
+        let to = Address::new(Kind(kind), "name", "key");
+        let command = counted(&Envelope::new(to, "body").encode());
+        seeds.push(request(1, &[&command]));
+        seeds.push(request(8, &[&[2], &command, &command]));
+        let head = [to::NODE, 1, 7, kind as u8];
+        seeds.push([&head[..], &counted(b"\x01\x01b\x07")].concat());
+    }
+    let hello = [&b"\x01\x03hub"[..], &counted(b"\x02\x91\x03")].concat();
+    let words = [&[1][..], &counted(&hello)].concat();
+    let batch = [&b"\x01\x01b"[..], &life, &[1, 1], &words].concat();
+    for to in [to::HUBS, to::TASK_HUBS, to::REGION] {
+        seeds.push([&[to][..], &batch].concat());
+        seeds.push([&[to][..], b"\x01\x04main\x03\x01"].concat());
+    }
+    seeds
+}
