@@ -125,7 +125,7 @@ pub(crate) async fn converse(
         if manners.is_slow {
             tokio::time::sleep(manners.stays).await;
         }
-        let mut buffer = [0; 4096];
+        let mut buffer = vec![0; 4096];
         while answers.read(&mut buffer).await.is_ok_and(|read| read > 0) {}
     };
     let ended = due("the end of a session", async {
