@@ -64,7 +64,8 @@ impl Inbox {
         let count = parcel.messages.len();
         let last = parcel.first + count as u64 - 1;
         let mut seen = 0;
-        for (number, message) in (parcel.first..).zip(parcel.messages) {
+        // The messages first: behind the last one no further number is asked for.
+        for (message, number) in parcel.messages.into_iter().zip(parcel.first..) {
             if number <= line.queued {
                 seen += 1;
                 continue;
@@ -133,4 +134,26 @@ pub(crate) fn split_row_key(key: &[u8]) -> Option<Link> {
         source: Partition(u32::from_be_bytes(*source)),
         incarnation: u128::from_be_bytes(*incarnation),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parcel_may_reach_the_number_before_the_last() {
+        let link = Link {
+            source: Partition(9),
+            incarnation: 1,
+        };
+        let parcel = Parcel {
+            link,
+            first: u64::MAX - 2,
+            messages: vec!["one".into(), "two".into()],
+        };
+        let mut inbox = Inbox::default();
+        let (reply, _answer) = tokio::sync::oneshot::channel();
+        assert_eq!(inbox.take(parcel, Receipt::Far(reply)), 0);
+        assert_eq!(inbox.next(link), Some((u64::MAX - 2, "one".into())));
+    }
 }
