@@ -90,7 +90,7 @@ where
     let codec = ProstCodec::<A, Q>::default();
     let mut grpc = Grpc::new(codec).max_decoding_message_size(most);
     Box::pin(async move {
-        match guarded(request) {
+        match guarded(request, most) {
             Ok(request) => finish(grpc.unary(One(answer), request).await),
             Err(refused) => refused,
         }
@@ -109,7 +109,7 @@ where
     let codec = ProstCodec::<A, Q>::default();
     let mut grpc = Grpc::new(codec).max_decoding_message_size(limits::GRPC_MESSAGE_BYTES);
     Box::pin(async move {
-        match guarded(request) {
+        match guarded(request, limits::GRPC_MESSAGE_BYTES) {
             Ok(request) => finish(grpc.server_streaming(Many(answer), request).await),
             Err(refused) => refused,
         }
@@ -136,8 +136,15 @@ pub(crate) fn until<A: Send + 'static>(
     }))
 }
 
-/// The request with a body that is charged and has to come in time, if it is gRPC.
-fn guarded(request: axum::extract::Request) -> Result<axum::extract::Request, Response> {
+/// What stands before a message: whether it is compressed, and its length.
+const PREFIX: usize = 5;
+
+/// The request with a body that is charged and has to come in time, if it is gRPC. It has
+/// one message of at most so many bytes: the library would read on behind that.
+fn guarded(
+    request: axum::extract::Request,
+    most: usize,
+) -> Result<axum::extract::Request, Response> {
     if !is_grpc(request.headers()) {
         let message = "gRPC needs the content type application/grpc";
         return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, message).into_response());
@@ -147,7 +154,7 @@ fn guarded(request: axum::extract::Request) -> Result<axum::extract::Request, Re
         return Err((StatusCode::HTTP_VERSION_NOT_SUPPORTED, message).into_response());
     }
     let (parts, body) = request.into_parts();
-    let chunks = Chunks::new(&parts.extensions, body);
+    let chunks = Chunks::new(&parts.extensions, body).at_most(most + PREFIX);
     let chunks = stream::unfold(chunks, |mut chunks| async move {
         let chunk = chunks.next().await?;
         Some((chunk.map_err(unread), chunks))

@@ -126,6 +126,24 @@ fn every_route_gives_up_a_body_that_does_not_come() {
 }
 
 #[test]
+fn a_call_of_grpc_has_one_message() {
+    let server = server();
+    let client = http2();
+    // Messages of a MiB each, with a field that the call does not have.
+    let content = [&[0x0a, 0x80, 0x80, 0x40][..], &vec![0; MIB as usize]].concat();
+    let length = (content.len() as u32).to_be_bytes();
+    let message = [&[0][..], &length, &content].concat();
+    let messages = stream::iter(0..90).map(move |_| Ok::<_, std::io::Error>(message.clone()));
+    let path = "/TaskHubSidecarService/Hello";
+    let call = request(&client, &server, Method::POST, path)
+        .header("content-type", "application/grpc")
+        .body(Body::wrap_stream(messages.chain(stream::pending())));
+    let answer = server.block(async { call.send().await.unwrap() });
+    // RESOURCE_EXHAUSTED
+    assert_eq!(answer.headers()["grpc-status"], "8", "{answer:?}");
+}
+
+#[test]
 fn large_bodies_with_a_good_key_share_one_room() {
     let server = server();
     let before = resident(&server);

@@ -155,12 +155,21 @@ impl Chunks {
         }
     }
 
+    /// The same, if it is no longer than this.
+    pub(crate) fn at_most(mut self, bytes: usize) -> Self {
+        self.most = self.most.min(bytes);
+        self
+    }
+
     /// The next chunk; it is charged already.
     pub(crate) async fn next(&mut self) -> Option<Result<Bytes, Unread>> {
         let chunk = match self.receive().await? {
             Ok(chunk) => chunk,
             Err(unread) => return Some(Err(unread)),
         };
+        if self.read > self.most {
+            return Some(Err(Unread::TooLarge));
+        }
         match self.reserve().await {
             Ok(()) => Some(Ok(chunk)),
             Err(unread) => Some(Err(unread)),

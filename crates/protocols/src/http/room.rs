@@ -1,8 +1,8 @@
 //! Room for bodies, of which each client has a share.
 //!
 //! A client may hold as much as it leaves free: one alone half of the room, of two busy
-//! ones each a third. So there is always room for a client that holds nothing yet. A body
-//! that is all that its client holds may take whatever is free.
+//! ones each a third. A body that is all that its client holds may take more, if a quarter
+//! of the room stays free. So there is always room for a client that holds nothing yet.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -30,6 +30,8 @@ pub(super) struct Room {
 #[derive(Debug)]
 struct State {
     free: usize,
+    /// What the only body of a client leaves free.
+    reserve: usize,
     senders: HashMap<Sender, Holding>,
 }
 
@@ -53,6 +55,7 @@ impl Room {
         Self {
             state: Mutex::new(State {
                 free: bytes,
+                reserve: bytes / 4,
                 senders: HashMap::new(),
             }),
             freed: Notify::new(),
@@ -97,12 +100,12 @@ impl State {
     }
 
     fn take(&mut self, sender: &Sender, has: usize, least: usize, due: usize) -> Option<usize> {
-        let free = self.free;
+        let (free, reserve) = (self.free, self.reserve);
         let holding = self.senders.get_mut(sender)?;
         let held = holding.bytes;
         let fits = |bytes: &usize| {
             let left = free.checked_sub(*bytes);
-            left.is_some_and(|left| held == has || held + bytes <= left)
+            left.is_some_and(|left| held + bytes <= left || (held == has && left >= reserve))
         };
         let bytes = [due, least].into_iter().find(fits)?;
         holding.bytes += bytes;
@@ -175,20 +178,21 @@ mod tests {
     }
 
     #[test]
-    fn the_only_body_of_a_client_takes_what_is_free() {
+    fn the_only_body_of_a_client_leaves_a_quarter_free() {
         let room = Arc::new(Room::new(960));
         let take = |sender: &Sender, has, bytes| {
             let taken = room.take(sender, has, bytes, bytes).now_or_never();
             taken.map(|held| (held.bytes(), held))
         };
         let (bytes, mut large) = take(&sender("a"), 0, 500).unwrap();
-        let (_, more) = take(&sender("a"), bytes, 300).unwrap();
+        assert!(take(&sender("a"), bytes, 221).is_none());
+        let (_, more) = take(&sender("a"), bytes, 220).unwrap();
         large.merge(more);
-        assert_eq!(large.bytes(), 800);
-        // A second one would leave nothing; another client's finds its room.
-        assert!(take(&sender("a"), 0, 10).is_none());
-        assert!(take(&sender("b"), 0, 160).is_some());
-        assert!(take(&sender("b"), 0, 161).is_none());
+        assert_eq!(large.bytes(), 720);
+        // It has taken all that it may; another client's body finds its room.
+        assert!(take(&sender("a"), large.bytes(), 10).is_none());
+        assert!(take(&sender("b"), 0, 120).is_some());
+        assert!(take(&sender("b"), 0, 121).is_none());
     }
 
     #[tokio::test]
