@@ -111,7 +111,8 @@ fn wire(workspace: &Workspace) -> Result<()> {
 
 fn fuzz(workspace: &Workspace) -> Result<()> {
     let scope = files(workspace, "steadfast-fuzz", |_| true)?;
-    cargo_test(workspace, &scope, &["--show-output"])
+    // A panic is found in the whole process, so one target runs at a time.
+    cargo_test(workspace, &scope, &["--show-output", "--test-threads=1"])
 }
 
 fn protocols(workspace: &Workspace) -> Result<()> {
