@@ -85,7 +85,7 @@ fn go(workspace: &Workspace, request: &Request) -> Command {
     let mut command = Command::new(upstream_go::program(workspace));
     let pattern = format!("^({})$", request.names.join("|"));
     command
-        .args(["-test.v", "-test.run", &pattern])
+        .args(["-test.v", "-test.timeout", "10m", "-test.run", &pattern])
         .env(upstream_go::ADDRESS, format!("localhost:{}", request.port));
     command
 }

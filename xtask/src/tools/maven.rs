@@ -17,13 +17,13 @@ const MAJOR: u32 = 17;
 /// The folder `<tools>/java`. Each module of `source` has its classes in `target/classes`
 /// there, and its packages in `target/lib`.
 pub(crate) fn install(workspace: &Workspace, source: &Path) -> Result<PathBuf> {
+    programs()?;
     let files = files(source)?;
     let is_pom = |file: &&PathBuf| file.ends_with("pom.xml");
     let poms = text(source, files.iter().filter(is_pom))?;
     let packages = workspace.tools().join("maven");
     let what = format!("packages java {}", marker::digest(&poms));
     marker::once(&packages, &what, || {
-        programs()?;
         // Only a build names all that a build needs, plugins included.
         build(&packages, source, &files, &packages.join("build"), &[])
     })?;

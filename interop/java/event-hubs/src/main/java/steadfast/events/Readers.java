@@ -82,7 +82,7 @@ final class Readers {
             List<EventData> events = some.stream().map(PartitionEvent::getData).toList();
             Check.equal(Events.bodies(events), List.of("a", "b", "c"), "the first");
             EventPosition next = EventPosition.fromOffsetString(events.get(2).getOffsetString());
-            some = client.receiveFromPartition("0", 100, next, Duration.ofSeconds(2)).stream().toList();
+            some = client.receiveFromPartition("0", 2, next, Duration.ofSeconds(20)).stream().toList();
             events = some.stream().map(PartitionEvent::getData).toList();
             Check.equal(Events.bodies(events), List.of("d", "e"), "the rest");
         }
