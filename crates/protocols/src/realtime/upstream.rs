@@ -171,7 +171,7 @@ impl Upstreams {
             ("x-asrs-user-id", event.user.as_deref().unwrap_or_default()),
             ("x-asrs-user-claims", &claims.join(", ")),
             ("x-asrs-client-query", event.query.trim_start_matches('?')),
-            ("x-asrs-signature", &self.signature(&event.connection)),
+            ("x-asrs-signature", &self.signature(event)),
         ];
         for (name, text) in texts {
             // Bytes, because texts of clients may be in any alphabet.
@@ -184,14 +184,14 @@ impl Upstreams {
         headers
     }
 
-    /// The connection's id, signed with every secret of keys that manage hubs.
-    fn signature(&self, connection: &str) -> String {
+    /// The connection's id, signed with every secret of keys that manage its hub.
+    fn signature(&self, event: &Event) -> String {
         let ring = self.access.ring();
         let keys = ring.keys();
-        let keys = keys.filter(|key| manages_hubs(key));
+        let keys = keys.filter(|key| manages(key, &event.hub));
         let secrets = keys.flat_map(|key| key.secrets());
         let signed = secrets.map(|secret| {
-            let hex = signature::sign(secret.as_bytes(), connection);
+            let hex = signature::sign(secret.as_bytes(), &event.connection);
             let hex: String = hex.iter().map(|byte| format!("{byte:02X}")).collect();
             format!("sha256={hex}")
         });
@@ -199,9 +199,9 @@ impl Upstreams {
     }
 }
 
-fn manages_hubs(key: &Key) -> bool {
+fn manages(key: &Key, hub: &str) -> bool {
     let mut grants = key.grants.iter();
-    grants.any(|grant| grant.holds_somewhere(Right::Manage, Area::Realtime))
+    grants.any(|grant| grant.holds(Right::Manage, Area::Realtime, Some(hub)))
 }
 
 impl Upstream for Upstreams {
