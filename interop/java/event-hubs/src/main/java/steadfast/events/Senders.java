@@ -1,6 +1,7 @@
 package steadfast.events;
 
 import com.azure.core.amqp.AmqpRetryOptions;
+import com.azure.core.amqp.exception.AmqpException;
 import com.azure.core.amqp.models.AmqpAnnotatedMessage;
 import com.azure.messaging.eventhubs.EventData;
 import com.azure.messaging.eventhubs.EventHubBufferedProducerClient;
@@ -326,12 +327,26 @@ final class Senders {
                     if (number % 7 == 5) {
                         cutter.cut();
                     }
-                    client.send(List.of(new EventData("lost " + number)), new SendOptions().setPartitionId("3"));
+                    sendAgain(client, "lost " + number);
                 }
                 reading.get(60, TimeUnit.SECONDS);
             }
             // A publication whose acknowledgement was lost is sent twice.
             Check.equal(got.stream().distinct().toList(), expected, "the events");
+        }
+    }
+
+    /** Sends an event, again if the SDK gives up: it does if its connection is cut while it makes a link. */
+    private static void sendAgain(EventHubProducerClient client, String body) {
+        for (int attempt = 1;; attempt += 1) {
+            try {
+                client.send(List.of(new EventData(body)), new SendOptions().setPartitionId("3"));
+                return;
+            } catch (AmqpException cut) {
+                if (attempt == 5) {
+                    throw cut;
+                }
+            }
         }
     }
 }
