@@ -11,13 +11,14 @@ import entity_scenarios
 import instance_scenarios
 import lock_scenarios
 import orchestration_scenarios
+import payload_scenarios
 import upstream_entities
 import upstream_orchestrations
 from server import Server
 
 ALL = (
     orchestration_scenarios.ALL + instance_scenarios.ALL + entity_scenarios.ALL + lock_scenarios.ALL
-    + upstream_orchestrations.ALL + upstream_entities.ALL
+    + payload_scenarios.ALL + upstream_orchestrations.ALL + upstream_entities.ALL
 )
 
 

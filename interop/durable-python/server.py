@@ -28,13 +28,14 @@ class Server:
         self.is_managed = self.said.get("managed", False)
         self.metadata = [("authorization", f"Bearer {self.said['key']}")] if self.said.get("key") else []
 
-    def client(self, hub="default"):
+    def client(self, hub="default", **options):
         if self.is_managed or hub != "default":
             return DurableTaskSchedulerClient(
                 host_address=self.address, taskhub=hub, token_credential=None, secure_channel=False,
-                logger=quiet(),
+                logger=quiet(), **options,
             )
-        return client.TaskHubGrpcClient(host_address=self.address, metadata=self.metadata, logger=quiet())
+        return client.TaskHubGrpcClient(
+            host_address=self.address, metadata=self.metadata, logger=quiet(), **options)
 
     def new_worker(self, hub="default", **options):
         if self.is_managed or hub != "default":
@@ -46,9 +47,11 @@ class Server:
             host_address=self.address, metadata=self.metadata, logger=quiet(), **options)
 
     @contextlib.contextmanager
-    def running(self, orchestrators=(), activities=(), entities=(), hub="default", filters=None):
+    def running(
+        self, orchestrators=(), activities=(), entities=(), hub="default", filters=None, payloads=None):
         """A client, while a worker with this code runs."""
-        with self.new_worker(hub) as own:
+        options = {"payload_store": payloads} if payloads else {}
+        with self.new_worker(hub, **options) as own:
             for each in orchestrators:
                 own.add_orchestrator(each)
             for each in activities:
@@ -58,7 +61,15 @@ class Server:
             if filters is not None:
                 own.use_work_item_filters(filters)
             own.start()
-            yield self.client(hub)
+            yield self.client(hub, **options)
+
+    def blobs(self):
+        """For the Blob service."""
+        account, key = self.said["account"], self.said["account_key"]
+        return (
+            f"DefaultEndpointsProtocol=http;AccountName={account};AccountKey={key};"
+            f"BlobEndpoint=http://127.0.0.1:{self.said['blob']}/{account};"
+        )
 
 
 def quiet():

@@ -259,7 +259,7 @@ func timersFireInTime(s server) {
 	})
 }
 
-// Takes so many events as it is told.
+// Takes as many events as its input says.
 func takeNotes(ctx *task.OrchestrationContext, count int) ([]int, error) {
 	found := []int{}
 	for range count {

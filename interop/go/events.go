@@ -507,7 +507,7 @@ func overTLS(s server) {
 	custom := azeventhubs.ProducerClientOptions{TLSConfig: s.trust(), CustomEndpoint: port}
 	reach{text: s.text("localhost", s.Key), options: custom}.both("1", "custom")
 	// With a port in its connection string the client looks for a certificate of host and
-	// port, unless it is told which name to look for.
+	// port, unless it gets the name to look for.
 	named := s.trust()
 	named.ServerName = "localhost"
 	reach{text: s.text(port, s.Key), options: azeventhubs.ProducerClientOptions{TLSConfig: named}}.both("2", "tls")

@@ -278,6 +278,18 @@ func workOnTotals(s server) {
 	_, _ = io.Copy(io.Discard, bufio.NewReader(os.Stdin))
 }
 
+// A worker with one activity in Go, until its input ends. Its orchestration is in Java, and
+// the other activities are in other languages; this SDK has no filters.
+func workOnLanguages(s server) {
+	own := s.hub("")
+	own.work(nil, activities{"say_go": func(ctx task.ActivityContext) (any, error) {
+		var number int
+		err := ctx.GetInput(&number)
+		return fmt.Sprint("go ", number), err
+	}})
+	_, _ = io.Copy(io.Discard, bufio.NewReader(os.Stdin))
+}
+
 // Calls until the server answers; what it has done already is done.
 func stubborn(call func(context.Context) error, accepted codes.Code) {
 	end := time.Now().Add(longPatience)

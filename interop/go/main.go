@@ -2,9 +2,12 @@
 //
 //	clients events <what the server said> [scenario ..]
 //	clients processor <what the server said> <options>
+//	clients sender <what the server said> <options>
 //	clients durable <what the server said> [scenario ..]
 //	clients work <what the server said>
+//	clients languages <what the server said>
 //	clients totals <what the server said> <prefix> <count>
+//	clients chat <what the server said>
 //	clients signalr <what the server said> [scenario ..]
 //
 // Without scenarios all of an area run, one after another.
@@ -36,12 +39,18 @@ func main() {
 		os.Exit(runAll(said, slices.Concat(eventScenarios, blobScenarios), rest))
 	case "processor":
 		process(said, rest[0])
+	case "sender":
+		sendNumbers(said, rest[0])
 	case "durable":
 		os.Exit(runAll(said, slices.Concat(orchestrationScenarios, instanceScenarios), rest))
 	case "work":
 		workOnTotals(said)
+	case "languages":
+		workOnLanguages(said)
 	case "totals":
 		totals(said, rest[0], rest[1])
+	case "chat":
+		chat(said)
 	case "signalr":
 		os.Exit(runAll(said, signalrScenarios, rest))
 	default:

@@ -29,7 +29,7 @@ func say(facts map[string]any) {
 }
 
 // A processor that runs until its input ends. Options are JSON: hub, group, container,
-// strategy, interval in seconds.
+// strategy, interval and expiry in seconds.
 func process(s server, text string) {
 	var options struct {
 		Hub       string `json:"hub"`
@@ -37,6 +37,7 @@ func process(s server, text string) {
 		Container string `json:"container"`
 		Strategy  string `json:"strategy"`
 		Interval  int    `json:"interval"`
+		Expiry    int    `json:"expiry"`
 	}
 	must(json.Unmarshal([]byte(text), &options))
 	if options.Strategy == "" {
@@ -50,7 +51,7 @@ func process(s server, text string) {
 	processor := value(azeventhubs.NewProcessor(client, store, &azeventhubs.ProcessorOptions{
 		LoadBalancingStrategy:       azeventhubs.ProcessorStrategy(options.Strategy),
 		UpdateInterval:              interval,
-		PartitionExpirationDuration: 6 * interval,
+		PartitionExpirationDuration: time.Duration(options.Expiry) * time.Second,
 		StartPositions:              azeventhubs.StartPositions{Default: earliest},
 	}))
 	ctx, cancel := context.WithCancel(context.Background())
@@ -118,4 +119,35 @@ func follow(ctx context.Context, own *azeventhubs.ProcessorPartitionClient) {
 	}
 	end(own)
 	say(map[string]any{"ended": partition, "reason": reason})
+}
+
+// Sends an event a second to every partition until its input ends, and says which of them
+// the server has acknowledged. Options are JSON: hub, partitions.
+func sendNumbers(s server, text string) {
+	var options struct {
+		Hub        string `json:"hub"`
+		Partitions int    `json:"partitions"`
+	}
+	must(json.Unmarshal([]byte(text), &options))
+	producer := plain(s).producer(options.Hub)
+	defer end(producer)
+	ended := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		close(ended)
+	}()
+	pace := time.NewTicker(time.Second / time.Duration(options.Partitions))
+	for number := 0; ; number++ {
+		partition := fmt.Sprint(number % options.Partitions)
+		text := fmt.Sprint("event ", number)
+		batch := value(producer.NewEventDataBatch(now, &azeventhubs.EventDataBatchOptions{PartitionID: &partition}))
+		must(batch.AddEventData(&azeventhubs.EventData{Body: []byte(text)}, nil))
+		must(producer.SendEventDataBatch(now, batch, nil))
+		say(map[string]any{"sent": text})
+		select {
+		case <-ended:
+			return
+		case <-pace.C:
+		}
+	}
 }

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -113,12 +115,25 @@ func room(s server, transport signalr.TransportType, format signalr.TransferForm
 	return talk{transport, format, s.URL + "/client/?hub=room&colour=blue", s.Token}
 }
 
+// The client hands on the value and the error as two results, in either order.
 func invoke(client signalr.Client, method string, values ...any) (any, error) {
-	select {
-	case result := <-client.Invoke(method, values...):
-		return result.Value, result.Error
-	case <-time.After(patience):
-		return nil, errors.New("no answer to " + method)
+	var answer signalr.InvokeResult
+	results, late := client.Invoke(method, values...), time.After(patience)
+	for {
+		select {
+		case result, more := <-results:
+			if !more {
+				return answer.Value, answer.Error
+			}
+			if result.Value != nil {
+				answer.Value = result.Value
+			}
+			if result.Error != nil {
+				answer.Error = result.Error
+			}
+		case <-late:
+			return nil, errors.New("no answer to " + method)
+		}
 	}
 }
 
@@ -302,4 +317,25 @@ var signalrScenarios = []scenario{
 	{"other_hub", otherHub},
 	{"comes_back_when_it_may", comesBackWhenItMay},
 	{"open_hub", openHub},
+}
+
+// What the server tells a client of a chat is printed.
+type chatReceiver struct {
+	signalr.Receiver
+}
+
+func (chatReceiver) Told(text string) {
+	fmt.Println("told", text)
+}
+
+// A client that talks to all others: it says when it is connected, sends each line of its
+// input to all clients of the hub, and prints what it receives, until its input ends.
+func chat(s server) {
+	client := room(s, signalr.TransportWebSockets, signalr.TransferFormatText).client(&chatReceiver{})
+	fmt.Println("connected")
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		value(invoke(client, "tell_all", lines.Text()))
+	}
+	client.Stop()
 }

@@ -1,7 +1,7 @@
 // A processor that runs until its input ends: processor.mjs <what the server said> <options>.
 //
-// Options are JSON: hub, group, container, interval in seconds. Every line that it
-// prints is JSON: what it owns, what it got, what it gave up.
+// Options are JSON: hub, group, container, interval and expiry in seconds. Every line that
+// it prints is JSON: what it owns, what it got, what it gave up.
 
 import { EventHubConsumerClient, earliestEventPosition } from "@azure/event-hubs";
 import { BlobCheckpointStore } from "@azure/eventhubs-checkpointstore-blob";
@@ -22,7 +22,7 @@ const client = new EventHubConsumerClient(
     loadBalancingOptions: {
       strategy: options.strategy ?? "greedy",
       updateIntervalInMs: options.interval * 1000,
-      partitionOwnershipExpirationIntervalInMs: options.interval * 6000,
+      partitionOwnershipExpirationIntervalInMs: options.expiry * 1000,
     },
   },
 );

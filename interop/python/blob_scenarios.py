@@ -1,5 +1,8 @@
 """What azure-storage-blob does with blobs, and what it must see."""
 
+import io
+import urllib.request
+from contextlib import ExitStack
 from datetime import datetime, timedelta, timezone
 
 from azure.core import MatchConditions
@@ -94,6 +97,101 @@ def blobs_in_blocks(server):
     whole = ContainerClient.from_connection_string(server.blobs(), "box", max_single_put_size=1 << 28)
     large = bytes(40 * 1024 * 1024)
     assert whole.upload_blob("whole", large).download_blob().readall() == large
+
+
+class Pattern(io.RawIOBase):
+    """A body whose pages of 4 KiB have their own numbers in every 8 bytes."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.size, self.at = size, 0
+
+    @staticmethod
+    def part(start, end):
+        first = start // 4096
+        pages = (number.to_bytes(8, "big") * 512 for number in range(first, end // 4096 + 1))
+        return b"".join(pages)[start - first * 4096 : end - first * 4096]
+
+    def readable(self):
+        return True
+
+    def seekable(self):
+        return True
+
+    def tell(self):
+        return self.at
+
+    def seek(self, offset, whence=io.SEEK_SET):
+        self.at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self.at, io.SEEK_END: self.size}[whence]
+        return self.at
+
+    def readinto(self, buffer):
+        end = min(self.at + len(buffer), self.size)
+        buffer[: end - self.at] = self.part(self.at, end)
+        read, self.at = end - self.at, end
+        return read
+
+    def __len__(self):
+        return self.size
+
+
+def slow_readers(server, blob, size, count=8):
+    """Readers that ask for all of a blob at once, and take some of it."""
+    soon = datetime.now(timezone.utc) + timedelta(minutes=5)
+    token = generate_blob_sas(
+        server.said["account"], blob.container_name, blob.blob_name,
+        account_key=server.said["account_key"], permission="r", expiry=soon)
+    with ExitStack() as open_ones:
+        readers = [
+            open_ones.enter_context(urllib.request.urlopen(f"{blob.url}?{token}")) for _ in range(count)
+        ]
+        for at in range(0, 4 << 20, 1 << 20):
+            for reader in readers:
+                assert int(reader.headers["content-length"]) == size
+                is_same = reader.read(1 << 20) == Pattern.part(at, at + (1 << 20))
+                assert is_same, at
+
+
+def blobs_of_256_mebibytes(server):
+    """Whole and in blocks; read whole, by range and by version."""
+    box(server)
+    most = 256 << 20
+    settings = [("whole", {"max_single_put_size": most}), ("blocks", {"max_single_put_size": 1 << 20})]
+    for name, options in settings:
+        container = ContainerClient.from_connection_string(
+            server.blobs(), "box", max_chunk_get_size=4 << 20, max_single_get_size=4 << 20, **options)
+        blob = container.get_blob_client(name)
+        written = blob.upload_blob(Pattern(most), length=most, max_concurrency=2)
+        assert blob.get_blob_properties().size == most
+        committed, _ = blob.get_block_list("all")
+        assert len(committed) == {"whole": 0, "blocks": 64}[name], len(committed)
+        at = 0
+        for part in blob.download_blob(max_concurrency=2).chunks():
+            is_same = part == Pattern.part(at, at + len(part))
+            assert is_same, at
+            at += len(part)
+        assert at == most, at
+        same = {"etag": written["etag"], "match_condition": MatchConditions.IfNotModified}
+        for start in [0, 1, (1 << 18) - 3, (4 << 20) - 3, most // 2 + 5, most - 7]:
+            part = blob.download_blob(offset=start, length=7, **same).readall()
+            assert part == Pattern.part(start, start + 7), (name, start)
+        slow_readers(server, blob, most)
+        behind = lambda: blob.download_blob(offset=most, length=1)
+        refused(behind, HttpResponseError, "InvalidRange")
+        blob.set_blob_metadata({"n": "new"}, **same)
+        former = lambda: blob.download_blob(offset=0, length=7, **same)
+        refused(former, ResourceModifiedError, "ConditionNotMet")
+        again = lambda: blob.upload_blob(b"", overwrite=True, **same)
+        refused(again, ResourceModifiedError, "ConditionNotMet")
+        assert blob.get_blob_properties().size == most
+        if name == "whole":
+            unread = Pattern(most + 1)
+            large = container.get_blob_client("more")
+            more = lambda: large.upload_blob(unread, length=most + 1)
+            refused(more, HttpResponseError, "InvalidInput")
+            assert not large.exists()
+        blob.delete_blob()
+    assert not list(container.list_blobs())
 
 
 def leases_and_folders(server):
@@ -200,6 +298,7 @@ def a_bad_account_key(server):
 ALL = [
     blobs_with_bodies,
     blobs_in_blocks,
+    blobs_of_256_mebibytes,
     leases_and_folders,
     lists_and_conditions,
     signatures,

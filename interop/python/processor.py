@@ -1,6 +1,7 @@
 """A processor that runs until its input ends: processor.py <what the server said> <options>.
 
-Options are JSON: hub, group, container, kind (sync or asyncio), interval in seconds.
+Options are JSON: hub, group, container, kind (sync or asyncio), interval and expiry in
+seconds.
 Every line that it prints is JSON: what it owns, what it got, what it gave up.
 """
 
@@ -48,7 +49,7 @@ def client_settings(server, options):
         "consumer_group": options["group"],
         "eventhub_name": options["hub"],
         "load_balancing_interval": options["interval"],
-        "partition_ownership_expiration_interval": options["interval"] * 6,
+        "partition_ownership_expiration_interval": options["expiry"],
         "load_balancing_strategy": options.get("strategy", "greedy"),
     }
 

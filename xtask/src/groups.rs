@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::workspace::Workspace;
-use crate::{deny, fuse, house, interop, process, tools, upstream};
+use crate::{clients, deny, fuse, house, process, tools, upstream};
 
 /// A part of `cargo xtask test` that can be run alone.
 pub(crate) struct Group {
@@ -25,7 +25,7 @@ const fn row(
 pub(crate) const GROUPS: &[Group] = &[
     row("format", "rustfmt changes nothing", format),
     row("lints", "clippy has no warning", lints),
-    row("house", "rings, layers, headers, error pages, leftovers, planted faults", house::check),
+    row("house", "rings, layers, headers, error pages, leftovers, page of clients, planted faults", house::check),
     row("deny", "licences, banned crates, sources", deny::check),
     row("unit", "unit tests of every crate", unit),
     row("storage", "conformance, recovery, crash and error tests of the engines", storage),
@@ -45,8 +45,8 @@ pub(crate) const GROUPS: &[Group] = &[
     row("wire", "codecs: round trips, golden bytes, mutations", wire),
     row("fuzz", "whole sessions: the kept corpus and mutations of it", fuzz),
     row("protocols", "connections over real sockets, and their bounds", protocols),
-    row("interop", "unmodified client libraries against the server", interop::check),
-    row("upstream", "scenarios of the vendors' own tests, by their SDKs", upstream::check),
+    row("clients", "unmodified SDKs of five languages against the server, scenario by scenario", clients::check),
+    row("upstream", "the vendors' own tests: carried by packages, or shown by scenarios", upstream::check),
     row("tools", "installs Python, Node, PostgreSQL and the browser, and tries each", tools::check),
 ];
 
@@ -79,7 +79,7 @@ fn postgres(workspace: &Workspace) -> Result<()> {
 
 fn cluster(workspace: &Workspace) -> Result<()> {
     tools::install_postgres(workspace)?;
-    interop::install(workspace)?;
+    clients::install(workspace)?;
     let measured = ["--show-output"];
     for package in [
         "steadfast-partition",
@@ -116,9 +116,9 @@ fn fuzz(workspace: &Workspace) -> Result<()> {
 }
 
 fn protocols(workspace: &Workspace) -> Result<()> {
-    // Clients of others belong to the group `interop`.
+    // Clients of others belong to the group `clients`.
     chosen(workspace, "steadfast-protocols", |test| {
-        !interop::TESTS.contains(&test) && !is_of_cluster(test)
+        !clients::TESTS.contains(&test) && !is_of_cluster(test)
     })
 }
 
@@ -166,7 +166,7 @@ fn server(workspace: &Workspace) -> Result<()> {
         !needs_postgres(test)
             && !is_of_cluster(test)
             && !is_of_guard(test)
-            && !interop::TESTS.contains(&test)
+            && !clients::TESTS.contains(&test)
     })
 }
 
@@ -182,7 +182,7 @@ fn is_of_guard(test: &str) -> bool {
 fn docs(workspace: &Workspace) -> Result<()> {
     cargo_test(workspace, &["--workspace", "--doc"], &[])?;
     chosen(workspace, "steadfast", |test| {
-        !is_of_cluster(test) && !interop::TESTS.contains(&test)
+        !is_of_cluster(test) && !clients::TESTS.contains(&test)
     })?;
     let mut command = workspace.cargo();
     command

@@ -5,19 +5,19 @@
     reason = "a command-line tool"
 )]
 
+mod clients;
 mod conformance;
 mod deny;
 mod fuse;
+mod fuzz;
 mod groups;
 mod house;
-mod interop;
 mod mutants;
 mod process;
 mod soak;
 mod test;
 mod tools;
 mod upstream;
-mod upstream_go;
 mod workspace;
 
 use std::process::ExitCode;
@@ -41,6 +41,8 @@ enum Chore {
     Test(test::Options),
     /// Runs the tests of an area's checklist and prints item, test, result.
     Conformance(conformance::Options),
+    /// Writes the tables of docs/reference/clients.md from versions and tests.
+    Clients,
     /// Runs one long test.
     Soak(soak::Options),
     /// Plants faults, one by one, and demands that the tests find them.
@@ -64,6 +66,7 @@ fn run(arguments: Arguments) -> Result<bool> {
     match arguments.command {
         Chore::Test(options) => test::run(&workspace, &options),
         Chore::Conformance(options) => conformance::run(&workspace, &options),
+        Chore::Clients => clients::write_page(&workspace),
         Chore::Soak(options) => soak::run(&workspace, &options),
         Chore::Mutants(options) => mutants::run(&workspace, &options),
     }

@@ -23,15 +23,16 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 }
 
 /// Runs several to their ends, so many at a time, and shows what each has printed when
-/// it has ended; fails if one does, after all.
-pub(crate) fn run_beside(commands: Vec<Command>, at_once: usize) -> Result<()> {
+/// it has ended; answers their standard output, or fails if one does, after all.
+pub(crate) fn run_beside(commands: Vec<Command>, at_once: usize) -> Result<String> {
     let waiting = Mutex::new(commands.into_iter());
-    let failed = Mutex::new(Vec::new());
+    let (failed, printed) = (Mutex::new(Vec::new()), Mutex::new(String::new()));
     let work = || {
         // The guard must not be held while the command runs.
         while let Some(mut command) = { lock(&waiting).next() } {
-            if let Err(error) = run_captured(&mut command) {
-                lock(&failed).push(format!("{error:#}"));
+            match run_captured(&mut command) {
+                Ok(output) => lock(&printed).push_str(&output),
+                Err(error) => lock(&failed).push(format!("{error:#}")),
             }
         }
     };
@@ -44,10 +45,10 @@ pub(crate) fn run_beside(commands: Vec<Command>, at_once: usize) -> Result<()> {
     if !failed.is_empty() {
         bail!("{}", failed.join("\n"));
     }
-    Ok(())
+    Ok(printed.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-fn run_captured(command: &mut Command) -> Result<()> {
+fn run_captured(command: &mut Command) -> Result<String> {
     let shown = show(command);
     let output = command
         .stdin(Stdio::null())
@@ -60,7 +61,7 @@ fn run_captured(command: &mut Command) -> Result<()> {
     if !output.status.success() {
         bail!("{shown}: {}", output.status);
     }
-    Ok(())
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -141,7 +142,7 @@ mod tests {
             "{error}"
         );
         assert!(folder.path().join("third").exists());
-        assert!(run_beside(vec![shell("true")], 2).is_ok());
+        assert_eq!(run_beside(vec![shell("echo so")], 2).unwrap(), "so\n");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use crate::workspace::Workspace;
-use crate::{fuse, interop, process, tools};
+use crate::{clients, fuse, fuzz, process, tools};
 
 /// Which long test, and how long.
 #[derive(Args)]
@@ -23,6 +23,8 @@ pub(crate) struct Options {
     /// Tries this seed only.
     #[arg(long)]
     seed: Option<u64>,
+    #[command(flatten)]
+    fuzz: fuzz::Options,
 }
 
 struct Soak {
@@ -37,6 +39,9 @@ struct Soak {
 }
 
 const VERY_OFTEN: u64 = 10_000;
+
+/// The one that is no test.
+const FUZZ: &str = "fuzz";
 
 const SOAKS: &[Soak] = &[
     Soak {
@@ -173,28 +178,35 @@ const SOAKS: &[Soak] = &[
         amount: ("STEADFAST_ROUNDS", 50),
     },
     Soak {
-        name: "interop",
+        name: "clients",
         package: "steadfast-server",
         test: "cluster_clients",
         filter: "sdks",
         amount: ("STEADFAST_ROUNDS", 1),
     },
     Soak {
-        name: "interop",
+        name: "clients",
         package: "steadfast",
         test: "event_hub_clients",
         filter: "",
         amount: ("STEADFAST_NODES", 3),
     },
     Soak {
-        name: "interop",
+        name: "clients",
         package: "steadfast",
         test: "event_hub_processors",
         filter: "",
         amount: ("STEADFAST_NODES", 3),
     },
     Soak {
-        name: "interop",
+        name: "clients",
+        package: "steadfast",
+        test: "event_hub_languages",
+        filter: "",
+        amount: ("STEADFAST_NODES", 3),
+    },
+    Soak {
+        name: "clients",
         package: "steadfast",
         test: "signalr_clients",
         filter: "",
@@ -205,10 +217,11 @@ const SOAKS: &[Soak] = &[
 /// Runs the chosen soak, all rows of it; true unless one fails.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<bool> {
     match options.name.as_str() {
+        FUZZ => return fuzz::soak(workspace, &options.fuzz, options.seed),
         "postgres" | "cluster" => drop(tools::install_postgres(workspace)?),
-        "interop" => {
+        "clients" => {
             tools::install_postgres(workspace)?;
-            interop::install(workspace)?;
+            clients::install(workspace)?;
         }
         _ => fuse::ready()?,
     }
@@ -251,6 +264,7 @@ fn cargo_test(workspace: &Workspace, soak: &Soak) -> Command {
 fn names() -> Vec<&'static str> {
     let mut names: Vec<_> = SOAKS.iter().map(|soak| soak.name).collect();
     names.dedup();
+    names.push(FUZZ);
     names
 }
 
@@ -281,6 +295,7 @@ mod tests {
             seeds: Some(7),
             rounds: None,
             seed: Some(3),
+            fuzz: fuzz::Options::default(),
         };
         let found = variables(&SOAKS[0], &options);
         let expected = [

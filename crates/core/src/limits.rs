@@ -142,6 +142,9 @@ pub const SERVICE_SLOTS: u32 = 65_536;
 /// What a block of a backup's file holds before the next one is begun.
 pub const BACKUP_BLOCK_BYTES: usize = 256 * 1024;
 
+/// Shortest text of a key that seals backups: a shorter one can be guessed.
+pub const BACKUP_KEY_BYTES: usize = 16;
+
 /// Rows that a backup reads in one go.
 pub const BACKUP_PAGE_BYTES: usize = 4 * 1024 * 1024;
 
@@ -175,13 +178,25 @@ pub const CONNECTIONS: usize = 1_000_000;
 
 /// Connections of a node that have shown no proof, unless set otherwise; and into how
 /// many addresses their number is divided, so that one cannot have all.
-pub const UNPROVEN_CONNECTIONS: usize = 2_000;
+pub const UNPROVEN_CONNECTIONS: usize = 1_000;
 pub const UNPROVEN_ADDRESSES: usize = 4;
+
+/// Connections that were closed before their proof and whose memory may not be given back
+/// yet; then the next one waits.
+pub const LEAVING_CONNECTIONS: usize = 100;
 
 /// What a connection may bring before its proof: one read more stays below 256 KiB. And
 /// what all of them may bring together; then the largest is closed.
 pub const UNPROVEN_BYTES: usize = 192 * 1024;
-pub const UNPROVEN_ALL_BYTES: usize = 32 * 1024 * 1024;
+pub const UNPROVEN_ALL_BYTES: usize = 24 * 1024 * 1024;
+
+/// What a connection counts for before it brings anything: its task and its buffers.
+pub const CONNECTION_UNPROVEN_BYTES: usize = 8 * 1024;
+
+/// What TLS keeps of a client at most: a handshake message and a record; after the
+/// handshake a record and the content of one.
+pub const TLS_HANDSHAKE_BYTES: usize = 82 * 1024;
+pub const TLS_RECORD_BYTES: usize = 36 * 1024;
 
 /// How long a connection may take to show a proof, and how long its protocol then may
 /// take to say goodbye.
@@ -312,6 +327,9 @@ pub const AMQP_OUT_BYTES: usize = 256 * 1024;
 
 /// What one connection is read into: little while it is quiet, more under load.
 pub const AMQP_QUIET_BYTES: usize = 4 * 1024;
+
+/// What a connection without a proof is read into; more if one frame needs it.
+pub const AMQP_UNPROVEN_READ_BYTES: usize = 1024;
 pub const AMQP_READ_BYTES: usize = 256 * 1024;
 
 /// How long an AMQP client may be silent, and how long it may take to say who it is.
@@ -390,6 +408,9 @@ pub const BLOB_BLOCK_TIME: Duration = Duration::from_secs(7 * 24 * 3600);
 pub const BLOB_NAME_BYTES: usize = 1024;
 pub const BLOB_METADATA_BYTES: usize = 8 * 1024;
 
+/// Blobs that one request to the REST interface lists or deletes.
+pub const BLOB_PAGE: usize = 1000;
+
 /// Blobs that are looked at to find what SDKs keep about one consumer group.
 pub const KEPT_BLOBS: usize = 100_000;
 
@@ -464,10 +485,12 @@ pub const ANSWERS_UNPROVEN_BYTES: usize = 16 * 1024;
 /// waits for its answer: its stream, its task, and its place in tables.
 pub const REQUEST_UNPROVEN_BYTES: usize = 6 * 1024;
 
-/// Requests that wait on a connection of HTTP without a proof; then it is not read. And
-/// what is read of it at once: each read may hold many requests.
-pub const HTTP_UNPROVEN_REQUESTS: usize = 8;
+/// What is read of a connection of HTTP without a proof at once: it may hold many
+/// requests, which count when they were read.
 pub const HTTP_UNPROVEN_READ_BYTES: usize = 512;
+
+/// Requests that a connection without a proof may cancel; then it is closed.
+pub const HTTP_UNPROVEN_CANCELLED: usize = 100;
 
 /// What an answer counts for before it is handed out.
 pub const ANSWER_CHARGED_BYTES: u64 = 1024 * 1024;
@@ -475,6 +498,11 @@ pub const ANSWER_CHARGED_BYTES: u64 = 1024 * 1024;
 /// What of a body that is too large is read and dropped, so that its sender gets to
 /// the answer.
 pub const BODY_REST_BYTES: usize = 32 * 1024 * 1024;
+
+/// What is read and dropped of a request that HTTP/1 has answered before its end, and for
+/// how long: closed with unread bytes, TCP resets a connection before its answer is read.
+pub const LINGER_BYTES: usize = 2 * 1024 * 1024;
+pub const LINGER_TIME: Duration = Duration::from_secs(5);
 
 /// Longest head of a request: its line and all its headers.
 pub const HTTP_HEAD_BYTES: usize = 64 * 1024;

@@ -43,6 +43,55 @@ impl Failure {
             ..Self::new(kind, message)
         }
     }
+
+    /// Whether the worker has no activity of that name, in the words of its SDK.
+    pub(crate) fn is_unknown_activity(&self, name: &str) -> bool {
+        let is_kind = match self.kind_without_module() {
+            // Python and JavaScript, .NET, Go, and our own workers.
+            "ActivityNotRegisteredError"
+            | "ActivityTaskNotFound"
+            | "TaskActivityNotRegistered"
+            | "UnknownActivity" => true,
+            // Java.
+            "java.lang.IllegalStateException" => {
+                self.says("No activity task named '", "' is registered.")
+            }
+            _ => false,
+        };
+        is_kind && self.names(name)
+    }
+
+    /// Whether the worker has no orchestration of that name, in the words of its SDK. An
+    /// orchestration that ends with the failure of its child is none of those: that has
+    /// the name of the child.
+    pub(crate) fn is_unknown_orchestration(&self, name: &str) -> bool {
+        let is_kind = match self.kind_without_module() {
+            // Python and JavaScript, .NET, and our own workers.
+            "OrchestratorNotRegisteredError"
+            | "OrchestratorTaskNotFound"
+            | "UnknownOrchestration" => true,
+            // Go, whose error has no type of its own. That of Java is like any other.
+            "*errors.errorString" => self.says("orchestrator named '", "' is not registered"),
+            _ => false,
+        };
+        is_kind && self.names(name)
+    }
+
+    /// Python names types with their modules.
+    fn kind_without_module(&self) -> &str {
+        let kind = self.kind.as_str();
+        kind.strip_prefix("durabletask.worker.").unwrap_or(kind)
+    }
+
+    fn says(&self, from: &str, to: &str) -> bool {
+        self.message.starts_with(from) && self.message.ends_with(to)
+    }
+
+    /// Whether the message has a name between quotes.
+    fn names(&self, name: &str) -> bool {
+        let quoted = [format!("'{name}'"), format!("{name:?}")];
+        quoted.iter().any(|quoted| self.message.contains(quoted))
+    }
 }
 
 impl Failure {

@@ -341,3 +341,24 @@ async fn marks_of_an_event_hub_that_is_gone_can_be_removed() {
         ["ns/houses/report.json", "ns/other/$default/checkpoint/0"]
     );
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn marks_are_removed_while_containers_come_and_go() {
+    let (_node, blobs) = with_box().await;
+    let name = "ns/houses/$default/ownership/0";
+    let other = "another/box";
+    let changing = tokio::spawn({
+        let blobs = blobs.clone();
+        async move {
+            loop {
+                blobs.create_container(other, Vec::new()).await.unwrap();
+                blobs.delete_container(other).await.unwrap();
+            }
+        }
+    });
+    for _ in 0..300 {
+        blobs.put(BOX, put(name, ""), ALWAYS).await.unwrap();
+        assert_eq!(blobs.forget_event_hub("houses").await.unwrap(), 1);
+    }
+    changing.abort();
+}

@@ -11,8 +11,7 @@ use steadfast_events::{Definition, EventHubs};
 use steadfast_partition::{Alone, Idle, Router, Services};
 use steadfast_protocols::access::{Access, Key, Ring, Secret};
 use steadfast_protocols::amqp::client::{Client, Reading, write_event, write_request};
-use steadfast_protocols::amqp::{Context, serve};
-use steadfast_protocols::listen::Governor;
+use steadfast_protocols::amqp::{Context, WEBSOCKETS, routes, serve};
 use steadfast_wire::amqp::code::descriptor;
 use steadfast_wire::amqp::frame::{self, Kind, Protocol};
 use steadfast_wire::amqp::performative::{self, Performative};
@@ -22,20 +21,26 @@ use tokio::io::{AsyncReadExt as _, DuplexStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::connection::{Manners, converse, open};
+use crate::connection::{Manners, Port, converse};
+use crate::http::Web;
 use crate::node::Node;
 use crate::records;
 use crate::session::{Bound, Session};
 use crate::time::{PausedClock, due};
+use crate::websocket::{BINARY, put_frame, upgrade};
 
-const KEY_NAME: &str = "RootManageSharedAccessKey";
-const KEY: &str = "SAS_KEY_VALUE";
+pub(crate) const KEY_NAME: &str = "RootManageSharedAccessKey";
+pub(crate) const KEY: &str = "SAS_KEY_VALUE";
+
+/// A key that signs requests for blobs.
+pub(crate) const ACCOUNT: &str = "account";
+pub(crate) const ACCOUNT_KEY: &str = "c2VjcmV0";
 
 /// The event hub that is there.
-const HUB: &str = "houses";
+pub(crate) const HUB: &str = "houses";
 
 /// Long after every execution.
-const LATER: i64 = 4_000_000_000;
+pub(crate) const LATER: i64 = 4_000_000_000;
 
 const ANONYMOUS: sasl::Init<'static> = sasl::Init {
     mechanism: "ANONYMOUS",
@@ -57,14 +62,25 @@ mod mode {
     pub(super) const CHOPPED: u8 = 16;
     /// The client does not read.
     pub(super) const SLOW: u8 = 32;
+    /// The connection is a WebSocket, with a message for all, or for each small piece.
+    pub(super) const SOCKET: u8 = 64;
+    /// The rest is what a client of WebSockets sends, with its frames.
+    pub(super) const RAW_SOCKET: u8 = 128;
 }
+
+/// What clients of AMQP ask for.
+const SUBPROTOCOL: &str = "sec-websocket-protocol: AMQPWSB10\r\n";
+
+/// The bytes of a WebSocket message of a chopped input.
+const PIECE_BYTES: usize = 61;
 
 /// The bit of a record that makes it a frame of SASL.
 const SASL_BIT: u8 = 0x80;
 
 pub(crate) struct Amqp {
     context: Arc<Context>,
-    governor: Arc<Governor>,
+    port: Port,
+    web: Web,
     _node: Node,
 }
 
@@ -73,29 +89,18 @@ impl Session for Amqp {
 
     // A connection may hold its reply buffers and what it has taken in for a while.
     const BOUND: Bound = Bound {
-        least: 1024 * 1024,
+        least: 256 * 1024,
         per_byte: 64,
     };
 
     async fn start() -> Self {
-        let clock: Arc<dyn Clock> = Arc::new(PausedClock::new());
-        let services = steadfast_events::register(Services::new());
-        let router = Arc::new(Router::new(Arc::new(Alone)));
-        let node = Node::start(services, Arc::new(Idle), router, Arc::clone(&clock)).await;
-        let hubs = EventHubs::new(&node.runtime);
-        let made = hubs.create(Definition::new(HUB, 2)).await;
-        made.expect("the hub is new");
-        let context = Context {
-            hubs,
-            access: Some(Arc::new(Access::new(ring(), Arc::clone(&clock)))),
-            clock,
-            container: "steadfast-fuzz".to_owned(),
-            idle: limits::AMQP_IDLE,
-            served: TaskTracker::new(),
-        };
+        let (context, node) = start().await;
+        let sockets = routes(Arc::clone(&context), CancellationToken::new());
+        let clock = Arc::clone(&context.clock);
         Self {
-            context: Arc::new(context),
-            governor: Arc::default(),
+            context,
+            port: Port::new(),
+            web: Web::new(sockets, &clock),
             _node: node,
         }
     }
@@ -105,6 +110,7 @@ impl Session for Amqp {
             return;
         };
         let has = |bit: u8| mode & bit != 0;
+        let is_socket = has(mode::SOCKET) || has(mode::RAW_SOCKET);
         let mut bytes = match (has(mode::PROVEN), has(mode::GREETED)) {
             (true, _) => PROVEN.clone(),
             (false, true) => GREETED.clone(),
@@ -112,6 +118,7 @@ impl Session for Amqp {
         };
         match has(mode::FRAMED) {
             true => write_frames(&mut bytes, rest),
+            false if has(mode::RAW_SOCKET) => {}
             false => bytes.extend_from_slice(rest),
         }
         let manners = Manners {
@@ -122,6 +129,20 @@ impl Session for Amqp {
                 false => Duration::ZERO,
             },
         };
+        if is_socket {
+            let piece = match has(mode::CHOPPED) {
+                true => PIECE_BYTES,
+                false => bytes.len().max(1),
+            };
+            let mut sent = upgrade(WEBSOCKETS[0], SUBPROTOCOL);
+            for piece in bytes.chunks(piece) {
+                put_frame(&mut sent, BINARY, piece);
+            }
+            if has(mode::RAW_SOCKET) && !has(mode::FRAMED) {
+                sent.extend_from_slice(rest);
+            }
+            return self.web.say(&sent, manners).await;
+        }
         let (client, serving) = self.open();
         converse(client, serving, &bytes, manners).await;
     }
@@ -156,20 +177,41 @@ impl Session for Amqp {
 impl Amqp {
     fn open(&self) -> (DuplexStream, tokio::task::JoinHandle<()>) {
         let context = Arc::clone(&self.context);
-        open(&self.governor, |stream| {
-            serve(stream, context, CancellationToken::new())
-        })
+        self.port
+            .open(|stream, _| serve(stream, context, CancellationToken::new()))
     }
+}
+
+/// Starts a server with an event hub.
+pub(crate) async fn start() -> (Arc<Context>, Node) {
+    let clock: Arc<dyn Clock> = Arc::new(PausedClock::new());
+    let services = steadfast_events::register(Services::new());
+    let router = Arc::new(Router::new(Arc::new(Alone)));
+    let node = Node::start(services, Arc::new(Idle), router, Arc::clone(&clock)).await;
+    let hubs = EventHubs::new(&node.runtime);
+    let made = hubs.create(Definition::new(HUB, 2)).await;
+    made.expect("the hub is new");
+    let context = Context {
+        hubs,
+        access: Some(Arc::new(Access::new(ring(), Arc::clone(&clock)))),
+        clock,
+        container: "steadfast-fuzz".to_owned(),
+        idle: limits::AMQP_IDLE,
+        served: TaskTracker::new(),
+    };
+    (Arc::new(context), node)
 }
 
 fn ring() -> Ring {
     let mut ring = Ring::new();
-    ring.add(Key {
-        name: KEY_NAME.to_owned(),
-        grants: vec!["manage *".parse().expect("a grant")],
-        primary: Secret::new(KEY),
-        secondary: None,
-    });
+    for (name, secret) in [(KEY_NAME, KEY), (ACCOUNT, ACCOUNT_KEY)] {
+        ring.add(Key {
+            name: name.to_owned(),
+            grants: vec!["manage *".parse().expect("a grant")],
+            primary: Secret::new(secret),
+            secondary: None,
+        });
+    }
     ring
 }
 
@@ -341,9 +383,27 @@ fn seeds() -> Vec<Vec<u8>> {
         seeds.push(records::with_mode(proven, &own(seed)));
     }
     let last = own(&proven_seeds[4]);
-    for more in [mode::STAYS, mode::SLOW | mode::STAYS, mode::CHOPPED] {
+    for more in [
+        mode::STAYS,
+        mode::SLOW | mode::STAYS,
+        mode::CHOPPED,
+        mode::SOCKET,
+        mode::SOCKET | mode::CHOPPED,
+        mode::SOCKET | mode::SLOW | mode::STAYS,
+    ] {
         seeds.push(records::with_mode(proven | more, &last));
     }
+    let mut framed = Vec::new();
+    put_frame(&mut framed, BINARY, &whole[..20]);
+    put_frame(&mut framed, 0x89, b"ping");
+    put_frame(&mut framed, 0x02, &whole[20..40]);
+    put_frame(&mut framed, 0x80, &whole[40..]);
+    put_frame(&mut framed, 0x88, &[3, 232]);
+    seeds.push(records::with_mode(mode::RAW_SOCKET, &framed));
+    seeds.push(records::with_mode(
+        mode::RAW_SOCKET | mode::GREETED,
+        &framed,
+    ));
     seeds
 }
 

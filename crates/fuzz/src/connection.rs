@@ -1,16 +1,14 @@
 //! A connection in memory, admitted as one of a port is.
 
-use std::io;
-use std::net::{IpAddr, Ipv4Addr};
-use std::pin::Pin;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
-use steadfast_protocols::listen::{Admission, Governor};
-use tokio::io::{
-    AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadBuf,
-};
+use axum::Router;
+use steadfast_protocols::http;
+use steadfast_protocols::listen::{Governor, Stream, serve_pipe};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use crate::time::{due, settle};
 
@@ -20,68 +18,40 @@ const PIPE_BYTES: usize = 64 * 1024;
 /// How small the pieces of a chopped input are.
 const PIECE_BYTES: usize = 7;
 
-/// The server's end: what is read before the proof is charged.
-pub(crate) struct Charged {
-    pipe: DuplexStream,
-    admission: Admission,
+/// A port in memory.
+pub(crate) struct Port {
+    governor: Arc<Governor>,
 }
 
-impl AsyncRead for Charged {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if self.admission.is_exhausted() {
-            return Poll::Pending;
-        }
-        let before = into.filled().len();
-        ready!(Pin::new(&mut self.pipe).poll_read(context, into))?;
-        let _ = self.admission.charge(into.filled().len() - before);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Charged {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.pipe).poll_write(context, bytes)
+impl Port {
+    /// Opens a port; needs a runtime.
+    pub(crate) fn new() -> Self {
+        let governor: Arc<Governor> = Arc::default();
+        let expiring = Arc::clone(&governor);
+        tokio::spawn(async move { expiring.expire().await });
+        Self { governor }
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.pipe).poll_flush(context)
+    /// Opens a connection: the client's end, and the task that serves the other.
+    pub(crate) fn open<F>(
+        &self,
+        serve: impl FnOnce(Stream, SocketAddr) -> F + Send + 'static,
+    ) -> (DuplexStream, JoinHandle<()>)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (client, pipe) = tokio::io::duplex(PIPE_BYTES);
+        let governor = Arc::clone(&self.governor);
+        let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        let serving = async move { serve_pipe(&governor, pipe, peer, serve).await };
+        (client, tokio::spawn(serving))
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.pipe).poll_shutdown(context)
+    /// Opens a connection to routes.
+    pub(crate) fn open_http(&self, routes: &Router) -> (DuplexStream, JoinHandle<()>) {
+        let routes = routes.clone();
+        self.open(move |stream, peer| http::serve(stream, peer, routes, CancellationToken::new()))
     }
-}
-
-/// Opens a connection to a server: the client's end, and the task that serves the other.
-pub(crate) fn open<F>(
-    governor: &Arc<Governor>,
-    serve: impl FnOnce(Charged) -> F,
-) -> (DuplexStream, JoinHandle<()>)
-where
-    F: Future<Output = ()> + Send + 'static,
-{
-    let (client, pipe) = tokio::io::duplex(PIPE_BYTES);
-    let admission = governor.admit(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
-    let charged = Charged {
-        pipe,
-        admission: admission.clone(),
-    };
-    let serving = admission.clone().serve(serve(charged));
-    let task = tokio::spawn(async move {
-        tokio::select! {
-            () = serving => {}
-            () = admission.closed() => {}
-        }
-    });
-    (client, task)
 }
 
 /// How a client behaves that sends an input.

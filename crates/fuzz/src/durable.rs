@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::Router as Routes;
 use axum::http::Method;
 use http_body_util::BodyExt as _;
 use prost::Message;
@@ -15,9 +14,8 @@ use steadfast_wire::durabletask as wire;
 use steadfast_wire::durabletask::work_item_request::Request as WorkRequest;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tower::ServiceExt as _;
 
-use crate::http;
+use crate::http::{self, Web};
 use crate::node::Node;
 use crate::records;
 use crate::session::{Bound, Session};
@@ -35,6 +33,7 @@ const COMPLETES: u8 = 1;
 /// A task hub in memory.
 struct Hub {
     context: Arc<Context>,
+    clock: Arc<dyn Clock>,
     _node: Node,
 }
 
@@ -50,19 +49,20 @@ impl Hub {
         let context = Context {
             hubs: TaskHubs::new(&node.runtime, dispatcher, BTreeMap::new()),
             access: None,
-            clock,
+            clock: Arc::clone(&clock),
             leaving: CancellationToken::new(),
             counts: Arc::new(Counts::default()),
         };
         Self {
             context: Arc::new(context),
+            clock,
             _node: node,
         }
     }
 }
 
 /// Starts an instance, and reads it again.
-async fn answers(routes: &Routes) {
+async fn answers(web: &Web) {
     let start = wire::CreateInstanceRequest {
         instance_id: "good".to_owned(),
         name: "Good".to_owned(),
@@ -70,7 +70,7 @@ async fn answers(routes: &Routes) {
     };
     let ask = async |method: &str, message: Vec<u8>| {
         let request = http::grpc(&format!("{SERVICE}{method}"), &message);
-        http::ask(routes, request).await.expect("an answer")
+        web.ask(request).await.expect("an answer")
     };
     // The input may have started it: then this is refused.
     ask("StartInstance", start.encode_to_vec()).await;
@@ -90,7 +90,7 @@ fn instance(id: &str) -> wire::GetInstanceRequest {
 
 /// Requests of gRPC, of clients and of workers.
 pub(crate) struct Grpc {
-    routes: Routes,
+    web: Web,
     work: mpsc::UnboundedReceiver<wire::WorkItem>,
     last: Option<wire::WorkItem>,
     _hub: Hub,
@@ -100,16 +100,16 @@ impl Session for Grpc {
     const NAME: &'static str = "durable-grpc";
 
     const BOUND: Bound = Bound {
-        least: 2 * 1024 * 1024,
-        per_byte: 128,
+        least: 384 * 1024,
+        per_byte: 64,
     };
 
     async fn start() -> Self {
         let hub = Hub::start().await;
-        let routes = routes(Arc::clone(&hub.context));
-        let work = listen(&routes).await;
+        let web = Web::new(routes(Arc::clone(&hub.context)), &hub.clock);
+        let work = listen(&web).await;
         Self {
-            routes,
+            web,
             work,
             last: None,
             _hub: hub,
@@ -131,13 +131,13 @@ impl Session for Grpc {
             };
             let message = completed.as_deref().unwrap_or(message);
             let request = http::grpc(&format!("{SERVICE}{name}"), message);
-            http::ask(&self.routes, request).await;
+            self.web.ask(request).await;
             settle().await;
         }
     }
 
     async fn answers(&mut self) {
-        answers(&self.routes).await;
+        answers(&self.web).await;
     }
 
     fn seeds() -> Vec<Vec<u8>> {
@@ -146,7 +146,7 @@ impl Session for Grpc {
 }
 
 /// Takes work as a worker does.
-async fn listen(routes: &Routes) -> mpsc::UnboundedReceiver<wire::WorkItem> {
+async fn listen(web: &Web) -> mpsc::UnboundedReceiver<wire::WorkItem> {
     let wanted = wire::GetWorkItemsRequest {
         max_concurrent_orchestration_work_items: 10,
         max_concurrent_activity_work_items: 10,
@@ -154,8 +154,8 @@ async fn listen(routes: &Routes) -> mpsc::UnboundedReceiver<wire::WorkItem> {
         ..wire::GetWorkItemsRequest::default()
     };
     let request = http::grpc(&format!("{SERVICE}GetWorkItems"), &wanted.encode_to_vec());
-    let response = routes.clone().oneshot(request).await;
-    let mut body = response.unwrap_or_else(|never| match never {}).into_body();
+    let response = web.send(request).await.expect("work is offered");
+    let mut body = response.into_body();
     let (sender, receiver) = mpsc::unbounded_channel();
     tokio::spawn(async move {
         let mut rest = Vec::new();
@@ -354,8 +354,7 @@ const LEGACY: &[(&str, &str)] = &[
 
 /// The REST face.
 pub(crate) struct Rest {
-    routes: Routes,
-    grpc: Routes,
+    web: Web,
     _hub: Hub,
 }
 
@@ -363,15 +362,16 @@ impl Session for Rest {
     const NAME: &'static str = "durable-rest";
 
     const BOUND: Bound = Bound {
-        least: 2 * 1024 * 1024,
-        per_byte: 128,
+        least: 384 * 1024,
+        per_byte: 64,
     };
 
     async fn start() -> Self {
         let hub = Hub::start().await;
+        let rest = rest::routes(Arc::clone(&hub.context), "http");
+        let both = rest.merge(routes(Arc::clone(&hub.context)));
         Self {
-            routes: rest::routes(Arc::clone(&hub.context), "http"),
-            grpc: routes(Arc::clone(&hub.context)),
+            web: Web::new(both, &hub.clock),
             _hub: hub,
         }
     }
@@ -380,14 +380,14 @@ impl Session for Rest {
         for record in records::split(input) {
             let below = |line: &str| format!("/runtime/webhooks/durabletask/{line}");
             if let Some(request) = http::request(record, below) {
-                http::ask(&self.routes, request).await;
+                self.web.ask(request).await;
                 settle().await;
             }
         }
     }
 
     async fn answers(&mut self) {
-        answers(&self.grpc).await;
+        answers(&self.web).await;
     }
 
     fn seeds() -> Vec<Vec<u8>> {

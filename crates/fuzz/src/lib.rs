@@ -4,24 +4,31 @@
 //! input as a client would send it, and then asks it for something else. One input
 //! always meets a new server, so an input that fails once fails again.
 //!
-//! `tests/sessions.rs` replays the corpus and mutates it.
+//! The same targets run in two ways: by `tests/sessions.rs`, which replays the corpus and
+//! mutates it, and by libFuzzer (the workspace `fuzz/`), which is guided by coverage.
 
 mod amqp;
+mod blob;
 mod connection;
 mod durable;
+mod handshake;
 mod http;
 mod hub;
 mod links;
 mod mutate;
 mod node;
 mod peers;
+mod publish;
 mod records;
+mod requests;
 mod scheduler;
 mod session;
 mod signalr;
 mod target;
 mod time;
 mod tokens;
+mod websocket;
 
 pub use mutate::Mutator;
+pub use session::{Bound, Session, run};
 pub use target::{TARGETS, Target, corpus, find};

@@ -39,7 +39,7 @@ impl Session for Links {
     const NAME: &'static str = "links";
 
     const BOUND: Bound = Bound {
-        least: 1024 * 1024,
+        least: 128 * 1024,
         per_byte: 64,
     };
 
@@ -92,26 +92,41 @@ impl Session for Links {
         settle().await;
         drop(links);
         settle().await;
+        // A hub and the clients that it has keep one another.
+        for client in &clients {
+            client.leave(None);
+        }
+        settle().await;
     }
 
     async fn answers(&mut self) {
-        let mut link = self.link("good");
-        assert!(link.take(handshake(0)).is_ok(), "a handshake is taken");
-        let welcome = due("a welcome", link.link().outgoing()).await;
-        let mut splitter = Splitter::default();
-        splitter.push(welcome.expect("the link is open"));
-        let limit = limits::SERVER_MESSAGE_BYTES;
-        let first = splitter.next(Protocol::MessagePack, limit);
-        let first = first.expect("a frame").expect("a whole one");
-        let body = frame::body(Protocol::MessagePack, &first).expect("a message");
-        match read(&body).expect("a message of the protocol") {
-            Message::Welcome { error, .. } => assert_eq!(error, ""),
-            other => panic!("a welcome, not {other:?}"),
-        }
+        welcomes(&self.realtime).await;
     }
 
     fn seeds() -> Vec<Vec<u8>> {
         seeds()
+    }
+}
+
+/// Opens a link, and is welcomed.
+///
+/// # Panics
+///
+/// If it is not.
+pub(crate) async fn welcomes(realtime: &Realtime) {
+    let link = realtime.server(HUB, "good", false);
+    let mut link = link.expect("a hub that is not hosted here");
+    assert!(link.take(handshake(0)).is_ok(), "a handshake is taken");
+    let welcome = due("a welcome", link.link().outgoing()).await;
+    let mut splitter = Splitter::default();
+    splitter.push(welcome.expect("the link is open"));
+    let limit = limits::SERVER_MESSAGE_BYTES;
+    let first = splitter.next(Protocol::MessagePack, limit);
+    let first = first.expect("a frame").expect("a whole one");
+    let body = frame::body(Protocol::MessagePack, &first).expect("a message");
+    match read(&body).expect("a message of the protocol") {
+        Message::Welcome { error, .. } => assert_eq!(error, ""),
+        other => panic!("a welcome, not {other:?}"),
     }
 }
 
@@ -120,10 +135,8 @@ impl Links {
     fn link(&self, server: &str) -> ServerLink {
         let link = self.realtime.server(HUB, server, false);
         let link = link.expect("a hub that is not hosted here");
-        if server != "good" {
-            let written = Arc::clone(link.link());
-            tokio::spawn(async move { while written.outgoing().await.is_some() {} });
-        }
+        let written = Arc::clone(link.link());
+        tokio::spawn(async move { while written.outgoing().await.is_some() {} });
         link
     }
 

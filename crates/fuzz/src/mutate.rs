@@ -51,7 +51,7 @@ impl Mutator {
     fn mutate(&mut self, input: &mut Vec<u8>) {
         let at = self.random.usize(..=input.len());
         let end = (at + self.random.usize(..=16)).min(input.len());
-        match self.random.u8(..8) {
+        match self.random.u8(..9) {
             0 if at < end => input[at] ^= 1 << self.random.u8(..8),
             1 if at < end => input[at] = self.random.u8(..),
             2 => input.insert(at, self.random.u8(..)),
@@ -68,8 +68,16 @@ impl Mutator {
                 input.truncate(at);
                 input.extend_from_slice(&other[from..]);
             }
+            7 => self.repeat(input, at, end),
             _ => input.truncate(at.max(1)),
         }
+    }
+
+    /// Repeats a piece, up to the longest input.
+    fn repeat(&mut self, input: &mut Vec<u8>, at: usize, end: usize) {
+        let mut more = input[at..end].repeat(1 << self.random.usize(..12));
+        more.truncate(MOST_BYTES.saturating_sub(input.len()));
+        input.splice(end..end, more);
     }
 
     /// Overwrites a few bytes by a number of that width.

@@ -10,8 +10,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use steadfast_core::clock::Clock;
+use steadfast_core::codec::put_bytes;
 use steadfast_core::id::Owner;
-use steadfast_durable::{Delivery, Dispatcher, Instances, KIND, TaskHubs};
+use steadfast_durable::{
+    Delivery, Dispatcher, Instances, KIND, NewInstance, Operation, Task, TaskHubs, signal_letter,
+    start_letter,
+};
+use steadfast_events::{Batch, Definition, EventHubs, letter};
 use steadfast_jobs::Scheduler;
 use steadfast_partition::cluster::{
     Broken, Cluster, Identity, Listener, Network, PROTOCOL, Peer, Roster, SCHEMA, Setup,
@@ -26,12 +31,22 @@ use steadfast_storage::memory::Memory;
 use steadfast_storage::{Engine, Lease, Store};
 use tokio::sync::watch;
 
+use crate::links::welcomes;
 use crate::records;
 use crate::session::{Bound, Session};
 use crate::time::{PausedClock, due, settle};
 
 /// How long a node that is not heard of keeps what it has.
 const LEASE: Duration = Duration::from_secs(10);
+
+/// How long it may take until a partition that was handed over is served again.
+const SETTLING: Duration = Duration::from_secs(600);
+
+/// The event hub that is there.
+const HUB: &str = "houses";
+
+/// An event hub that no input names.
+const GOOD: &str = "good-after-all";
 
 /// The first byte of a record says where it goes.
 mod to {
@@ -113,15 +128,15 @@ pub(crate) struct Peers {
     cluster: Cluster,
     realtime: Realtime,
     hubs: TaskHubs,
-    _runtime: Arc<Runtime>,
+    runtime: Arc<Runtime>,
 }
 
 impl Session for Peers {
     const NAME: &'static str = "peers";
 
     const BOUND: Bound = Bound {
-        least: 2 * 1024 * 1024,
-        per_byte: 128,
+        least: 256 * 1024,
+        per_byte: 64,
     };
 
     async fn start() -> Self {
@@ -175,6 +190,10 @@ impl Session for Peers {
         let cluster = Cluster::start(setup, &runtime, store, lease).await;
         let cluster = cluster.expect("the node is alone");
         assert!(cluster.settled(LEASE).await, "the partition is taken");
+        let made = EventHubs::new(&runtime)
+            .create(Definition::new(HUB, 1))
+            .await;
+        made.expect("the hub is new");
         let hubs = TaskHubs::new(&runtime, dispatcher, BTreeMap::new());
         let realtime = Realtime::with_clock("a", clock);
         realtime.open_to_others(Arc::new(Silent(watch::Sender::new(0))));
@@ -184,7 +203,7 @@ impl Session for Peers {
             cluster,
             realtime,
             hubs,
-            _runtime: runtime,
+            runtime,
         }
     }
 
@@ -217,7 +236,26 @@ impl Session for Peers {
     async fn answers(&mut self) {
         let answer = self.cluster.answer(Bytes::from_static(PROBE));
         let answer = due("an answer to a probe", answer).await;
-        assert!(!answer.is_empty(), "a probe is answered");
+        assert_eq!(answer.get(1), Some(&0), "a probe is answered");
+        // A partition that was handed over comes back: there is no other node.
+        let is_settled = self.cluster.settled(SETTLING).await;
+        assert!(is_settled, "the partition has an owner again");
+        let hubs = EventHubs::new(&self.runtime);
+        let made = due("an event hub", hubs.create(Definition::new(GOOD, 1))).await;
+        made.expect("an event hub can be made");
+        let sender = due("an event hub that is found", hubs.sender(GOOD, None)).await;
+        let sender = sender.expect("the hub is there");
+        let batch = Batch::of(b"good").expect("one event");
+        let sent = due("a publication", sender.send(batch)).await;
+        sent.expect("an event can be sent");
+        welcomes(&self.realtime).await;
+        let hub = self.hubs.hub(GOOD).expect("a task hub");
+        let task = Task {
+            name: "Good".to_owned(),
+            ..Task::default()
+        };
+        let started = due("an instance", hub.start(NewInstance::of(task))).await;
+        started.expect("an instance can be started");
     }
 
     fn seeds() -> Vec<Vec<u8>> {
@@ -231,7 +269,11 @@ const PROBE: &[u8] = &[1, 9];
 /// Requests of each kind, in the encoding of version 1.
 fn seeds() -> Vec<Vec<u8>> {
     let (partition, life) = ([0], [7; 16]);
-    let counted = |bytes: &[u8]| [&[bytes.len() as u8], bytes].concat();
+    let counted = |bytes: &[u8]| {
+        let mut out = Vec::new();
+        put_bytes(&mut out, bytes);
+        out
+    };
     let request = |code: u8, rest: &[&[u8]]| {
         let head = [to::NODE, 1, code];
         [&head[..], &partition, &rest.concat()].concat()
@@ -257,6 +299,12 @@ fn seeds() -> Vec<Vec<u8>> {
         let head = [to::NODE, 1, 7, kind as u8];
         seeds.push([&head[..], &counted(b"\x01\x01b\x07")].concat());
     }
+    for letter in letters() {
+        let command = counted(&letter.encode());
+        seeds.push(request(1, &[&command]));
+        seeds.push(request(2, &[&partition, &life, &[1, 1], &command]));
+        seeds.push(request(8, &[&[1], &command]));
+    }
     let hello = [&b"\x01\x03hub"[..], &counted(b"\x02\x91\x03")].concat();
     let words = [&[1][..], &counted(&hello)].concat();
     let batch = [&b"\x01\x01b"[..], &life, &[1, 1], &words].concat();
@@ -265,4 +313,23 @@ fn seeds() -> Vec<Vec<u8>> {
         seeds.push([&[to][..], b"\x01\x04main\x03\x01"].concat());
     }
     seeds
+}
+
+/// Real commands of services.
+fn letters() -> [Envelope; 3] {
+    let batch = Batch::of(b"event").expect("one event");
+    let event = letter(HUB, Some(0), batch).expect("a publication");
+    let operation = Operation {
+        target: "@counter@a".to_owned(),
+        name: "add".to_owned(),
+        input: Some("1".to_owned()),
+        ..Operation::default()
+    };
+    let signal = signal_letter("default", operation).expect("an operation");
+    let task = Task {
+        name: "One".to_owned(),
+        ..Task::default()
+    };
+    let start = start_letter("default", "one", "execution", task);
+    [event, signal, start.expect("an instance")]
 }

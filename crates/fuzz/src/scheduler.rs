@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use axum::Router as Routes;
 use axum::http::Method;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -17,7 +16,7 @@ use steadfast_protocols::scheduler::{
     Auth, Context, Keeping, NoInternal, SecretKey, Settings, routes,
 };
 
-use crate::http;
+use crate::http::{self, Web};
 use crate::node::Node;
 use crate::records;
 use crate::session::{Bound, Session};
@@ -56,7 +55,7 @@ impl Performer for Perform {
 
 /// A scheduler in memory.
 struct Server {
-    routes: Routes,
+    web: Web,
     _node: Node,
 }
 
@@ -70,7 +69,7 @@ impl Server {
         let node = Node::start(services, performer, router, Arc::clone(&clock)).await;
         let context = Context {
             keeping: Keeping::Alone(Jobs::new(&node.runtime, runner)),
-            clock,
+            clock: Arc::clone(&clock),
             auth: Auth::None,
             key: SecretKey::new("a key for secrets of jobs"),
             egress: EgressPolicy::with_private(),
@@ -79,7 +78,7 @@ impl Server {
             atlas: Atlas::default(),
         };
         let server = Self {
-            routes: routes(Arc::new(context)),
+            web: Web::new(routes(Arc::new(context)), &clock),
             _node: node,
         };
         assert_eq!(server.ask(&collection("jc")).await, Some(201));
@@ -89,7 +88,7 @@ impl Server {
     /// Sends a record as a request, and says the status of the answer.
     async fn ask(&self, record: &[u8]) -> Option<u16> {
         let request = http::request(record, complete)?;
-        let answer = http::ask(&self.routes, request).await?;
+        let answer = self.web.ask(request).await?;
         Some(answer.status.as_u16())
     }
 
@@ -134,8 +133,8 @@ impl Session for Scheduler {
     const NAME: &'static str = "scheduler";
 
     const BOUND: Bound = Bound {
-        least: 2 * 1024 * 1024,
-        per_byte: 128,
+        least: 256 * 1024,
+        per_byte: 64,
     };
 
     async fn start() -> Self {
@@ -232,8 +231,8 @@ impl Session for Pkcs12 {
     const NAME: &'static str = "pkcs12";
 
     const BOUND: Bound = Bound {
-        least: 2 * 1024 * 1024,
-        per_byte: 128,
+        least: 256 * 1024,
+        per_byte: 64,
     };
 
     async fn start() -> Self {

@@ -1,16 +1,24 @@
 //! What every execution of a session must show.
 //!
 //! An execution fails if anything panics, also in a task whose panic the server catches;
-//! if the session allocates more than its bound; or if the server does not answer a good
-//! request afterwards.
+//! if the session allocates more than its bound or takes too much time of the processor;
+//! if the server does not answer a good request afterwards; or if something stays
+//! allocated when the server is gone.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use crate::time::runtime;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::time::{due_within, runtime};
 
 /// A kind of session with a server.
-pub(crate) trait Session: Sized {
+#[expect(
+    async_fn_in_trait,
+    reason = "an execution has one thread, so no future needs to be sent"
+)]
+pub trait Session: Sized {
     /// The name of the target, and of the folder of its corpus.
     const NAME: &'static str;
     /// The most memory that a session may hold at a time: so many bytes, and so many for
@@ -36,10 +44,23 @@ pub(crate) trait Session: Sized {
 
 /// A bound of memory.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bound {
-    pub(crate) least: u64,
-    pub(crate) per_byte: u64,
+pub struct Bound {
+    pub least: u64,
+    pub per_byte: u64,
 }
+
+/// The most time of the processor that one input may take, in seconds. The longest input
+/// takes a fraction of it, also without optimisation.
+const MOST_SECONDS: i64 = 10;
+
+/// The most time of the server that a session may take: all requests of an input, each as
+/// long as a client waits.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
+/// The most bytes that an execution may leave allocated, and how often one is repeated
+/// that leaves more.
+const LEFT_BYTES: i64 = 1024;
+const ATTEMPTS: usize = 3;
 
 /// Panics since the start of the process.
 static PANICS: AtomicUsize = AtomicUsize::new(0);
@@ -61,12 +82,32 @@ fn count_panics() {
 /// # Panics
 ///
 /// If the server does something that it must not.
-pub(crate) fn run<S: Session>(input: &[u8]) {
+pub fn run<S: Session>(input: &[u8]) {
     count_panics();
-    let panics = PANICS.load(Ordering::SeqCst);
+    let mut left = 0;
+    // What is made once in a process is left by the first execution that needs it.
+    for _ in 0..ATTEMPTS {
+        let whole = allocation_counter::measure(|| execute::<S>(input));
+        left = whole.bytes_current;
+        if left <= LEFT_BYTES {
+            return;
+        }
+    }
+    panic!("{left} bytes stay allocated after each execution");
+}
+
+fn execute<S: Session>(input: &[u8]) {
+    let before = PANICS.load(Ordering::SeqCst);
     let runtime = runtime();
     let mut server = runtime.block_on(S::start());
-    let used = allocation_counter::measure(|| runtime.block_on(server.take(input)));
+    let began = clock_gettime(ClockId::ThreadCPUTime).tv_sec;
+    let used = allocation_counter::measure(|| {
+        runtime.block_on(due_within("a session", LONGEST, server.take(input)));
+    });
+    let seconds = clock_gettime(ClockId::ThreadCPUTime).tv_sec - began;
+    // A panic allocates much, so it is looked for first.
+    let panics = || PANICS.load(Ordering::SeqCst) - before;
+    assert_eq!(panics(), 0, "the server panicked");
     let length = input.len() as u64;
     let most = S::BOUND.least + S::BOUND.per_byte * length;
     assert!(
@@ -74,9 +115,12 @@ pub(crate) fn run<S: Session>(input: &[u8]) {
         "{} bytes are allocated for an input of {length}; {most} are allowed",
         used.bytes_max,
     );
-    runtime.block_on(server.answers());
+    assert!(
+        seconds <= MOST_SECONDS,
+        "an input of {length} takes {seconds} s of the processor",
+    );
+    runtime.block_on(due_within("an answer", LONGEST, server.answers()));
     drop(server);
     drop(runtime);
-    let panics = PANICS.load(Ordering::SeqCst) - panics;
-    assert_eq!(panics, 0, "the server panicked");
+    assert_eq!(panics(), 0, "the server panicked");
 }

@@ -1,30 +1,24 @@
 //! SignalR sessions: HTTP, WebSockets, hub messages.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, Request};
-use hyper::body::Incoming;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
 use serde_json::json;
 use steadfast_core::clock::Clock;
 use steadfast_protocols::access::{Access, Ring};
-use steadfast_protocols::listen::Governor;
 use steadfast_protocols::realtime::{Context, routes};
 use steadfast_realtime::{HubOptions, Realtime};
 use steadfast_wire::signalr::{Protocol, write};
-use tower::Service as _;
 
-use crate::connection::{Charged, Manners, converse, open};
-use crate::http;
+use crate::connection::Manners;
+use crate::http::Web;
 use crate::hub::Room;
 use crate::records;
 use crate::session::{Bound, Session};
 use crate::time::PausedClock;
+use crate::websocket::{BINARY, TEXT, put_frame, upgrade};
 
 /// The first byte of an input says what stands around the rest.
 mod mode {
@@ -44,24 +38,18 @@ mod mode {
     pub(super) const HTTP: u8 = 64;
 }
 
-/// Opens a WebSocket.
-const UPGRADE: &[u8] = b"GET /open HTTP/1.1\r\nhost: localhost\r\nconnection: Upgrade\r\n\
-    upgrade: websocket\r\nsec-websocket-version: 13\r\n\
-    sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
-
 /// How long a patient client stays.
 const STAY: Duration = Duration::from_secs(120);
 
 pub(crate) struct SignalR {
-    routes: Router,
-    governor: Arc<Governor>,
+    web: Web,
 }
 
 impl Session for SignalR {
     const NAME: &'static str = "signalr";
 
     const BOUND: Bound = Bound {
-        least: 1024 * 1024,
+        least: 256 * 1024,
         per_byte: 64,
     };
 
@@ -78,12 +66,11 @@ impl Session for SignalR {
         let context = Context {
             realtime,
             access: Arc::new(access),
-            clock,
+            clock: Arc::clone(&clock),
         };
         let paths = [("/open".to_owned(), "open".to_owned())];
         Self {
-            routes: routes(&Arc::new(context), &paths),
-            governor: Arc::default(),
+            web: Web::new(routes(&Arc::new(context), &paths), &clock),
         }
     }
 
@@ -94,7 +81,7 @@ impl Session for SignalR {
         let has = |bit: u8| mode & bit != 0;
         let mut bytes = Vec::new();
         if !has(mode::HTTP) {
-            bytes.extend_from_slice(UPGRADE);
+            bytes.extend_from_slice(&upgrade("/open", ""));
         }
         let protocol = match (has(mode::JSON), has(mode::MESSAGE_PACK)) {
             (true, _) => Some("json"),
@@ -126,16 +113,15 @@ impl Session for SignalR {
                 false => Duration::ZERO,
             },
         };
-        let routes = self.routes.clone();
-        let (client, serving) = open(&self.governor, |stream| serve(stream, routes));
-        converse(client, serving, &bytes, manners).await;
+        self.web.say(&bytes, manners).await;
     }
 
     async fn answers(&mut self) {
         let request = Request::builder().method(Method::POST);
         let request = request.uri("/open/negotiate?negotiateVersion=1");
+        let request = request.header("host", "localhost");
         let request = request.body(Body::empty()).expect("a request");
-        let answer = http::ask(&self.routes, request).await;
+        let answer = self.web.ask(request).await;
         let answer = answer.expect("an answer");
         assert_eq!(answer.status, 200);
         let text = String::from_utf8_lossy(&answer.body);
@@ -145,44 +131,6 @@ impl Session for SignalR {
     fn seeds() -> Vec<Vec<u8>> {
         seeds()
     }
-}
-
-/// Serves one connection as a port does.
-async fn serve(stream: Charged, routes: Router) {
-    let service = hyper::service::service_fn(move |request: Request<Incoming>| {
-        let mut routes = routes.clone();
-        async move { Ok::<_, Infallible>(routes.call(request).await.unwrap_or_else(|no| match no {})) }
-    });
-    let mut builder = Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(Duration::from_secs(30));
-    builder.http2().timer(TokioTimer::new());
-    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
-    // What is no HTTP is an error of the client.
-    let _ = connection.await;
-}
-
-const TEXT: u8 = 0x81;
-const BINARY: u8 = 0x82;
-
-/// Writes a frame whose mask changes nothing.
-fn put_frame(out: &mut Vec<u8>, first: u8, payload: &[u8]) {
-    out.push(first);
-    match payload.len() {
-        short @ ..=125 => out.push(0x80 | short as u8),
-        middle @ ..=0xFFFF => {
-            out.push(0x80 | 126);
-            out.extend_from_slice(&(middle as u16).to_be_bytes());
-        }
-        long => {
-            out.push(0x80 | 127);
-            out.extend_from_slice(&(long as u64).to_be_bytes());
-        }
-    }
-    out.extend_from_slice(&[0; 4]);
-    out.extend_from_slice(payload);
 }
 
 fn seeds() -> Vec<Vec<u8>> {

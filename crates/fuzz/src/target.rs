@@ -4,9 +4,13 @@ use std::fs;
 use std::path::PathBuf;
 
 use crate::amqp::Amqp;
+use crate::blob::Blob;
 use crate::durable::{Grpc, Rest};
+use crate::handshake::Handshake;
 use crate::links::Links;
 use crate::peers::Peers;
+use crate::publish::Publish;
+use crate::requests::Requests;
 use crate::scheduler::{Pkcs12, Scheduler};
 use crate::session::{Session, run};
 use crate::signalr::SignalR;
@@ -36,12 +40,16 @@ const fn row<S: Session>() -> Target {
 
 /// All targets.
 pub static TARGETS: &[Target] = &[
+    row::<Requests>(),
     row::<Amqp>(),
+    row::<Blob>(),
+    row::<Publish>(),
     row::<SignalR>(),
     row::<Links>(),
     row::<Grpc>(),
     row::<Rest>(),
     row::<Scheduler>(),
+    row::<Handshake>(),
     row::<Peers>(),
     row::<Tokens>(),
     row::<Pkcs12>(),

@@ -55,8 +55,17 @@ pub(crate) async fn settle() {
 ///
 /// If it has not happened after an hour of the server's time.
 pub(crate) async fn due<F: Future>(what: &str, future: F) -> F::Output {
-    match tokio::time::timeout(PATIENCE, future).await {
+    due_within(what, PATIENCE, future).await
+}
+
+/// Waits for something that must happen within a time of the server.
+///
+/// # Panics
+///
+/// If it has not happened then.
+pub(crate) async fn due_within<F: Future>(what: &str, limit: Duration, future: F) -> F::Output {
+    match tokio::time::timeout(limit, future).await {
         Ok(output) => output,
-        Err(_) => panic!("{what} takes longer than {PATIENCE:?}"),
+        Err(_) => panic!("{what} takes longer than {limit:?}"),
     }
 }

@@ -42,7 +42,7 @@ impl Session for Tokens {
     const NAME: &'static str = "tokens";
 
     const BOUND: Bound = Bound {
-        least: 64 * 1024,
+        least: 32 * 1024,
         per_byte: 64,
     };
 

@@ -1,14 +1,12 @@
 //! Every kept input, and mutations of them, in turn.
 //!
-//! Coverage guides nothing here; the seed is fixed.
+//! Coverage guides nothing here: `cargo xtask soak fuzz` does that. The seed and the
+//! number of mutations are fixed, so every run executes the same inputs.
 
-use std::time::Duration;
-
-use steadfast_core::clock::{Clock as _, SystemClock};
 use steadfast_fuzz::{Mutator, TARGETS, Target, corpus, find};
 
-/// How long the mutations of a target run, unless `STEADFAST_ROUNDS` says how many.
-const SHARE: Duration = Duration::from_secs(12);
+/// How many mutations of a target are executed, unless `STEADFAST_ROUNDS` says how many.
+const ROUNDS: u64 = 1000;
 
 /// The seed of the mutations, unless `STEADFAST_SEED` says another.
 const SEED: u64 = 1;
@@ -44,28 +42,29 @@ fn survive(name: &str) {
         inputs.push(input);
     }
     let mut mutator = Mutator::new(inputs, number("STEADFAST_SEED").unwrap_or(SEED));
-    let rounds = number("STEADFAST_ROUNDS");
-    let clock = SystemClock::new();
-    let end = clock.monotonic() + SHARE;
-    let mut count = 0;
-    while rounds.map_or_else(|| clock.monotonic() < end, |rounds| count < rounds) {
-        execute(target, &format!("mutation-{count}"), &mutator.next_input());
-        count += 1;
+    for round in 0..number("STEADFAST_ROUNDS").unwrap_or(ROUNDS) {
+        execute(target, &format!("mutation-{round}"), &mutator.next_input());
     }
-    report(name, count);
 }
 
-#[expect(
-    clippy::print_stdout,
-    reason = "the number of executions is the result"
-)]
-fn report(name: &str, count: u64) {
-    println!("{name}: {count} mutations");
+#[test]
+fn http_connections_survive_every_input() {
+    survive("http");
 }
 
 #[test]
 fn amqp_connections_survive_every_input() {
     survive("amqp");
+}
+
+#[test]
+fn requests_for_blobs_survive_every_input() {
+    survive("blob");
+}
+
+#[test]
+fn events_by_http_survive_every_input() {
+    survive("publish");
 }
 
 #[test]
@@ -91,6 +90,11 @@ fn durable_rest_requests_survive_every_input() {
 #[test]
 fn scheduler_requests_survive_every_input() {
     survive("scheduler");
+}
+
+#[test]
+fn greetings_of_nodes_survive_every_input() {
+    survive("handshake");
 }
 
 #[test]

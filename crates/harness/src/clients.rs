@@ -62,3 +62,20 @@ pub fn go(area: &str) -> Command {
     command.arg(area);
     command
 }
+
+/// A program in .NET.
+pub fn dotnet(program: &str) -> Command {
+    let mut command = Command::new("dotnet");
+    let built = installed("dotnet").join(program);
+    command.arg(built.join(format!("{program}.dll")));
+    command
+}
+
+/// Prints what a program with scenarios has printed, with its name in front: test file and
+/// client. The test command reads these lines.
+#[expect(clippy::print_stdout, reason = "a test's own output")]
+pub fn show(name: &str, output: &[u8]) {
+    for line in String::from_utf8_lossy(output).lines() {
+        println!("scenario {name} {line}");
+    }
+}

@@ -2,10 +2,14 @@
 
 pub mod clients;
 mod disk;
+mod folder;
+mod ports;
 pub mod postgres;
 mod process;
 mod proxy;
 
 pub use disk::FakeDisk;
+pub use folder::copy_folder;
+pub use ports::reserve_port;
 pub use process::Process;
 pub use proxy::{Direction, FaultProxy};

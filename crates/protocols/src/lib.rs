@@ -7,6 +7,7 @@ pub mod access;
 pub mod amqp;
 pub mod blob;
 pub mod cluster;
+pub mod connection_string;
 pub mod durabletask;
 pub mod egress;
 mod grpc;

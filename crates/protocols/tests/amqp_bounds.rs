@@ -11,12 +11,13 @@ use steadfast_protocols::amqp::client::{Client, Reading};
 use steadfast_wire::amqp::delivery::Transfer;
 use steadfast_wire::amqp::link::Detach;
 use steadfast_wire::amqp::performative::Performative;
+use steadfast_wire::amqp::session::Begin;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 mod amqp_setup;
 
-use amqp_setup::talk::{Heard, ask_to_read, connect, hear, open_sender, place, send};
+use amqp_setup::talk::{Heard, ask_to_read, connect, connect_bare, hear, open_sender, place, send};
 
 #[tokio::test]
 async fn ten_thousand_links_are_not_given() {
@@ -54,6 +55,56 @@ async fn ten_thousand_links_are_not_given() {
     assert_eq!(given + refused, 10_000);
     // Two belong to the token.
     assert_eq!(given, limits::AMQP_LINKS - 2);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn links_before_a_token_are_few() {
+    let (node, _folder) = amqp_setup::start().await;
+    let mut peer = connect_bare(node.listen()).await;
+    peer.begin(1).await.unwrap();
+    for handle in 0..=limits::AMQP_UNPROVEN_LINKS as u32 {
+        peer.attach_sender(1, handle, &format!("link-{handle}"), "$cbs");
+    }
+    peer.flush().await.unwrap();
+    for _ in 0..limits::AMQP_UNPROVEN_LINKS {
+        assert!(hear(&mut peer).await.is_attach());
+        assert!(matches!(hear(&mut peer).await, Heard::Flow { .. }));
+    }
+    assert!(hear(&mut peer).await.is_attach());
+    let refused = hear(&mut peer).await;
+    assert_eq!(refused.condition(), "amqp:resource-limit-exceeded");
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_channel_or_a_handle_over_what_was_agreed_ends_the_connection() {
+    let (node, _folder) = amqp_setup::start().await;
+    let address = node.listen();
+    let mut peer = connect(address, "").await;
+    let begin = Begin {
+        remote_channel: None,
+        next_outgoing: 0,
+        incoming_window: 10,
+        outgoing_window: 10,
+        handle_max: None,
+    };
+    let channel = limits::AMQP_CHANNEL_MAX + 1;
+    peer.put(channel, &Performative::Begin(begin), &[]);
+    peer.flush().await.unwrap();
+    let closed = hear(&mut peer).await;
+    assert!(
+        matches!(&closed, Heard::Close(why) if why == "amqp:connection:framing-error"),
+        "{closed:?}"
+    );
+    let mut peer = connect(address, "").await;
+    peer.attach_sender(1, limits::AMQP_HANDLE_MAX + 1, "high", "$cbs");
+    peer.flush().await.unwrap();
+    let closed = hear(&mut peer).await;
+    assert!(
+        matches!(&closed, Heard::Close(why) if why == "amqp:not-allowed"),
+        "{closed:?}"
+    );
     node.stop().await;
 }
 
@@ -205,7 +256,7 @@ async fn unfinished_messages_are_bounded_per_connection() {
         loop {
             match hear(&mut peer).await {
                 Heard::Close(condition) => {
-                    closed = Some(condition);
+                    closed = Some((handle as usize, condition));
                     break 'links;
                 }
                 Heard::Detach { .. } => break,
@@ -213,6 +264,9 @@ async fn unfinished_messages_are_bounded_per_connection() {
             }
         }
     }
-    assert_eq!(closed.as_deref(), Some("amqp:resource-limit-exceeded"));
+    let (link, condition) = closed.unwrap();
+    assert_eq!(condition, "amqp:resource-limit-exceeded");
+    // By the bound of unfinished messages, not by that of all that a connection keeps.
+    assert_eq!(link, limits::AMQP_PARTIAL_BYTES / (16 * piece.len()));
     node.stop().await;
 }

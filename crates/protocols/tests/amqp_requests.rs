@@ -86,12 +86,58 @@ async fn a_token_in_the_request_is_enough_and_is_verified_each_time() {
         sas::token("amqps://localhost/houses", LATER, KEY_NAME, "wrong"),
         sas::token("amqps://localhost/houses", 1000, KEY_NAME, KEY),
         sas::token("amqps://localhost/cars", LATER, KEY_NAME, KEY),
+        sas::token("elsewhere.example", LATER, KEY_NAME, KEY),
+        sas::token("localhost/cars", LATER, KEY_NAME, KEY),
         "eyJhbGciOiJub25lIn0.e30.".to_owned(),
         String::new(),
     ]) {
         let got = status(&mut peer, delivery, Some(&bad)).await;
         assert_eq!(got, 401, "{bad}");
     }
+    node.stop().await;
+}
+
+/// azeventhubs signs for the host alone, without a scheme.
+#[tokio::test]
+async fn a_token_for_the_host_is_enough() {
+    let (node, _folder, address) = hub().await;
+    let token = sas::token("localhost", LATER, KEY_NAME, KEY);
+    let mut peer = asker(address).await;
+    assert_eq!(status(&mut peer, 0, Some(&token)).await, 200);
+    let audience = "amqps://localhost/houses/$management";
+    let mut peer = connect_bare(address).await;
+    assert_eq!(peer.put_token(0, audience, &token).await.unwrap(), 202);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn replies_that_wait_for_credit_are_bounded() {
+    let (node, _folder, address) = hub().await;
+    let mut peer = connect(address, "houses").await;
+    peer.attach_sender(1, 0, "ask", "$management");
+    peer.attach_reader(1, 1, "told", "$management", &Reading::default());
+    let mut message = Vec::new();
+    let wishes = [
+        ("operation", "READ"),
+        ("type", "com.microsoft:eventhub"),
+        ("name", "houses"),
+    ];
+    client::write_request(&mut message, &wishes);
+    write::descriptor(&mut message, descriptor::VALUE);
+    write::string(&mut message, "");
+    for delivery in 0..=limits::AMQP_REPLIES as u32 {
+        peer.send(1, 0, delivery, 0, &message);
+        peer.flush().await.unwrap();
+        while !matches!(hear(&mut peer).await, Heard::Accepted(..)) {}
+    }
+    // The bytes of so few replies are not what ends the link.
+    let (handle, words) = loop {
+        if let Heard::Detach { handle, words, .. } = hear(&mut peer).await {
+            break (handle, words);
+        }
+    };
+    assert_eq!(handle, 1);
+    assert!(words.contains("too many replies"), "{words}");
     node.stop().await;
 }
 

@@ -168,6 +168,11 @@ async fn a_leased_blob_is_written_and_deleted_with_its_lease_only() {
     assert_eq!(face.ask("GET", BLOB, &[], "").await.text(), "first");
     let own = [("x-ms-lease-id", id.as_str())];
     assert_eq!(face.ask("GET", BLOB, &own, "").await.status, 200);
+    // One that names a lease names the right one.
+    let other = [("x-ms-lease-id", B)];
+    let wrong = (412, "LeaseIdMismatchWithBlobOperation");
+    assert_eq!(face.ask("GET", BLOB, &other, "").await.error(), wrong);
+    assert_eq!(face.ask("HEAD", BLOB, &other, "").await.status, 412);
     assert_eq!(face.ask("PUT", &block, &own, "second").await.status, 201);
     let body = "<BlockList><Latest>YQ==</Latest></BlockList>";
     assert_eq!(face.ask("PUT", &list, &own, body).await.status, 201);

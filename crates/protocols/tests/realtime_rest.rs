@@ -7,6 +7,7 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use reqwest::{Client as Http, Method, Response, StatusCode};
 use serde_json::{Value, json};
 use steadfast_core::clock::Clock as _;
+use steadfast_core::limits;
 use steadfast_wire::jwt;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -166,6 +167,12 @@ async fn realtime_52_every_operation_has_its_status_and_code() {
         ("DELETE", format!("{old}/connections/x"), ok(202)),
         ("DELETE", format!("{new}/connections/{id}"), ok(200)),
         ("POST", "/api/hubs/1room/:send".to_owned(), ok(400)),
+        ("POST", "/api/hubs/ro%20om/:send".to_owned(), ok(400)),
+        (
+            "POST",
+            format!("/api/hubs/{}/:send", "r".repeat(129)),
+            ok(400),
+        ),
         ("PUT", format!("{new}/groups/%20/connections/x"), ok(400)),
         ("POST", format!("{new}/groups/%20/:send"), ok(400)),
         ("POST", format!("{old}/groups/%20"), ok(400)),
@@ -233,6 +240,24 @@ async fn sends_by_http_reach_clients_and_closes_end_them() {
     let path = format!("/api/hubs/room/connections/{id}?reason=enough");
     desk.ask("DELETE", &path, "").await;
     assert_eq!(one.next().await, json!({"type": 7, "error": "enough"}));
+}
+
+#[tokio::test]
+async fn one_connection_and_one_user_are_in_few_groups() {
+    let desk = Desk::new();
+    let (_one, id) = desk.client("u").await;
+    let hub = desk.stage.realtime.hub("room").unwrap();
+    for number in 0..limits::CLIENT_GROUPS {
+        hub.join(&id, &format!("g{number}")).unwrap();
+        hub.join_user("absent", &format!("g{number}"), None)
+            .unwrap();
+    }
+    assert!(hub.join(&id, "late").is_err() && !hub.has_group("late"));
+    assert!(hub.join_user("absent", "late", None).is_err());
+    assert!(!hub.is_user_in("absent", "late"));
+    // Those that they are in already stay.
+    hub.join(&id, "g7").unwrap();
+    hub.join_user("absent", "g7", None).unwrap();
 }
 
 #[tokio::test]

@@ -639,6 +639,7 @@ async fn realtime_48_a_call_that_is_pending_returns_its_real_result() {
     let mut second = Server::start(&stage, "b", 0, 1).await;
     first.fin("fin:1").await;
     client.invoke(2, "next").await;
+    client.invoke(3, "last").await;
     // The old server keeps the call, and what belongs to it; what follows is held.
     client.say(json!({"type": 5, "invocationId": "1"})).await;
     client.say(json!({"type": 6})).await;
@@ -650,6 +651,7 @@ async fn realtime_48_a_call_that_is_pending_returns_its_real_result() {
     let_go(&mut first, &id, "b").await;
     taken_in(&mut second, &id, "a").await;
     assert_eq!(second.heard().await["target"], "next");
+    assert_eq!(second.heard().await["target"], "last");
 }
 
 #[tokio::test]

@@ -264,6 +264,23 @@ async fn realtime_07_ids_are_refused_as_clients_expect_it() {
 }
 
 #[tokio::test]
+async fn an_id_counts_in_its_own_hub_only() {
+    let mut scene = Scene::new();
+    let door = scene.door().await;
+    let elsewhere = door.replace("hub=room", "hub=other");
+    scene.token = scene.stage.token("other");
+    for method in [Method::GET, Method::POST, Method::DELETE] {
+        let refused = scene.status(method.clone(), &elsewhere).await;
+        assert_eq!(refused.0, StatusCode::NOT_FOUND, "{method}");
+    }
+    assert_eq!(scene.refused(&elsewhere).await, 404);
+    scene.token = scene.stage.token("room");
+    let mut socket = scene.socket(&door).await.unwrap();
+    socket.say(HELLO).await;
+    assert_eq!(socket.text().await, "{}\u{1e}", "it was not used up");
+}
+
+#[tokio::test]
 async fn realtime_08_the_first_poll_returns_at_once() {
     let scene = Scene::new();
     let door = scene.door().await;

@@ -16,7 +16,7 @@ use ring::hmac;
 use serde_json::json;
 use stage::{Setup, Stage, Target, job};
 use steadfast_core::clock::{Clock, SystemClock, Timestamp};
-use steadfast_harness::Process;
+use steadfast_harness::{Process, reserve_port};
 use steadfast_protocols::access::{Access, Key, Ring, Secret};
 use steadfast_protocols::scheduler::{Auth, Settings};
 
@@ -172,11 +172,7 @@ fn azurite(data: &Path) -> (Process, String) {
             .arg("azurite@3.35.0");
         succeed(&mut npm);
     }
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let port = reserve_port().unwrap();
     let mut command = Command::new("node");
     command.arg(main).args([
         "--queueHost",

@@ -1146,6 +1146,24 @@ async fn bad_input_is_told_in_the_clients_own_form() {
     for (properties, code, target) in cases {
         assert_eq!(stage.put("j", properties).await.code(), (400, code, target));
     }
+    // A sealed secret is refused also where it would stand for one that is stored.
+    let basic = |password: Value| {
+        let basic = json!({"type": "Basic", "username": "u", "password": password});
+        action(&|a| a["request"]["authentication"] = basic.clone())
+    };
+    let made = stage.put("sealed", basic("geheim".into())).await;
+    assert_eq!(made.status, 201, "{:?}", made.body);
+    assert_eq!(
+        stage
+            .put("sealed", basic(json!({"$sealed": "x"})))
+            .await
+            .code(),
+        (
+            400,
+            "BadRequest",
+            "properties.action.request.authentication.password"
+        )
+    );
     let mut faulted = quiet();
     faulted["state"] = "Faulted".into();
     assert_eq!(

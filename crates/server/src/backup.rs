@@ -9,7 +9,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use steadfast::clock::{Clock, SystemClock};
 use steadfast::protocols::rest::Status;
-use steadfast::storage::backup::{Chain, Extent, Manifest, Order, Policy};
+use steadfast::storage::backup::{BackupKey, Chain, Extent, Manifest, Order, Policy};
+use steadfast::storage::{Error, Kind};
 
 use crate::context::Target;
 use crate::exit::Failure;
@@ -21,6 +22,9 @@ use crate::table::{Output, shown};
 
 /// Backups of much state take long.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
+
+/// The file in a data folder with the secret of its server.
+const SECRET_FILE: &str = "secret.key";
 
 /// How often a server that restarts is asked.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -46,6 +50,13 @@ pub(crate) struct Backup {
     /// Only what has changed since the newest backup there
     #[arg(long)]
     incremental: bool,
+    /// A file with the key that seals the backup; secret.key in the data folder unless said.
+    /// A running server has its own
+    #[arg(long, value_name = "FILE", requires = "data")]
+    key: Option<PathBuf>,
+    /// Do not seal the backup
+    #[arg(long, requires = "data", conflicts_with = "key")]
+    plain: bool,
 }
 
 #[derive(Subcommand)]
@@ -55,6 +66,9 @@ enum Check {
         /// A backup, or a folder of backups: then the newest one
         #[arg(value_name = "DIR")]
         from: PathBuf,
+        /// A file with the key that sealed it; without it, only damage is found
+        #[arg(long, value_name = "FILE")]
+        key: Option<PathBuf>,
     },
 }
 
@@ -77,12 +91,16 @@ pub(crate) struct Restore {
     /// Give up whatever is there
     #[arg(long)]
     force: bool,
+    /// A file with the key that sealed the backup; secret.key in the data folder unless said.
+    /// A running server has its own
+    #[arg(long, value_name = "FILE", requires = "data")]
+    key: Option<PathBuf>,
 }
 
 /// Takes or verifies a backup.
 pub(crate) fn run(arguments: &Backup, output: Output) -> Result<()> {
-    if let Some(Check::Verify { from }) = &arguments.command {
-        return verify(from, output);
+    if let Some(Check::Verify { from, key }) = &arguments.command {
+        return verify(from, key.as_deref(), output);
     }
     let to = arguments.to.as_ref().context("--to is missing")?;
     let Some(data) = &arguments.data else {
@@ -92,7 +110,11 @@ pub(crate) fn run(arguments: &Backup, output: Output) -> Result<()> {
         true => Extent::Incremental,
         false => Extent::Full,
     };
-    let order = Order::new(to, extent);
+    let mut order = Order::new(to, extent);
+    if !arguments.plain {
+        let key = key(arguments.key.as_deref(), data)?;
+        order = order.sealed(&key.ok_or_else(|| unsealed(to))?);
+    }
     let place = data.place(arguments.durability);
     let (taken, seconds) = timed(async |progress| {
         let taken = Box::pin(place.take(&order, progress));
@@ -100,6 +122,7 @@ pub(crate) fn run(arguments: &Backup, output: Output) -> Result<()> {
     })?;
     let mut facts = facts(&taken.folder, &taken.manifest);
     facts.push(("seconds", json!(seconds)));
+    facts.extend(taken.note.map(|note| ("note", json!(note))));
     print(&facts, output)
 }
 
@@ -113,8 +136,9 @@ pub(crate) fn run_restore(arguments: &Restore, output: Output) -> Result<()> {
         true => Policy::Force,
         false => Policy::Safe,
     };
+    let (from, key) = (&arguments.from, key(arguments.key.as_deref(), data)?);
     let (restored, seconds) = timed(async |progress| {
-        let restored = Box::pin(place.restore(&arguments.from, policy, progress));
+        let restored = Box::pin(place.restore(from, policy, key.as_ref(), progress));
         show(progress, restored).await
     })?;
     let facts = [
@@ -126,6 +150,28 @@ pub(crate) fn run_restore(arguments: &Restore, output: Output) -> Result<()> {
         ("seconds", json!(seconds)),
     ];
     print(&facts, output)
+}
+
+/// The key in a file, or that of the server whose data folder this is.
+fn key(file: Option<&Path>, data: &Address) -> Result<Option<BackupKey>> {
+    let own = match data {
+        Address::Folder(path) => Some(path.join(SECRET_FILE)),
+        Address::Database(_) => None,
+    };
+    let file = match file {
+        Some(file) => Some(file.to_path_buf()),
+        None => own.filter(|file| file.exists()),
+    };
+    Ok(file.map(|file| BackupKey::read(&file)).transpose()?)
+}
+
+fn unsealed(to: &Path) -> Error {
+    Error::new(Kind::BackupKey {
+        path: to.to_path_buf(),
+        what: "there is no key to seal the backup with; name the file of the server's key by \
+               --key, or have it written in plain text by --plain"
+            .into(),
+    })
 }
 
 /// Has a running server back itself up.
@@ -168,12 +214,13 @@ fn print_object(object: &Value, output: Output) -> Result<()> {
     Ok(())
 }
 
-fn verify(from: &Path, output: Output) -> Result<()> {
+fn verify(from: &Path, key: Option<&Path>, output: Output) -> Result<()> {
+    let key = key.map(BackupKey::read).transpose()?;
     let (chain, seconds) = timed(async |progress| {
         let verify = async {
-            let (from, progress) = (from.to_path_buf(), progress.clone());
+            let (from, key, progress) = (from.to_path_buf(), key.clone(), progress.clone());
             let work = move || {
-                let chain = Chain::open(&from)?;
+                let chain = Chain::open(&from, key.as_ref())?;
                 chain.verify(&progress)?;
                 Ok(chain)
             };
@@ -187,6 +234,7 @@ fn verify(from: &Path, output: Output) -> Result<()> {
     let mut facts = facts(chain.folder(), chain.last());
     let links: Vec<_> = chain.manifests().collect();
     let bytes: u64 = links.iter().map(|manifest| manifest.bytes()).sum();
+    facts.push(("opened", json!(chain.is_opened())));
     facts.push(("backups in the chain", json!(links.len())));
     facts.push(("bytes in the chain", json!(bytes)));
     facts.push(("seconds", json!(seconds)));
@@ -194,13 +242,18 @@ fn verify(from: &Path, output: Output) -> Result<()> {
 }
 
 fn facts(folder: &Path, manifest: &Manifest) -> Facts {
-    vec![
+    let mut facts = vec![
         ("backup", json!(folder.display().to_string())),
         ("id", json!(manifest.id)),
         ("extent", json!(manifest.extent)),
+        ("sealed", json!(manifest.is_sealed())),
+    ];
+    facts.extend(manifest.key().map(|key| ("key", json!(key))));
+    facts.extend([
         ("partitions", json!(manifest.partitions.len())),
         ("rows", json!(manifest.rows())),
         ("new events", json!(manifest.events)),
         ("bytes", json!(manifest.bytes())),
-    ]
+    ]);
+    facts
 }

@@ -14,9 +14,10 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use steadfast::protocols::connection_string::ConnectionString;
 
 use crate::exit::Failure;
-use crate::result::print;
+use crate::result::{Facts, print};
 use crate::table::{Output, Table};
 
 /// Where the development server listens, and its key.
@@ -70,6 +71,14 @@ pub(crate) enum Command {
     },
     /// Show all servers, without keys
     List,
+    /// Show a server, without its key
+    Show {
+        /// Which one; the one in use unless named
+        name: Option<String>,
+        /// Print the connection strings of its key, secret included
+        #[arg(long)]
+        strings: bool,
+    },
     /// Forget a server
     Remove {
         /// Which one
@@ -115,8 +124,11 @@ impl Target {
     }
 }
 
+/// Asks a server for the name of its context's key and for the strings of that key.
+pub(crate) type AskStrings = fn(Server) -> Result<(String, Vec<ConnectionString>)>;
+
 /// Changes or shows the list of servers.
-pub(crate) fn run(command: &Command, output: Output) -> Result<()> {
+pub(crate) fn run(command: &Command, ask: AskStrings, output: Output) -> Result<()> {
     let mut contexts = load()?;
     match command {
         Command::Add { name, url, key, ca } => {
@@ -144,13 +156,17 @@ pub(crate) fn run(command: &Command, output: Output) -> Result<()> {
             contexts.current.take_if(|current| current == name);
         }
         Command::List => return list(&contexts, output),
+        Command::Show { name, strings } => {
+            let ask = strings.then_some(ask);
+            return show(contexts, name.clone(), ask, output);
+        }
     }
     store(&contexts)?;
     let done = match command {
         Command::Add { name, .. } => ("added", name),
         Command::Use { name } => ("using", name),
         Command::Remove { name } => ("removed", name),
-        Command::List => return Ok(()),
+        Command::List | Command::Show { .. } => return Ok(()),
     };
     print(&[(done.0, json!(done.1))], output)
 }
@@ -164,15 +180,52 @@ fn list(contexts: &Contexts, output: Output) -> Result<()> {
     table.print(output)
 }
 
+fn show(
+    mut contexts: Contexts,
+    name: Option<String>,
+    ask: Option<AskStrings>,
+    output: Output,
+) -> Result<()> {
+    let name = name.or_else(|| contexts.current.clone());
+    let server = match &name {
+        Some(name) => contexts.server.remove(name).ok_or_else(|| missing(name))?,
+        None => development(),
+    };
+    let mut facts: Facts = Vec::new();
+    facts.extend(name.map(|name| ("name", json!(name))));
+    facts.push(("url", json!(server.url)));
+    facts.extend(server.ca.as_ref().map(|ca| ("ca", json!(ca))));
+    let Some(ask) = ask else {
+        return print(&facts, output);
+    };
+    let (key, strings) = ask(server)?;
+    facts.push(("key", json!(key)));
+    let strings = strings.into_iter();
+    match output {
+        Output::Table => facts.extend(strings.map(|(name, text)| (name, json!(text)))),
+        Output::Json => {
+            let object = strings.map(|(name, text)| (name.to_owned(), json!(text)));
+            let object: serde_json::Map<_, _> = object.collect();
+            facts.push(("connection_strings", object.into()));
+        }
+    }
+    print(&facts, output)
+}
+
 fn current() -> Result<Server> {
     let mut contexts = load()?;
     let named = contexts.current.as_ref();
     let found = named.and_then(|name| contexts.server.remove(name));
-    Ok(found.unwrap_or_else(|| Server {
+    Ok(found.unwrap_or_else(development))
+}
+
+/// The development server on this machine.
+fn development() -> Server {
+    Server {
         url: DEVELOPMENT_URL.to_owned(),
         key: DEVELOPMENT_KEY.to_owned(),
         ca: None,
-    }))
+    }
 }
 
 fn missing(name: &str) -> Failure {

@@ -13,6 +13,7 @@ mod appserver;
 mod audit;
 mod backup;
 mod bench;
+mod blob;
 mod client;
 mod cluster;
 mod completions;
@@ -39,6 +40,7 @@ mod region;
 mod remote;
 mod result;
 mod serve;
+mod strings;
 mod table;
 mod tail;
 mod taskhub;
@@ -150,6 +152,13 @@ enum Command {
     Group {
         #[command(subcommand)]
         command: group::Command,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// List and delete containers and blobs
+    Blob {
+        #[command(subcommand)]
+        command: blob::Command,
         #[command(flatten)]
         target: Target,
     },
@@ -296,6 +305,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Command::EventHub { command, target } => eventhub::run(command, target, output),
         Command::Event { command, target } => event::run(command, target, output),
         Command::Group { command, target } => group::run(command, target, output),
+        Command::Blob { command, target } => blob::run(command, target, output),
         Command::Client { command, target } => client::run(command, target, output),
         Command::AppServer { command, target } => appserver::run(command, target, output),
         Command::Parked { command, target } => parked::run(command, target, output),
@@ -315,7 +325,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
             target,
         } => entity::locks(command, hub, target, output),
         Command::Config(command) => config::run(command, output),
-        Command::Context(command) => context::run(command, output),
+        Command::Context(command) => context::run(command, strings::strings, output),
         Command::Backup(arguments) => backup::run(arguments, output),
         Command::Restore(arguments) => backup::run_restore(arguments, output),
         Command::Migrate(arguments) => migrate::run(arguments, output),

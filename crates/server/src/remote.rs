@@ -29,7 +29,11 @@ struct Way {
 impl Remote {
     /// The server that is meant; it is not asked anything yet.
     pub(crate) fn new(target: &Target) -> Result<Self> {
-        let server = target.server()?;
+        Self::of(target.server()?)
+    }
+
+    /// This server; it is not asked anything yet.
+    pub(crate) fn of(server: Server) -> Result<Self> {
         let mut client = Client::builder().connect_timeout(PATIENCE);
         if let Some(ca) = &server.ca {
             let pem = std::fs::read(ca).with_context(|| format!("read {}", ca.display()))?;

@@ -74,7 +74,8 @@ impl TaskHub {
     }
 }
 
-fn encoded(text: &str) -> String {
+/// A text as a part of a path or a query.
+pub(crate) fn encoded(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }
 

@@ -16,6 +16,9 @@ use steadfast_harness::Process;
 
 const PARTITIONS: u32 = 2;
 
+/// The text of a server's key.
+const KEY: &str = "0123456789abcdef0123456789abcdef";
+
 fn block_on<T>(work: impl Future<Output = T>) -> T {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_time().build().unwrap();
@@ -144,6 +147,9 @@ fn the_guide_does_what_it_shows() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("steadfast-data");
     write(&data, 0..100);
+    // As a server leaves it.
+    fs::write(data.join("secret.key"), KEY).unwrap();
+    fs::write(folder.path().join("safe.key"), KEY).unwrap();
     let before = content(&data);
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guides/backup.md");
     let guide = fs::read_to_string(guide).unwrap();
@@ -174,6 +180,7 @@ fn a_chain_comes_back_at_each_of_its_points() {
     for stage in 0..3u32 {
         write(&data, stage * 20..stage * 20 + 40);
         let mut arguments = vec!["backup", "--data", "data", "--to", "backups", "-o", "json"];
+        arguments.push("--plain");
         if stage > 0 {
             arguments.push("--incremental");
         }
@@ -197,15 +204,14 @@ fn what_cannot_be_done_is_said_with_a_code() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     write(&root.join("data"), 0..10);
-    let backup = ["backup", "--data", "data", "--to", "backups"];
+    let keyless = ["backup", "--data", "data", "--to", "backups"];
+    fail(root, &keyless, 1, "STF-2062");
+    assert!(!root.join("backups").exists(), "a folder was made");
+    let backup = [&keyless[..], &["--plain"]].concat();
     let incremental = [&backup[..], &["--incremental"]].concat();
     fail(root, &incremental, 1, "STF-2051");
-    fail(
-        root,
-        &["backup", "--data", "nothing", "--to", "backups"],
-        1,
-        "STF-2014",
-    );
+    let nothing = ["backup", "--data", "nothing", "--to", "backups", "--plain"];
+    fail(root, &nothing, 1, "STF-2014");
     assert!(!root.join("nothing").exists(), "a folder was made");
     fail(root, &["backup", "verify", "backups"], 1, "STF-2051");
     succeed(root, &backup);
@@ -230,6 +236,10 @@ fn what_cannot_be_done_is_said_with_a_code() {
     fail(root, &fresh, 1, "STF-2052");
     assert!(!root.join("fresh").exists(), "something was written");
     // Not understood.
+    let both = [&backup[..], &["--key", "file"]].concat();
+    fail(root, &both, 2, "--plain");
+    let running = ["restore", "--from", "backups", "--key", "file"];
+    fail(root, &running, 2, "--data");
     fail(root, &["backup", "--data", "data"], 2, "--to");
     fail(root, &["backup", "verify"], 2, "DIR");
     fail(root, &["restore", "--data", "data"], 2, "--from");
@@ -245,6 +255,50 @@ fn what_cannot_be_done_is_said_with_a_code() {
     fail(root, &[&backup[..], &["-o", "yaml"]].concat(), 2, "yaml");
 }
 
+/// Damage is found without the key; whether the key opens it, only with it.
+#[test]
+fn a_sealed_backup_is_verified_with_and_without_its_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    write(&root.join("data"), 0..10);
+    fs::write(root.join("key"), KEY).unwrap();
+    fs::write(root.join("other"), "the text of another key").unwrap();
+    let backup = ["backup", "--data", "data", "--to", "backups", "--key"];
+    succeed(root, &[&backup[..], &["key"]].concat());
+    let verify = ["backup", "verify", "backups", "-o", "json"];
+    for (key, opened) in [(None, false), (Some("key"), true)] {
+        let mut arguments = verify.to_vec();
+        arguments.extend(key.iter().flat_map(|key| ["--key", key]));
+        let result: Value = serde_json::from_str(&succeed(root, &arguments)).unwrap();
+        assert_eq!(
+            (&result["sealed"], &result["opened"]),
+            (&true.into(), &opened.into())
+        );
+    }
+    fail(
+        root,
+        &[&verify[..], &["--key", "other"]].concat(),
+        1,
+        "STF-2062",
+    );
+    fail(
+        root,
+        &[&verify[..], &["--key", "none"]].concat(),
+        1,
+        "STF-2014",
+    );
+    // Nothing else is built on a sealed backup.
+    let more = [&backup[..5], &["--incremental"]].concat();
+    fail(root, &[&more[..], &["--plain"]].concat(), 1, "STF-2051");
+    fail(
+        root,
+        &[&more[..], &["--key", "other"]].concat(),
+        1,
+        "STF-2051",
+    );
+    succeed(root, &[&more[..], &["--key", "key"]].concat());
+}
+
 fn open_folder(folder: &Path) -> Local {
     Local::open(folder, &local::Options::default()).unwrap()
 }
@@ -256,10 +310,12 @@ fn killed_commands_are_run_again() {
     let root = folder.path();
     write(&root.join("data"), 0..300);
     let expected = content(&root.join("data"));
+    fs::write(root.join("key"), KEY).unwrap();
+    let key = ["--key", "key"];
     let backup = ["backup", "--data", "data", "--to", "backups"];
-    let restore = [
-        "restore", "--from", "backups", "--data", "restored", "--force",
-    ];
+    let backup = [&backup[..], &key].concat();
+    let restore = ["restore", "--from", "backups", "--data", "restored"];
+    let restore = [&restore[..], &["--force"], &key].concat();
     succeed(root, &backup);
     for round in 0..12u64 {
         for arguments in [&backup[..], &restore[..]] {
@@ -270,7 +326,7 @@ fn killed_commands_are_run_again() {
             std::thread::sleep(Duration::from_millis(3 * round));
             process.kill().unwrap();
         }
-        succeed(root, &["backup", "verify", "backups"]);
+        succeed(root, &["backup", "verify", "backups", "--key", "key"]);
         succeed(root, &backup);
         succeed(root, &restore);
         assert!(content(&root.join("restored")) == expected, "round {round}");

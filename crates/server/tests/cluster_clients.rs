@@ -1,8 +1,8 @@
 //! Unmodified SDKs through a node that owns nothing.
 //!
 //! There are fewer partitions than nodes, so one node has none: whatever its clients
-//! want is elsewhere. The scenarios are some of those of the group `interop`;
-//! `cargo xtask soak interop` runs all of Durable Task and of jobs here, and all others
+//! want is elsewhere. The scenarios are some of those of the group `clients`;
+//! `cargo xtask soak clients` runs all of Durable Task and of jobs here, and all others
 //! where they stand, with three nodes instead of one.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
@@ -155,7 +155,8 @@ fn sdks_of_processors() {
         let container = format!("box-{kind}");
         make_container(c, &container);
         let options = json!({
-            "hub": "read", "group": kind, "container": container, "interval": 2, "kind": kind,
+            "hub": "read", "group": kind, "container": container, "interval": 2, "expiry": 12,
+            "kind": kind,
         });
         command.arg(told(c).to_string()).arg(options.to_string());
         running.push((kind, Process::spawn(command).unwrap()));
@@ -213,7 +214,11 @@ fn target() -> String {
 fn sdks_of_durable_task() {
     let nodes = stage();
     let c = &nodes[2];
-    let server = json!({"port": c.port_of("durable"), "managed": false}).to_string();
+    let server = json!({
+        "port": c.port_of("durable"), "managed": false, "blob": c.port_of("blob"),
+        "account": ACCOUNT, "account_key": ACCOUNT_KEY,
+    });
+    let server = server.to_string();
     let mut command = python("durable", "durable-python/run.py");
     command.arg(&server);
     if !is_soak() {
@@ -385,7 +390,7 @@ fn sdks_go_on_elsewhere_when_their_node_leaves() {
     };
     let mut processor = python("eventhub", "python/processor.py");
     let options = json!({
-        "hub": "read", "group": "$Default", "container": "checkpoints", "interval": 2,
+        "hub": "read", "group": "$Default", "container": "checkpoints", "interval": 2, "expiry": 12,
         "kind": "asyncio",
     });
     let told = told_of(ways.port("amqp"), ways.port("blob"));

@@ -11,7 +11,7 @@ use nodes::{Caller, Over, PARTITIONS, get, now, owner, put, settled, standing, s
 use reqwest::{Method, StatusCode};
 use running::{Server, said, until};
 use serde_json::json;
-use steadfast_harness::FaultProxy;
+use steadfast_harness::{FaultProxy, reserve_port};
 
 /// The state of a node, and how many partitions it has, as another one sees it.
 fn state(of: &str, seen_by: &Server) -> (String, usize) {
@@ -26,7 +26,7 @@ fn state(of: &str, seen_by: &Server) -> (String, usize) {
 fn a_node_that_the_others_do_not_reach_gives_up_what_it_has() {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
-    let listens = SocketAddr::from(([127, 0, 0, 1], running::free_port()));
+    let listens = SocketAddr::from(([127, 0, 0, 1], reserve_port().unwrap()));
     let proxy: FaultProxy = runtime.block_on(FaultProxy::start(listens)).unwrap();
     let database = nodes::database();
     let (a, b) = (

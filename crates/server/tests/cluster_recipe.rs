@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use reqwest::{Certificate, Client, Method, StatusCode};
 use running::{PATIENCE, Server, Start, until};
 use serde_json::{Value, json};
-use steadfast_harness::FaultProxy;
+use steadfast_harness::{FaultProxy, reserve_port};
 
 const SECRET: &str = "a long random text that only the tests know";
 const HOSTS: [&str; 3] = ["127.0.0.1", "127.0.0.2", "127.0.0.3"];
@@ -95,7 +95,7 @@ fn three_servers_with_tls_are_one() {
 fn a_node_is_reached_where_it_says() {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
-    let listens = SocketAddr::from(([127, 0, 0, 1], running::free_port()));
+    let listens = SocketAddr::from(([127, 0, 0, 1], reserve_port().unwrap()));
     let proxy: FaultProxy = runtime.block_on(FaultProxy::start(listens)).unwrap();
     let says: SocketAddr = proxy.address();
     let database = nodes::database();

@@ -10,6 +10,7 @@ use nodes::{Caller, Over, database, get, node, put, settled};
 use reqwest::{Method, StatusCode};
 use running::{Start, finish, said};
 use serde_json::json;
+use steadfast_harness::reserve_port;
 
 /// A node that must not start: its exit code and what it says.
 fn refused(start: Start) -> String {
@@ -48,7 +49,7 @@ fn strangers_are_refused_with_a_code_and_change_nothing() {
 /// A node of one cluster gives the address of a node of another one as its own.
 #[test]
 fn a_node_of_another_cluster_is_not_asked_for_anything() {
-    let there = running::free_port();
+    let there = reserve_port().unwrap();
     let stranger = node("x", &database())
         .set(&format!("cluster.port={there}"))
         .ready();

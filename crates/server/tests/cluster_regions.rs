@@ -18,6 +18,7 @@ use regions::{Heard, Pair, jobs, now};
 use reqwest::{Method, StatusCode};
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use steadfast_harness::reserve_port;
 
 /// How many jobs a test makes.
 fn amount() -> usize {
@@ -690,7 +691,7 @@ fn a_name_is_used_once(pair: &Pair) {
 /// Regions with different keys know nothing of one another, and say why.
 #[test]
 fn a_region_with_another_key_is_refused() {
-    let ports = [running::free_port(), running::free_port()];
+    let ports = [reserve_port().unwrap(), reserve_port().unwrap()];
     let keys = ["a", "b"].map(|letter| letter.repeat(32));
     let start = |index: usize, name: &str| {
         regions::set_up(name, ports[index])

@@ -43,7 +43,12 @@ fn a_cluster_is_backed_up_while_it_runs() {
     let (backups, data) = (place("backups"), place("data"));
     let (code, _, error) = said(&nodes[1].run(&["backup", "--to", &backups]));
     assert_eq!(code, 0, "{error}");
-    let restore = ["restore", "--from", &backups, "--data", &data];
+    let (key, restore) = (
+        place("key"),
+        ["restore", "--from", &backups, "--data", &data],
+    );
+    std::fs::write(&key, nodes::KEY).unwrap();
+    let restore = [&restore[..], &["--key", &key]].concat();
     let (code, _, error) = said(&run(folder.path(), &restore));
     assert_eq!(code, 0, "{error}");
     let alone = Start::new("dev")

@@ -297,7 +297,7 @@ fn processor(server: &Server) -> Process {
         "account": ACCOUNT, "account_key": ACCOUNT_KEY,
     });
     let options = json!({
-        "hub": "read", "group": "second", "container": "box", "interval": 1, "kind": "sync",
+        "hub": "read", "group": "second", "container": "box", "interval": 1, "expiry": 6, "kind": "sync",
     });
     let mut command = python("eventhub", "python/processor.py");
     command.arg(told.to_string()).arg(options.to_string());

@@ -8,7 +8,6 @@
 mod bank;
 mod running;
 
-use std::net::TcpListener;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +16,7 @@ use std::time::Duration;
 use bank::{ACCOUNTS, Account, MONEY, TRANSFERS, operation, the_transfers, transfer};
 use running::{PATIENCE, Server, Start, said};
 use steadfast::durable::{Client, Status, Worker};
-use steadfast_harness::Process;
+use steadfast_harness::{Process, reserve_port};
 use tokio::task::JoinSet;
 
 const CONNECTION: &str = "STEADFAST_BANK_CONNECTION";
@@ -38,7 +37,7 @@ fn durable_40_60_money_is_conserved_with_workers_over_grpc_under_kills() {
     if let Ok(connection) = std::env::var(CONNECTION) {
         return tasks.block_on(be_a_worker(&connection));
     }
-    let (port, http) = (free_port(), free_port());
+    let (port, http) = (reserve_port().unwrap(), reserve_port().unwrap());
     let connection = format!("Endpoint=http://127.0.0.1:{port};TaskHub=default");
     let mut server = Start::new("dev")
         .set(&format!("durable.port={port}"))
@@ -127,12 +126,6 @@ async fn accounts(client: &Client) -> (i64, u64, u64) {
 fn no_lock_is_left(server: &Server) {
     let (code, out, err) = said(&server.run(&["lock", "list", "--json"]));
     assert_eq!((code, out.contains("holder")), (0, false), "{out}{err}");
-}
-
-/// A port that was free a moment ago, for a server that comes back to it.
-fn free_port() -> u16 {
-    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
-    socket.local_addr().unwrap().port()
 }
 
 fn spawn(connection: &str) -> Process {

@@ -2,21 +2,26 @@
 //!
 //! The scenarios stand in `interop/durable-python`, `interop/durable-node`,
 //! `interop/java/durable` and `interop/go`. What they need is installed by
-//! `cargo xtask test --only interop`, which also says where.
+//! `cargo xtask test --only clients`, which also says where.
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod running;
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use running::{PATIENCE, Server, Start, finish, said};
 use serde_json::json;
-use steadfast_harness::Process;
-use steadfast_harness::clients::{go, java, javascript, python};
+use steadfast_harness::clients::{go, java, javascript, python, show};
+use steadfast_harness::{Process, reserve_port};
 
+/// The Blob account of `steadfast dev`.
+const ACCOUNT: &str = "devstoreaccount1";
+const ACCOUNT_KEY: &str =
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+
+#[derive(Debug)]
 enum Client {
     /// durabletask 1.12.0.
     Python,
@@ -33,7 +38,7 @@ enum Client {
 use Client::{Go, Java, Managed, Node, Python};
 
 impl Client {
-    fn command(&self, port: u16) -> Command {
+    fn command(&self, server: &Server) -> Command {
         let is_managed = matches!(self, Managed);
         let mut command = match self {
             Python | Managed => python("durable", "durable-python/run.py"),
@@ -41,7 +46,11 @@ impl Client {
             Java => java("durable", "steadfast.durable.Run"),
             Go => go("durable"),
         };
-        command.arg(json!({"port": port, "managed": is_managed}).to_string());
+        let told = json!({
+            "port": port(server), "managed": is_managed, "blob": server.port_of("blob"),
+            "account": ACCOUNT, "account_key": ACCOUNT_KEY,
+        });
+        command.arg(told.to_string());
         command
     }
 }
@@ -58,12 +67,13 @@ fn port(server: &Server) -> u16 {
 /// Runs scenarios of clients, all against one server.
 fn run(scenarios: &[(Client, &[&str])]) {
     let server = Start::new("dev").ready();
-    let port = port(&server);
     for (client, names) in scenarios {
-        let mut command = client.command(port);
+        let mut command = client.command(&server);
         command.args(*names);
-        let (code, out, err) = said(&finish_slowly(command));
+        let output = finish_slowly(command);
+        let (code, out, err) = said(&output);
         assert_eq!(code, 0, "{names:?}: {out}{err}{}", server.log());
+        show(&format!("durable_clients {client:?}"), &output.stdout);
     }
 }
 
@@ -136,18 +146,13 @@ scenarios! {
     durable_55_opposite_orders_do_not_deadlock: (Python, "opposite_orders_do_not_deadlock"), (Node, "moneyIsTransferred");
     durable_58_every_end_releases_locks: (Python, "every_end_releases_locks");
     durable_61_rules_of_critical_sections_hold: (Python, "rules_of_critical_sections_hold");
+    large_payloads_are_stored_as_blobs: (Python, "large_payloads_are_stored_as_blobs", "large_states_of_entities_are_stored_as_blobs", "payloads_above_a_single_put_are_stored_in_blocks");
     the_seeds_bank_transfer: (Python, "money_is_transferred"), (Node, "moneyIsTransferred");
     plain_orchestrations: (Python, "activities_in_sequence", "many_at_once", "guids_do_not_repeat", "versions_travel", "failures_are_told"), (Node, "activitiesInSequence"), (Go, "activities_in_sequence", "many_at_once", "failures_are_told");
     unknown_instances_are_named_as_such: (Python, "unknown_instances_are_named_as_such"), (Go, "unknown_instances_are_named_as_such");
     java_runs_orchestrations: (Java, "activitiesInSequence", "manyAtOnce", "fanOutOfAThousand", "falsyValuesSurvive", "timersFireInTime", "eventsArriveInOrder", "eventsBeforeTheWaitAreKept", "continuedAsNew", "orchestrationsSendEvents", "aRaceOfTimerAndEvent", "eventsThatDoNotCome", "lateResultsStayWithTheirExecution", "activitiesAreRetried", "retriesByHandler", "failuresAreTold", "customStatusFollows", "guidsDoNotRepeat");
     java_looks_after_instances: (Java, "childrenReportToTheirParent", "childrenFanOut", "defaultIdsOfChildrenDoNotCollide", "aRetriedChildStartsAfresh", "hubsDoNotSeeOneAnother", "idsAreTakenOnce", "badIdsAreRefused", "unknownInstancesAreNamedAsSuch", "aStartIsWaitedFor", "delayedStartIsNotEarly", "terminateNeedsNoWorker", "suspendAndResume", "restartKeepsTheInput", "purgeTakesWhatHasEnded", "instancesAreListed");
     managed_clients_name_their_task_hub: (Managed, "activities_in_sequence", "children_report_to_their_parent", "signals_make_entities", "money_is_transferred", "histories_are_told_in_order");
-}
-
-/// A port that was free a moment ago, for a server that comes back to it.
-fn free_port() -> u16 {
-    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
-    socket.local_addr().unwrap().port()
 }
 
 fn worker(said: &str) -> Process {
@@ -160,7 +165,7 @@ fn worker(said: &str) -> Process {
 
 #[test]
 fn durable_60_no_money_is_lost_when_server_and_worker_are_killed() {
-    let port = free_port();
+    let port = reserve_port().unwrap();
     let mut server = Start::new("dev")
         .set(&format!("durable.port={port}"))
         .ready();
@@ -205,7 +210,7 @@ fn durable_60_no_money_is_lost_when_server_and_worker_are_killed() {
 /// A worker of Java comes back by itself when its server does, after five seconds.
 #[test]
 fn no_order_of_java_is_lost_when_server_and_worker_are_killed() {
-    let port = free_port();
+    let port = reserve_port().unwrap();
     let mut server = Start::new("dev")
         .set(&format!("durable.port={port}"))
         .ready();
@@ -239,7 +244,7 @@ fn no_order_of_java_is_lost_when_server_and_worker_are_killed() {
 /// server and of the worker.
 #[test]
 fn totals_of_go_are_right_when_server_and_worker_are_killed() {
-    let port = free_port();
+    let port = reserve_port().unwrap();
     let mut server = Start::new("dev")
         .set(&format!("durable.port={port}"))
         .ready();
@@ -267,6 +272,45 @@ fn totals_of_go_are_right_when_server_and_worker_are_killed() {
     let right = totals.wait_for(is_right, 3 * PATIENCE);
     right.unwrap_or_else(|error| panic!("{error}: {}", server.log()));
     assert!(totals.wait(Duration::from_secs(30)).unwrap().success());
+}
+
+/// No worker says what it has code for: the SDKs of Java and Go have no filters. What a worker
+/// has no code for goes on to another one.
+#[test]
+fn one_orchestration_has_activities_in_four_languages() {
+    let server = Start::new("dev")
+        .set("log.level=info,steadfast_durable=debug")
+        .ready();
+    let told = json!({"port": port(&server)}).to_string();
+    let of_java = |what: &str| {
+        let mut command = java("durable", "steadfast.durable.Languages");
+        command.arg(what);
+        command
+    };
+    let workers = [
+        python("durable", "durable-python/languages.py"),
+        javascript("durable/languages.mjs"),
+        of_java("work"),
+        go("languages"),
+    ];
+    let workers = workers.map(|mut command| {
+        command.arg(&told);
+        Process::spawn(command).unwrap()
+    });
+    running::until("four workers", || {
+        let joined = server.log().matches("durable.worker_joined").count();
+        (joined >= workers.len()).then_some(())
+    });
+    let mut command = of_java("run");
+    command.args([&told, "5"]);
+    let (code, out, err) = said(&finish_slowly(command));
+    assert_eq!(code, 0, "{out}{err}{}", server.log());
+    let languages = ["python", "javascript", "java", "go"];
+    let expected = (0..5).flat_map(|round| languages.map(|own| format!("{own} {round}")));
+    assert_eq!(
+        out.lines().collect::<Vec<_>>(),
+        expected.collect::<Vec<_>>()
+    );
 }
 
 fn said_of(command: Command) -> (i32, String, String) {

@@ -284,6 +284,12 @@ fn a_key_grants_no_more_than_it_has() {
             "{right}"
         );
     }
+    // Every right counts, wherever it stands among the others.
+    for rights in [["send events/a", "manage *"], ["manage *", "send events/a"]] {
+        let body = json!({"name": "several", "rights": rights});
+        let made = ask(&server, "ops", Method::POST, "/v1/keys", body).0;
+        assert_eq!(made, StatusCode::FORBIDDEN, "{rights:?}");
+    }
     // The secret of a mightier key is shown to who rotates it.
     assert_eq!(make("root", "mighty", "manage *"), StatusCode::CREATED);
     let rotate = |key: &str, name: &str| {

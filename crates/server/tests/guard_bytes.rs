@@ -6,6 +6,7 @@ mod strangers;
 
 use reqwest::StatusCode;
 use running::{KNOWN, Server, Start, said, steadfast, until};
+use steadfast_wire::amqp::link::Role;
 use strangers::{MIB, Script, Stranger, attacks, resident, within};
 
 /// Asserts that an attack left little behind, while it lasts and at its end.
@@ -67,7 +68,7 @@ fn names_of_links_without_a_key_are_weighed() {
 }
 
 #[test]
-fn many_small_links_without_a_key_are_refused() {
+fn many_sessions_without_a_key_are_refused() {
     let server = Start::new("dev").ready();
     let mut stranger = Stranger::new(server.port_of("amqp"));
     let mut script = Script::anonymous();
@@ -76,7 +77,23 @@ fn many_small_links_without_a_key_are_refused() {
     }
     assert!(stranger.write(&script.0));
     let words = stranger.last_words();
-    assert!(words.contains("resource-limit-exceeded"), "{words}");
+    assert!(words.contains("too many sessions"), "{words}");
+}
+
+#[test]
+fn many_small_links_without_a_key_are_refused() {
+    let server = Start::new("dev").ready();
+    let mut stranger = Stranger::new(server.port_of("amqp"));
+    let mut script = Script::anonymous();
+    script.begin(0);
+    for link in 0..33 {
+        script.attach(0, link, &link.to_string(), Role::Sender);
+    }
+    script.close();
+    assert!(stranger.write(&script.0));
+    let words = stranger.last_words();
+    let refused = words.matches("too many links before a token").count();
+    assert_eq!(refused, 1, "{words}");
 }
 
 #[test]
@@ -102,6 +119,6 @@ fn negotiations_of_one_token_are_weighed() {
     let token = token(&server);
     let before = resident(&server);
     let attack = attacks::negotiations(&server.client, &server.url, &token, 4_000);
-    server.block(attack);
+    assert_eq!(server.block(attack), 4_000);
     assert_small(&server, before, 64, || {});
 }

@@ -7,14 +7,14 @@
 mod running;
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use reqwest::{Certificate, Client, Method};
-use running::{PATIENCE, Server, Start};
+use reqwest::Method;
+use running::PATIENCE;
+use running::encrypted::{certificate, encrypted};
 use rustls::client::ResolvesClientCert;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -37,28 +37,6 @@ impl ResolvesClientCert for Shown {
     fn has_certs(&self) -> bool {
         true
     }
-}
-
-/// A certificate for loopback and its key, as PEM.
-fn certificate() -> (String, String) {
-    let names = ["127.0.0.1".to_owned(), "localhost".to_owned()];
-    let made = rcgen::generate_simple_self_signed(names).unwrap();
-    (made.cert.pem(), made.signing_key.serialize_pem())
-}
-
-/// A server that is encrypted by this certificate, and whose client trusts it.
-fn encrypted((chain, key): &(String, String)) -> Server {
-    let start = Start::new("serve")
-        .config("[[key]]\nname = 'root'\nprimary = 'a secret of the root'\nrights = ['manage *']\n")
-        .set("tls.certificate=tls.pem")
-        .set("tls.key=tls.key");
-    fs::write(start.folder.path().join("tls.pem"), chain).unwrap();
-    fs::write(start.folder.path().join("tls.key"), key).unwrap();
-    let mut server = start.ready();
-    let trusted = Certificate::from_pem(chain.as_bytes()).unwrap();
-    let client = Client::builder().tls_certs_only([trusted]);
-    server.client = client.timeout(PATIENCE).build().unwrap();
-    server
 }
 
 /// What a port answers to a client that has a certificate: the bytes up to an end, and

@@ -59,7 +59,11 @@ fn try_header(server: &Server, client: &Client, client_token: &str, route: &Rout
     );
     assert_eq!(ask(Some(&web(audience, LATER))), good, "{name}: web token");
     let by = |key: &str| ask(Some(&format!("Bearer {}", secret(key))));
-    assert_eq!(by("none"), Forbidden, "{name}: no grant");
+    let without = match route.on {
+        On::AnyKey => Allowed,
+        On::Mine | On::Whole | On::Anything => Forbidden,
+    };
+    assert_eq!(by("none"), without, "{name}: no grant");
     let other = format!("{}other", route.area);
     assert_eq!(
         by(&other),
@@ -68,12 +72,18 @@ fn try_header(server: &Server, client: &Client, client_token: &str, route: &Rout
     );
     for grant in GRANTS {
         let key = format!("{}{grant}", route.area);
+        if route.on == On::Whole && route.area != "node" {
+            assert_eq!(by(&key), Forbidden, "{name}: {grant} on one entity");
+            let whole = by(&format!("{key}all"));
+            assert_eq!(whole, route.expected(grant), "{name}: {grant} on all");
+            continue;
+        }
         assert_eq!(by(&key), route.expected(grant), "{name}: {grant}");
     }
 }
 
 /// What every operation of the REST interface is expected to need.
-const REST: [(&str, &str, &str); 46] = [
+const REST: [(&str, &str, &str); 50] = [
     ("get /v1/status", "node", "read"),
     ("post /v1/drain", "node", "manage"),
     ("post /v1/reload", "node", "manage"),
@@ -158,6 +168,10 @@ const REST: [(&str, &str, &str); 46] = [
         "events",
         "manage",
     ),
+    ("get /v1/blobs", "events", "listen read"),
+    ("get /v1/blobs/{container}", "events", "listen read"),
+    ("delete /v1/blobs/{container}", "events", "manage"),
+    ("post /v1/blobs/{container}/delete", "events", "manage"),
     ("get /v1/hubs/{hub}/clients", "realtime", "read"),
     ("get /v1/hubs/{hub}/clients/{id}", "realtime", "read"),
     ("delete /v1/hubs/{hub}/clients/{id}", "realtime", "manage"),
@@ -169,6 +183,9 @@ const REST: [(&str, &str, &str); 46] = [
     ),
     ("post /v1/hubs/{hub}/tokens", "realtime", "manage"),
 ];
+
+/// Answers every key, whatever its rights: who it is.
+const REST_ANY_KEY: (&str, &str, &str) = ("get /v1/me", "node", "");
 
 /// Calls methods of clients, which is a send.
 const REST_SEND: (&str, &str, &str) = ("post /v1/hubs/{hub}/send", "realtime", "send");
@@ -182,14 +199,21 @@ fn every_operation_of_the_rest_interface_asks_for_its_right() {
     for (path, methods) in document["paths"].as_object().unwrap() {
         for (method, described) in methods.as_object().unwrap() {
             let is_open = described["security"].as_array().is_some_and(Vec::is_empty);
-            let open = ["/livez", "/readyz", "/healthz", "/metrics", "/openapi.json"];
+            let open = [
+                "/",
+                "/livez",
+                "/readyz",
+                "/healthz",
+                "/metrics",
+                "/openapi.json",
+            ];
             assert!(!is_open || open.contains(&path.as_str()), "{path} is open");
             if !is_open {
                 offered.insert(format!("{method} {path}"));
             }
         }
     }
-    let rows: Vec<_> = REST.iter().chain([&REST_SEND]).collect();
+    let rows: Vec<_> = REST.iter().chain([&REST_SEND, &REST_ANY_KEY]).collect();
     let known: BTreeSet<_> = rows.iter().map(|(name, ..)| (*name).to_owned()).collect();
     assert_eq!(
         offered, known,
@@ -202,7 +226,10 @@ fn every_operation_of_the_rest_interface_asks_for_its_right() {
             path: filled(path),
             area,
             on: match (*area, path.contains('{')) {
+                _ if needs.is_empty() => On::AnyKey,
                 ("node", _) => On::Whole,
+                // Their accounts are no event hubs.
+                _ if path.starts_with("/v1/blobs") => On::Whole,
                 (_, true) => On::Mine,
                 (_, false) => On::Anything,
             },

@@ -257,7 +257,10 @@ fn what_cannot_be_moved_is_said_with_a_code() {
     fail(root, &migrate(&full, "local:fresh"), "STF-2061");
     let forced = ["restore", "--from", "backups", "--data", &full, "--force"];
     let forced = [&forced[..], &["--durability", "single"]].concat();
-    succeed(root, &["backup", "--data", "data", "--to", "backups"]);
+    succeed(
+        root,
+        &["backup", "--data", "data", "--to", "backups", "--plain"],
+    );
     fail(root, &forced, "STF-2061");
     assert!(!root.join("fresh").exists(), "something was written");
     expect_no_scratch(root);
@@ -311,6 +314,8 @@ fn a_database_is_backed_up_and_restored() {
     let (url, other) = (database(), database());
     let single = ["--durability", "single"];
     write(&url, 0..30);
+    std::fs::write(root.join("key"), "the key of the cluster").unwrap();
+    let single = [&single[..], &["--key", "key"]].concat();
     let backup = [&["backup", "--data", &url, "--to", "backups"], &single[..]].concat();
     let incremental = [&backup[..], &["--incremental"]].concat();
     let first = succeed(root, &backup);

@@ -203,7 +203,6 @@ fn next_frame(stream: &mut TcpStream) -> (u8, Vec<u8>) {
 const HEADERS: u8 = 1;
 const RESET: u8 = 3;
 const SETTINGS: u8 = 4;
-const GO_AWAY: u8 = 7;
 
 fn connect_http2(server: &Server) -> TcpStream {
     let mut stream = connect(server);
@@ -231,7 +230,7 @@ fn http_2_announces_its_limits() {
 }
 
 #[test]
-fn whoever_asks_and_takes_it_back_all_the_time_is_sent_away() {
+fn a_client_that_cancels_all_that_it_asks_for_is_disconnected() {
     let server = Start::new("dev").ready();
     let mut stream = connect_http2(&server);
     // GET / of x, in the words of the static table.
@@ -241,15 +240,10 @@ fn whoever_asks_and_takes_it_back_all_the_time_is_sent_away() {
         burst.extend(frame(HEADERS, 5, stream, &head));
         burst.extend(frame(RESET, 0, stream, &8u32.to_be_bytes()));
     }
-    // It may hang up while we still talk.
+    // It may hang up while we still talk, and long before a proof is due.
     let _ = stream.write_all(&burst);
-    let reason = loop {
-        let (kind, payload) = next_frame(&mut stream);
-        if kind == GO_AWAY {
-            break u32::from_be_bytes(payload[4..8].try_into().unwrap());
-        }
-    };
-    // ENHANCE_YOUR_CALM
-    assert_eq!(reason, 11);
+    let soon = Duration::from_secs(15);
+    stream.set_read_timeout(Some(soon)).unwrap();
+    rest(stream);
     assert_eq!(server.get("/livez").0, StatusCode::OK);
 }

@@ -20,7 +20,7 @@ fn object(arguments: &[&str], output: &std::process::Output) -> Value {
 #[test]
 fn every_command_prints_json_if_asked() {
     let server = Start::new("dev").ready();
-    let commands: [&[&str]; 14] = [
+    let commands: [&[&str]; 15] = [
         &["status"],
         &["reload"],
         &["key", "create", "a", "--right", "send events"],
@@ -33,6 +33,7 @@ fn every_command_prints_json_if_asked() {
         &["context", "add", "b", "--url", "http://b:1", "--key", "k"],
         &["context", "use", "b"],
         &["context", "list"],
+        &["context", "show"],
         &["context", "remove", "b"],
         &["drain"],
     ];

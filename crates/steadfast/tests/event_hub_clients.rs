@@ -25,6 +25,7 @@ const HUBS: [(&str, u32); 9] = [
     ("empty", 1),
 ];
 
+#[derive(Debug)]
 enum Client {
     /// azure-eventhub 5.15.0.
     Python,
@@ -91,7 +92,8 @@ async fn run_at(stage: Stage, told: &Value, client: &Client, scenario: &str) {
     }
     let mut command = client.command();
     command.arg(told.to_string()).args(scenario.split(' '));
-    clients::run(command).await;
+    let name = format!("event_hub_clients {client:?}");
+    clients::run(&name, command).await;
     stage.stop().await;
 }
 

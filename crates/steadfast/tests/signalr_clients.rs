@@ -1,15 +1,19 @@
 //! Unmodified SignalR clients, scenario by scenario.
 //!
 //! The scenarios stand in `interop/signalr-node`, `interop/signalr-python`,
-//! `interop/java/signalr` and `interop/go`.
+//! `interop/java/signalr`, `interop/go` and `interop/rust/signalr`.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::collections::BTreeSet;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 
 use clients::Stage;
 use serde_json::{Value, json};
 use steadfast::realtime::HubOptions;
 use steadfast_harness::clients as programs;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout};
 
 mod clients;
 #[path = "../../protocols/tests/hub_stage/room.rs"]
@@ -17,6 +21,7 @@ mod room;
 
 use room::Room;
 
+#[derive(Debug)]
 enum Client {
     /// @microsoft/signalr 10.0.11, on Node 22 or in Chromium.
     Node,
@@ -39,9 +44,9 @@ async fn token(stage: &Stage, hub: &str) -> String {
     answer["token"].as_str().unwrap().to_owned()
 }
 
-/// Runs scenarios of a client, all against one stage with the hubs `room`, which needs
-/// a token, and `open`, which does not.
-async fn run(client: Client, scenarios: &[&str]) {
+/// A stage with the hubs `room`, which needs a token, and `open`, which does not, and what
+/// clients are told of it.
+async fn start() -> (Stage, Value) {
     let realtime = Arc::new(OnceLock::new());
     let build = |builder: steadfast::Builder| {
         let room = Room {
@@ -65,6 +70,12 @@ async fn run(client: Client, scenarios: &[&str]) {
         "other_token": token(&stage, "open").await,
         "browser": programs::browser(),
     });
+    (stage, said)
+}
+
+/// Runs scenarios of a client, all against one stage.
+async fn run(client: Client, scenarios: &[&str]) {
+    let (stage, said) = start().await;
     let mut command = match client {
         Node => programs::javascript("signalr/run.mjs"),
         Python => programs::python("signalr", "signalr-python/run.py"),
@@ -72,7 +83,8 @@ async fn run(client: Client, scenarios: &[&str]) {
         Go => programs::go("signalr"),
     };
     command.arg(said.to_string()).args(scenarios);
-    clients::run(command).await;
+    let name = format!("signalr_clients {client:?}");
+    clients::run(&name, command).await;
     stage.stop().await;
 }
 
@@ -103,4 +115,79 @@ scenarios! {
     realtime_24_go_comes_back_when_it_may: Go, ["comes_back_when_it_may"];
     realtime_06_go_at_an_open_hub: Go, ["open_hub"];
     signalrcore_does_what_it_can: Python, ["signalrcore_json", "signalrcore_packed", "signalrcore_transports"];
+}
+
+/// A client that sends its input to all, and prints what it receives.
+struct Talker {
+    child: Child,
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
+}
+
+impl Talker {
+    fn new(mut command: Command, said: &Value) -> Self {
+        command.arg(said.to_string());
+        let mut command = tokio::process::Command::from(command);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let child = command.kill_on_drop(true).spawn();
+        let mut child = child.expect("the client is installed");
+        let output = BufReader::new(child.stdout.take().unwrap()).lines();
+        let input = child.stdin.take().unwrap();
+        Self {
+            child,
+            input,
+            output,
+        }
+    }
+
+    async fn line(&mut self) -> String {
+        let line = tokio::time::timeout(clients::PATIENCE, self.output.next_line()).await;
+        line.expect("a line in time").unwrap().expect("a line")
+    }
+
+    async fn leave(mut self) {
+        drop(self.input);
+        let ended = tokio::time::timeout(clients::PATIENCE, self.child.wait()).await;
+        assert!(ended.expect("it leaves").unwrap().success());
+    }
+}
+
+/// pysignalr, @microsoft/signalr, com.microsoft.signalr, philippseith/signalr, and
+/// signalr-client 0.3.2 of Rust.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hub_has_clients_in_five_languages_that_all_hear_one_another() {
+    let (stage, said) = start().await;
+    let programs = [
+        (
+            "Python",
+            programs::python("signalr", "signalr-python/chat.py"),
+        ),
+        ("JavaScript", programs::javascript("signalr/chat.mjs")),
+        ("Java", programs::java("signalr", "steadfast.signalr.Chat")),
+        ("Go", programs::go("chat")),
+        ("Rust", programs::rust("signalr-clients")),
+    ];
+    let mut talkers = programs.map(|(name, program)| (name, Talker::new(program, &said)));
+    for (name, talker) in &mut talkers {
+        assert_eq!(talker.line().await, "connected", "{name}");
+    }
+    for (name, talker) in &mut talkers {
+        let line = format!("hello from {name}\n");
+        talker.input.write_all(line.as_bytes()).await.unwrap();
+    }
+    let expected: BTreeSet<_> = talkers
+        .each_ref()
+        .map(|(name, _)| format!("told hello from {name}"))
+        .into();
+    for (name, talker) in &mut talkers {
+        let mut told = BTreeSet::new();
+        for _ in 0..expected.len() {
+            told.insert(talker.line().await);
+        }
+        assert_eq!(told, expected, "{name}");
+    }
+    for (_, talker) in talkers {
+        talker.leave().await;
+    }
+    stage.stop().await;
 }

@@ -96,9 +96,13 @@ pub enum Kind {
         found: u32,
         known: u32,
     },
+    /// The key of a sealed backup is missing or another one.
+    BackupKey { path: PathBuf, what: String },
+    /// A file of a sealed backup is not what was sealed.
+    AlteredBackup { file: PathBuf, what: String },
     /// The state that is there is not older than the backup.
     NotNewer { path: PathBuf, what: String },
-    /// A restore into the folder was begun and not finished.
+    /// A restore into a folder without state was begun and not finished.
     RestoreUnfinished { path: PathBuf },
     /// What was restored is not what was backed up.
     RestoreDiffers { partition: Partition, what: String },
@@ -224,6 +228,8 @@ impl Error {
             Kind::TablesUnknown { .. } => "STF-2059",
             Kind::NotEmpty { .. } => "STF-2060",
             Kind::DatabaseInUse { .. } => "STF-2061",
+            Kind::BackupKey { .. } => "STF-2062",
+            Kind::AlteredBackup { .. } => "STF-2063",
             Kind::UnsafeStorage { .. } => "STF-2030",
             Kind::AccessDenied { .. } => "STF-2031",
             Kind::Unreachable { .. } => "STF-2032",
@@ -373,6 +379,12 @@ impl fmt::Display for Kind {
                 "{} has format {found}, this version knows up to {known}; use a newer steadfast",
                 path.display()
             ),
+            Self::BackupKey { path, what } => write!(f, "{}: {what}", path.display()),
+            Self::AlteredBackup { file, what } => write!(
+                f,
+                "{} was altered after the backup was sealed: {what}; use another copy or an earlier backup",
+                file.display()
+            ),
             Self::NotNewer { path, what } => write!(
                 f,
                 "{} has state that the backup would not bring forward: {what}; use an empty folder, or force it",
@@ -380,7 +392,7 @@ impl fmt::Display for Kind {
             ),
             Self::RestoreUnfinished { path } => write!(
                 f,
-                "a restore into {} was not finished; run it again",
+                "a restore into {} was not finished, and there is no state from before it; run it again",
                 path.display()
             ),
             Self::RestoreDiffers { partition, what } => write!(

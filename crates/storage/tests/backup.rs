@@ -22,10 +22,10 @@ use model::{Model, Op, compare, durable, writes};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use steadfast_core::id::{Lsn, Owner, Partition, Sequence, Stream, Table};
-use steadfast_harness::Process;
+use steadfast_harness::{Process, copy_folder};
 use steadfast_storage::backup::{
-    Chain, Extent, Manifest, Order, Policy, Progress, Restore, Restored, restore, restore_folder,
-    take, take_folder,
+    BackupKey, Chain, Extent, Manifest, Order, Policy, Progress, Restore, Restored, restore,
+    restore_folder, take, take_folder,
 };
 use steadfast_storage::engine::{Engine, Scan, Start, Swap};
 use steadfast_storage::hostile::{Faults, Hostile};
@@ -76,6 +76,7 @@ async fn bring_back(from: &Path, data: &Path, policy: Policy) -> Result<Restored
         from: from.into(),
         data: data.into(),
         policy,
+        key: None,
     };
     restore_folder(&order, &progress()).await
 }
@@ -159,7 +160,8 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 
 /// One chain of a store on some engine, restored at each of its points to a folder
 /// and to memory.
-async fn chain_comes_back(is_local: bool, stages: &[usize], seed: u64) {
+async fn chain_comes_back(is_local: bool, is_sealed: bool, stages: &[usize], seed: u64) {
+    let key = is_sealed.then(|| BackupKey::new("a key for tests"));
     let mut rng = Rng::with_seed(seed);
     let places = places();
     let store = match is_local {
@@ -172,7 +174,11 @@ async fn chain_comes_back(is_local: bool, stages: &[usize], seed: u64) {
     for (number, count) in stages.iter().enumerate() {
         work(&ledgers, &mut models, *count, &mut rng).await;
         let extent = if number == 0 { FULL } else { INCREMENTAL };
-        let manifest = back_up(&store, &places.backups, extent).await.unwrap();
+        let mut order = Order::new(&places.backups, extent);
+        order.key.clone_from(&key);
+        let taken = take(&store, &order, &progress()).await.unwrap();
+        let manifest = taken.manifest;
+        assert_eq!(manifest.is_sealed(), is_sealed);
         let lsns: Vec<Lsn> = ledgers.iter().map(durable).collect();
         let saved: Vec<_> = manifest.partitions.iter().map(|p| Lsn(p.lsn)).collect();
         assert_eq!(saved, lsns);
@@ -182,10 +188,16 @@ async fn chain_comes_back(is_local: bool, stages: &[usize], seed: u64) {
         let word = if number == 0 { "full" } else { "incremental" };
         let from = places.backups.join(format!("{:06}-{word}", number + 1));
         let target = places.restored.join(number.to_string());
-        bring_back(&from, &target, Policy::Safe).await.unwrap();
+        let order = Restore {
+            from: from.clone(),
+            data: target.clone(),
+            policy: Policy::Safe,
+            key: key.clone(),
+        };
+        restore_folder(&order, &progress()).await.unwrap();
         check(&open(&target), models, lsns, &mut rng).await;
         let memory = Arc::new(Memory::new());
-        let chain = Chain::open(&from).unwrap();
+        let chain = Chain::open(&from, key.as_ref()).unwrap();
         let done = restore(memory.as_ref(), owner(), &chain, &progress()).await;
         assert_eq!(done.unwrap().partitions, models.len());
         check(&start(memory), models, lsns, &mut rng).await;
@@ -198,10 +210,11 @@ proptest! {
     fn chains_come_back_at_every_point(
         stages in proptest::collection::vec(0usize..120, 1..5),
         is_local: bool,
+        is_sealed: bool,
         seed: u64,
     ) {
         let seed = std::env::var("STEADFAST_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(seed);
-        block_on(chain_comes_back(is_local, &stages, seed));
+        block_on(chain_comes_back(is_local, is_sealed, &stages, seed));
     }
 }
 
@@ -250,7 +263,7 @@ async fn random_work_goes_on_and_each_point_is_exact() {
         };
         let from = places.backups.join(format!("{:06}-{word}", number + 1));
         let memory = Arc::new(Memory::new());
-        let chain = Chain::open(&from).unwrap();
+        let chain = Chain::open(&from, None).unwrap();
         let done = restore(memory.as_ref(), owner(), &chain, &progress()).await;
         done.unwrap();
         let mut models = models.clone();
@@ -404,7 +417,7 @@ async fn an_effect_is_never_there_without_its_cause() {
     for _ in 0..8 {
         back_up(&store, &places.backups, FULL).await.unwrap();
         let memory = Arc::new(Memory::new());
-        let chain = Chain::open(&places.backups).unwrap();
+        let chain = Chain::open(&places.backups, None).unwrap();
         let done = restore(memory.as_ref(), owner(), &chain, &progress()).await;
         done.unwrap();
         let restored = start(memory);
@@ -575,7 +588,7 @@ async fn c67_safe_refuses_what_is_not_newer_and_force_does_not() {
     let safe = bring_back(&places.backups, &places.data, Policy::Safe).await;
     assert_eq!(code(safe), "STF-2055");
     // A copy of the folder that is then left behind.
-    copy(&places.data, &places.restored);
+    copy_folder(&places.data, &places.restored).unwrap();
     let store = open(&places.data);
     let ledger = store.acquire(Partition(0)).await.unwrap();
     put(&ledger, b"k", b"second").await;
@@ -651,7 +664,7 @@ async fn a_folder_that_went_back_needs_a_full_backup() {
     let order = |extent| Order::new(&places.backups, extent);
     let store = chain_of_three(&places).await;
     store.close().await;
-    copy(&places.data, &places.restored);
+    copy_folder(&places.data, &places.restored).unwrap();
     let store = open(&places.data);
     let ledger = store.acquire(Partition(3)).await.unwrap();
     put(&ledger, b"k", b"v").await;
@@ -732,7 +745,7 @@ async fn a_newer_format_is_refused() {
     chain_of_three(&places).await;
     let manifest = places.backups.join("000003-incremental/manifest.json");
     let text = fs::read_to_string(&manifest).unwrap();
-    let text = text.replace("\"format\": 1", "\"format\": 2");
+    let text = text.replace("\"format\": 1", "\"format\": 3");
     fs::write(&manifest, text).unwrap();
     let refused = bring_back(&places.backups, &places.restored, Policy::Safe).await;
     assert_eq!(code(refused), "STF-2054");
@@ -749,7 +762,7 @@ async fn a_wrong_parent_is_refused() {
     chain_of_three(&others).await;
     let name = "000002-incremental";
     fs::remove_dir_all(places.backups.join(name)).unwrap();
-    copy(&others.backups.join(name), &places.backups.join(name));
+    copy_folder(&others.backups.join(name), &places.backups.join(name)).unwrap();
     let refused = bring_back(&places.backups, &places.restored, Policy::Safe).await;
     assert_eq!(code(refused), "STF-2052");
 }
@@ -855,7 +868,7 @@ async fn writers_never_wait_for_a_backup() {
 async fn an_old_folder_is_backed_up_while_it_is_stopped() {
     let places = places();
     let frozen = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/format-1");
-    copy(&frozen, &places.data);
+    copy_folder(&frozen, &places.data).unwrap();
     let order = Order::new(&places.backups, FULL);
     let taken = take_folder(&places.data, &order, &progress())
         .await
@@ -866,7 +879,7 @@ async fn an_old_folder_is_backed_up_while_it_is_stopped() {
     bring_back(&places.backups, &places.restored, Policy::Safe)
         .await
         .unwrap();
-    copy(&frozen, &places.data.join("again"));
+    copy_folder(&frozen, &places.data.join("again")).unwrap();
     let store = open(&places.data.join("again"));
     store.acquire(Partition(3)).await.unwrap();
     let running = back_up(&store, &places.backups, FULL).await;
@@ -874,7 +887,7 @@ async fn an_old_folder_is_backed_up_while_it_is_stopped() {
 }
 
 #[tokio::test]
-async fn an_unfinished_restore_cannot_be_opened_and_starts_again() {
+async fn an_unfinished_restore_is_never_opened_and_starts_again() {
     let places = places();
     chain_of_three(&places).await;
     let half = places.restored.join("restoring");
@@ -888,10 +901,13 @@ async fn an_unfinished_restore_cannot_be_opened_and_starts_again() {
     // Over a state that stays whole until the new one is complete.
     fs::create_dir(&half).unwrap();
     fs::write(half.join("FORMAT"), "half").unwrap();
-    assert_eq!(is_open(&places.restored), Err("STF-2056"));
     let safe = bring_back(&places.backups, &places.restored, Policy::Safe).await;
     assert_eq!(code(safe), "STF-2055");
+    assert!(!half.exists());
+    fs::create_dir(&half).unwrap();
+    fs::write(half.join("FORMAT"), "half").unwrap();
     assert_eq!(is_open(&places.restored), Ok(()));
+    assert!(!half.exists());
     // What is not ours stays ours not.
     let foreign = places.restored.with_file_name("foreign");
     fs::create_dir(&foreign).unwrap();
@@ -903,18 +919,6 @@ async fn an_unfinished_restore_cannot_be_opened_and_starts_again() {
     let refused = bring_back(&places.backups, &places.restored, Policy::Force).await;
     assert_eq!(code(refused), "STF-2001");
     store.close().await;
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        match entry.file_type().unwrap().is_dir() {
-            true => copy(&entry.path(), &target),
-            false => drop(fs::copy(entry.path(), target).unwrap()),
-        }
-    }
 }
 
 const FOLDER: &str = "STEADFAST_BACKUP_FOLDER";
@@ -948,12 +952,24 @@ fn kill_during_backup_and_restore() {
         child.kill().unwrap();
         block_on(async {
             let restored = folder.path().join("restored");
+            let (had_state, half) = (restored.join("FORMAT"), restored.join("restoring"));
+            let had_state = had_state.exists() || half.join("COMPLETE").exists();
+            let is_begun = half.join("LOCK").exists() && !half.join("COMPLETE").exists();
+            unfinished += u32::from(is_begun);
             match is_open(&restored) {
                 Err(code) => {
                     assert_eq!(code, "STF-2056", "round {round}");
-                    unfinished += 1;
+                    assert!(!had_state, "round {round}: the old state does not open");
                 }
-                Ok(()) if restored.join("tables").exists() => complete += 1,
+                Ok(()) if had_state => {
+                    complete += 1;
+                    assert!(!half.exists(), "round {round}");
+                    let store = open(&restored);
+                    let ledger = store.acquire(Partition(0)).await.unwrap();
+                    compare(&ledger, &model.state, &mut rng).await.unwrap();
+                    drop(ledger);
+                    store.close().await;
+                }
                 Ok(()) => {}
             }
             let backups = folder.path().join("backups");
@@ -970,7 +986,7 @@ fn kill_during_backup_and_restore() {
             fs::remove_dir_all(&restored).unwrap();
         });
     }
-    println!("{rounds} kills: {unfinished} restores unfinished, {complete} complete or not begun");
+    println!("{rounds} kills: {unfinished} restores unfinished, {complete} left with a state");
     assert!(
         rounds < 40 || unfinished > 0,
         "no restore was ever cut short"

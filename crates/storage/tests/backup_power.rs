@@ -2,8 +2,9 @@
 //!
 //! A fake disk cuts the power after a random number of operations and keeps any
 //! part of what was not synced. A backup that has its name is whole, and a data
-//! folder holds the old state, the new one, or cannot be opened. `STEADFAST_SEEDS`
-//! sets how many seeds are tried, `STEADFAST_SEED` names the one to try again.
+//! folder holds the old state or the new one; without an old one it may refuse to open.
+//! `STEADFAST_SEEDS` sets how many seeds are tried, `STEADFAST_SEED` names the one to try
+//! again.
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
@@ -126,6 +127,7 @@ async fn restore(disk: &FakeDisk, seed: u64) {
         from,
         data: data.clone(),
         policy: Policy::Force,
+        key: None,
     };
     let rehearsal = Restore {
         data: disk.path().join("rehearsal"),
@@ -157,6 +159,7 @@ async fn restore(disk: &FakeDisk, seed: u64) {
         }
         Err(error) => {
             assert_eq!(error.code().0, "STF-2056", "{error}");
+            assert!(!has_old, "the old state does not open: {error}");
             assert!(done.is_err(), "a restore that was done is unfinished");
             // Whoever does not want it any more has what was there before.
             if rng.bool() {
@@ -264,7 +267,7 @@ async fn back_up(disk: &FakeDisk, seed: u64) {
     for entry in fs::read_dir(&to).into_iter().flatten() {
         let path = entry.unwrap().path();
         if path.to_str().unwrap().ends_with("-full") {
-            let chain = Chain::open(&path).unwrap();
+            let chain = Chain::open(&path, None).unwrap();
             chain.verify(&progress()).unwrap();
             found += 1;
         }

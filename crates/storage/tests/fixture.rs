@@ -6,13 +6,13 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use steadfast_core::clock::{Timestamp, VirtualClock};
 use steadfast_core::id::{Lsn, Owner, Partition, Sequence, Stream, Table};
+use steadfast_harness::copy_folder;
 use steadfast_storage::engine::{Engine, Scan, Start, Swap};
 use steadfast_storage::local::{Local, Options as LocalOptions};
 use steadfast_storage::{Options, Store, View, Writes};
@@ -134,18 +134,6 @@ async fn check(folder: &Path) {
     store.close().await;
 }
 
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        match entry.file_type().unwrap().is_dir() {
-            true => copy(&entry.path(), &target),
-            false => drop(fs::copy(entry.path(), target).unwrap()),
-        }
-    }
-}
-
 #[tokio::test]
 async fn format_1_opens() {
     if let Some(folder) = std::env::var_os("STEADFAST_WRITE_FIXTURE") {
@@ -153,7 +141,7 @@ async fn format_1_opens() {
     }
     let frozen = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/format-1");
     let folder = tempfile::tempdir().unwrap();
-    copy(&frozen, &folder.path().join("data"));
+    copy_folder(&frozen, &folder.path().join("data")).unwrap();
     check(&folder.path().join("data")).await;
 }
 

@@ -330,14 +330,14 @@ async fn a_backup_of_several_databases_comes_back_in_others() {
     let order = Order::new(folder.path(), Extent::Full);
     let taken = take_database(&old, &order, &progress).await.unwrap();
     let three = over(&[&urls[2], &urls[3], &urls[4]]);
-    let restored = restore_database(&taken.folder, &three, Policy::Safe, &progress);
+    let restored = restore_database(&taken.folder, &three, Policy::Safe, None, &progress);
     assert_eq!(restored.await.unwrap().partitions, PARTITIONS as usize);
     assert_eq!(partitions(&urls[2]).await, [0, 3], "spread anew");
     expect_all(&three, 30).await;
     // What is there is not given up without a word.
-    let restored = restore_database(&taken.folder, &old, Policy::Safe, &progress);
+    let restored = restore_database(&taken.folder, &old, Policy::Safe, None, &progress);
     assert_eq!(restored.await.unwrap_err().code().0, "STF-2060");
-    restore_database(&taken.folder, &old, Policy::Force, &progress)
+    restore_database(&taken.folder, &old, Policy::Force, None, &progress)
         .await
         .unwrap();
     expect_all(&old, 30).await;
@@ -382,7 +382,7 @@ async fn a_database_is_backed_up_while_nodes_write() {
     for writer in writers {
         written.push(writer.await.unwrap());
     }
-    let restored = restore_database(&taken.folder, &new, Policy::Safe, &progress);
+    let restored = restore_database(&taken.folder, &new, Policy::Safe, None, &progress);
     assert_eq!(restored.await.unwrap().partitions, PARTITIONS as usize);
     expect_all(&new, ROWS).await;
     let restored = self::store(&new).await;

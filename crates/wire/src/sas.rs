@@ -63,9 +63,14 @@ impl Sas {
     }
 
     /// Whether it is for `resource` or for something that holds it. Only paths are
-    /// compared, without case: clients know us by any host name.
+    /// compared, without case: clients know us by any host name. Without a scheme it may
+    /// begin with the host that `resource` names.
     pub fn covers(&self, resource: &str) -> bool {
-        let (own, asked) = (path(&self.resource), path(resource));
+        let own = match behind_host(&self.resource, resource) {
+            Some(rest) => path(&format!("/{rest}")),
+            None => path(&self.resource),
+        };
+        let asked = path(resource);
         own.is_empty()
             || asked == own
             || asked
@@ -81,6 +86,17 @@ pub fn token(resource: &str, expiry: i64, key_name: &str, key: &str) -> String {
     let signature = encoded(&STANDARD.encode(signature));
     let key_name = encoded(key_name);
     format!("{SCHEME}sr={resource}&sig={signature}&se={expiry}&skn={key_name}")
+}
+
+/// What is behind the host in an address without a scheme, if it begins with the host of
+/// `resource`. Only a name with a port is certainly a host: the names of event hubs may have
+/// dots, and a token for one of them must not open what is beside it.
+fn behind_host<'a>(own: &'a str, resource: &str) -> Option<&'a str> {
+    let (_, rest) = resource.split_once("://")?;
+    let asked = rest.split('/').next()?;
+    let (host, path) = own.split_once('/').unwrap_or((own, ""));
+    let is_host = host.contains(':') || host.eq_ignore_ascii_case("localhost");
+    (is_host && host.eq_ignore_ascii_case(asked)).then_some(path)
 }
 
 /// The path of an address, without scheme, host and slashes at its ends.
@@ -138,6 +154,26 @@ mod tests {
         assert!(at("sb://a/").covers("sb://b/houses"));
         assert!(!at("sb://a/houses").covers("sb://a/houses2"));
         assert!(!at("sb://a/houses").covers("sb://a/"));
+    }
+
+    /// azeventhubs signs for the host alone, without a scheme.
+    #[test]
+    fn a_token_without_a_scheme_may_begin_with_the_host() {
+        let at = |resource: &str| Sas::parse(&token(resource, 1, "n", "k")).unwrap();
+        assert!(at("localhost").covers("amqps://Localhost/houses/$management"));
+        assert!(at("a:5671/").covers("sb://a:5671/houses"));
+        assert!(at("a:5671/houses").covers("sb://a:5671/houses/Partitions/1"));
+        assert!(!at("a:5671/houses").covers("sb://a:5671/cars"));
+        assert!(!at("b:5671").covers("sb://a:5671/houses"));
+    }
+
+    #[test]
+    fn a_token_for_an_event_hub_opens_no_other_by_a_host_of_that_name() {
+        let at = |resource: &str| Sas::parse(&token(resource, 1, "n", "k")).unwrap();
+        for hub in ["houses", "houses.north", "10.0.0.7"] {
+            assert!(at(hub).covers(&format!("sb://a/{hub}/Partitions/1")));
+            assert!(!at(hub).covers(&format!("sb://{hub}/cars")), "{hub}");
+        }
     }
 
     #[test]

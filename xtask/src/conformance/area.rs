@@ -9,7 +9,7 @@ use super::list::{self, Item};
 use super::results::{self, Test};
 use super::verdict;
 use crate::workspace::Workspace;
-use crate::{interop, process, tools};
+use crate::{clients, process, tools};
 
 /// Which checklist.
 #[derive(Args)]
@@ -97,7 +97,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<bool> {
     // The same items are asked of every engine, PostgreSQL included.
     tools::install_postgres(workspace)?;
     if matches!(area.name, "events" | "durable" | "realtime") {
-        interop::install(workspace)?;
+        clients::install(workspace)?;
     }
     let (tests, clean) = run_tests(workspace, area, &items)?;
     let verdict = verdict::judge(&items, &tests);

@@ -4,6 +4,7 @@ use anyhow::{Result, bail};
 
 use super::tree::Tree;
 use super::{bodies, codes, faults, header, layers, leftovers, paths, ring};
+use crate::clients;
 use crate::workspace::Workspace;
 
 /// A rule and how to find what breaks it.
@@ -40,6 +41,16 @@ const RULES: &[Rule] = &[
     Rule {
         name: "no leftovers",
         find: |_, tree| leftovers::check(tree),
+    },
+    Rule {
+        name: "the page of clients matches their versions and tests",
+        find: |workspace, _| {
+            let wrong = clients::check_page(workspace).err();
+            Ok(wrong
+                .map(|error| format!("{error:#}"))
+                .into_iter()
+                .collect())
+        },
     },
     Rule {
         name: "planted faults fit the sources",

@@ -11,6 +11,7 @@ mod postgres;
 mod programs;
 mod python;
 mod scratch;
+mod sdists;
 mod system;
 
 pub(crate) use all::check;
@@ -22,4 +23,5 @@ pub(crate) use packages::install as install_packages;
 pub(crate) use postgres::install as install_postgres;
 pub(crate) use programs::build as build_program;
 pub(crate) use python::install as install_python;
-pub(crate) use system::install_systemd;
+pub(crate) use sdists::{folder as tests_folder, unpack as unpack_tests};
+pub(crate) use system::{install_openssl, install_systemd};

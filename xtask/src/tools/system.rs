@@ -25,6 +25,18 @@ pub(crate) fn install_systemd() -> Result<()> {
     }
 }
 
+/// The headers of OpenSSL, which the SignalR client for Rust is built with.
+pub(crate) fn install_openssl() -> Result<()> {
+    if process::on_path("pkg-config").is_none() {
+        install("pkg-config")?;
+    }
+    let found = process::output(Command::new("pkg-config").args(["--modversion", "openssl"]));
+    match found {
+        Ok(_) => Ok(()),
+        Err(_) => install("libssl-dev"),
+    }
+}
+
 fn apt(arguments: &[&str]) -> Command {
     let mut command = Command::new("apt-get");
     command

@@ -5,15 +5,19 @@
 //! An item that every worker has given back goes out to one of them after a pause, which
 //! grows, and to a worker that comes meanwhile at once. If that one goes away, the others
 //! are asked again.
+//!
+//! A worker that has no code for an item says so by a failure. While there is a worker that
+//! was not asked, the item is given back for it; the last one's failure is the result.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 use steadfast_core::task::named;
 
 use super::desk::{Desk, State};
-use super::entry::{Entry, Key, Place};
+use super::entry::{Entry, Key, Place, Sort};
 use super::seat::Seat;
 use super::token::Token;
+use crate::failure::Failure;
 
 /// An offer that follows a pause.
 struct Offer {
@@ -37,20 +41,50 @@ impl Desk {
         let Some(key) = found.map(|(key, _)| key.clone()) else {
             return false;
         };
+        self.give_back(&mut state, &key)
+    }
+
+    /// An item has failed. If the worker had no code for it, and there is a worker that may
+    /// have some and was not asked yet, the item goes there. `false`: the failure is the
+    /// result. That of an earlier delivery of an activity is none, as there is another one.
+    pub(crate) fn pass_on(&self, key: &Key, token: Option<&Token>, failure: &Failure) -> bool {
+        let mut state = self.state.lock();
+        let State { entries, seats, .. } = &mut *state;
+        let Some(entry) = entries.get_mut(key) else {
+            return false;
+        };
+        let (sort, name) = (entry.group.sort, &entry.group.name);
+        let is_missing = match sort {
+            Sort::Turn => failure.is_unknown_orchestration(name),
+            Sort::Activity => failure.is_unknown_activity(name),
+            Sort::Batch => false,
+        };
+        let is_meant = token.is_none_or(|token| entry.token() == *token);
+        let seat = match entry.place {
+            _ if !is_missing => return false,
+            Place::Out(seat) if is_meant => seat,
+            _ => return sort == Sort::Activity,
+        };
+        entry.lacks_code(seat, |seat| seats.contains_key(seat));
+        let mut others = seats.iter().filter(|(id, _)| !entry.lacking.contains(id));
+        others.any(|(_, other)| other.knows(&entry.group)) && self.give_back(&mut state, key)
+    }
+
+    fn give_back(&self, state: &mut State, key: &Key) -> bool {
         let State {
             entries,
             seats,
             habits,
             ..
-        } = &mut *state;
-        let Some(entry) = entries.get_mut(&key) else {
+        } = state;
+        let Some(entry) = entries.get_mut(key) else {
             return false;
         };
         let Place::Out(seat) = entry.place else {
             return false;
         };
-        if habits.get(&key) == Some(&seat) {
-            habits.remove(&key);
+        if habits.get(key) == Some(&seat) {
+            habits.remove(key);
         }
         let mut pause = entry.decline(seat, |seat| seats.contains_key(seat));
         let mut to = Some(seat);
@@ -66,7 +100,7 @@ impl Desk {
             refusals: entry.refusals,
             seat: to,
         };
-        self.ready(&mut state, &key);
+        self.ready(state, key);
         self.offer_again(offer, pause);
         true
     }

@@ -8,6 +8,8 @@ use std::sync::Weak;
 use super::desk::{Desk, State};
 use super::entry::{Given, Key, Place};
 use super::token::Token;
+use crate::command::Say;
+use crate::error::{ErrorKind, Result};
 use crate::work::TurnResult;
 
 /// A result that was accepted, and what it belongs to. If it is dropped before it is
@@ -20,6 +22,15 @@ pub(crate) struct Claim {
     /// Parts of the result that came before.
     chunks: BTreeMap<u32, TurnResult>,
     is_settled: bool,
+}
+
+/// What has become of a result.
+#[derive(Clone, Copy)]
+enum Fate {
+    Kept,
+    /// The partition could not keep it, as it has too much to do or its disk is full.
+    Unkept,
+    Lost,
 }
 
 impl Claim {
@@ -37,11 +48,16 @@ impl Claim {
         }
     }
 
-    /// The result is in, or it could not be brought in.
-    pub(crate) fn settle(mut self, is_in: bool) {
+    /// This is what the partition said to the result.
+    pub(crate) fn settle(mut self, said: &Result<Say>) {
         self.is_settled = true;
+        let fate = match said {
+            Ok(_) => Fate::Kept,
+            Err(error) if error.kind() == ErrorKind::Partition => Fate::Unkept,
+            Err(_) => Fate::Lost,
+        };
         if let Some(desk) = self.desk.upgrade() {
-            desk.settle(&self.key, self.number, is_in);
+            desk.settle(&self.key, self.number, fate);
         }
     }
 }
@@ -51,7 +67,7 @@ impl Drop for Claim {
         if !self.is_settled
             && let Some(desk) = self.desk.upgrade()
         {
-            desk.settle(&self.key, self.number, false);
+            desk.settle(&self.key, self.number, Fate::Lost);
         }
     }
 }
@@ -104,16 +120,16 @@ impl Desk {
         Some(claim)
     }
 
-    /// The result of an entry is in, or it could not be brought in.
-    fn settle(&self, key: &Key, number: u64, is_in: bool) {
+    fn settle(&self, key: &Key, number: u64, fate: Fate) {
         let mut state = self.state.lock();
         let entry = state.entries.get(key);
         if entry.is_none_or(|entry| entry.number != number) {
             return;
         }
-        match is_in {
-            true => drop(state.entries.remove(key)),
-            false => self.lose(&mut state, key),
+        match fate {
+            Fate::Kept => drop(state.entries.remove(key)),
+            Fate::Unkept => self.try_later(&mut state, key),
+            Fate::Lost => self.lose(&mut state, key),
         }
     }
 

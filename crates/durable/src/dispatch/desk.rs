@@ -215,6 +215,15 @@ impl Desk {
         self.rest(state, key, number, steadfast_core::limits::POISON_PAUSE);
     }
 
+    /// The partition has too much to do, or a full disk. That is no fault of the item,
+    /// however often it happens.
+    pub(super) fn try_later(&self, state: &mut State, key: &Key) {
+        if let Some(entry) = state.entries.get_mut(key) {
+            let (number, pause) = (entry.number, entry.defer());
+            self.rest(state, key, number, pause);
+        }
+    }
+
     /// Tries an entry again after a pause.
     fn rest(&self, state: &mut State, key: &Key, number: u64, pause: Duration) {
         if let Some(entry) = state.entries.get_mut(key) {

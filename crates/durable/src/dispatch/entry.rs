@@ -54,8 +54,12 @@ pub(crate) struct Entry {
     pub(crate) attempt: u32,
     /// Deliveries in a row that were lost.
     pub(crate) lost: u32,
+    /// How often its partition could not keep a result, or tell what a worker needs.
+    unkept: u32,
     /// How often workers have given it back, by their seats.
     declined: BTreeMap<u64, u32>,
+    /// Workers that have no code for it, by their seats.
+    pub(crate) lacking: BTreeSet<u64>,
     /// How often in a row it was given back when every other worker had done so.
     pub(crate) refusals: u32,
     /// Parts of a result that came so far.
@@ -125,7 +129,9 @@ impl Entry {
             place: Place::Resting,
             attempt: 0,
             lost: 0,
+            unkept: 0,
             declined: BTreeMap::new(),
+            lacking: BTreeSet::new(),
             refusals: 0,
             chunks: BTreeMap::new(),
             given: None,
@@ -152,6 +158,19 @@ impl Entry {
         let times = self.declined.entry(seat).or_default();
         *times += 1;
         pause_after(*times)
+    }
+
+    /// Its partition could not keep a result; answers for how long it rests, longer each
+    /// time.
+    pub(crate) fn defer(&mut self) -> Duration {
+        self.unkept += 1;
+        pause_after(self.unkept)
+    }
+
+    /// A worker has no code for it.
+    pub(crate) fn lacks_code(&mut self, seat: u64, is_here: impl Fn(&u64) -> bool) {
+        self.lacking.retain(is_here);
+        self.lacking.insert(seat);
     }
 
     /// Every worker has given it back; answers for how long it is offered to none of

@@ -117,4 +117,25 @@ mod tests {
         hubs[3].forget(last);
         assert!(hubs[3].get(last).is_none());
     }
+
+    #[test]
+    fn a_task_hub_with_long_histories_leaves_those_of_another() {
+        let shared = histories();
+        let (small, greedy) = (Histories::new(&shared), Histories::new(&shared));
+        let history = |memory| {
+            Arc::new(History {
+                memory,
+                ..History::default()
+            })
+        };
+        small.keep(b"one", &history(1_000));
+        for number in 0..100 {
+            greedy.keep(format!("{number}").as_bytes(), &history(1 << 20));
+        }
+        assert!(small.get(b"one").is_some(), "it was pushed out");
+        let kept = |number: &u64| greedy.get(format!("{number}").as_bytes()).is_some();
+        let kept = (0..100).filter(kept).count() as u64;
+        let share = limits::HISTORY_CACHE_HUB_BYTES >> 20;
+        assert!(kept < share && kept > share / 2, "{kept} of {share}");
+    }
 }

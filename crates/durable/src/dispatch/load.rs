@@ -34,17 +34,22 @@ use crate::work::{ActivityWork, BatchWork, Item, TurnWork, Work};
 type Found = Result<Option<(Work, Given)>, Unread>;
 
 /// Rows could not be read; they may be when it is tried again.
-pub(super) struct Unread;
+pub(super) enum Unread {
+    /// The partition could not tell them.
+    Unheard,
+    /// They do not fit together: they are damaged, or were changed while they were read.
+    Inconsistent,
+}
 
 impl From<PartitionError> for Unread {
     fn from(_: PartitionError) -> Self {
-        Self
+        Self::Unheard
     }
 }
 
 impl From<Malformed> for Unread {
     fn from(_: Malformed) -> Self {
-        Self
+        Self::Inconsistent
     }
 }
 
@@ -107,7 +112,8 @@ impl Desk {
                 drop(state);
                 self.done(key);
             }
-            Err(Unread) => self.lose(&mut state, key),
+            Err(Unread::Unheard) => self.try_later(&mut state, key),
+            Err(Unread::Inconsistent) => self.lose(&mut state, key),
         }
     }
 
@@ -180,7 +186,7 @@ impl Desk {
             history.push(rows::decode(&found)?, found.len());
         }
         if history.turns.len() as u64 != row.turns {
-            return Err(Unread);
+            return Err(Unread::Inconsistent);
         }
         let history = Arc::new(history);
         self.histories.keep(key, &history);
@@ -224,7 +230,7 @@ async fn inbox(door: &Door, key: &[u8], row: &Instance) -> Result<Vec<Event>, Un
     let (mut events, mut bytes) = (Vec::with_capacity(found.len()), 0);
     for (expected, (number, found)) in (row.inbox..).zip(found) {
         if number != expected {
-            return Err(Unread);
+            return Err(Unread::Inconsistent);
         }
         bytes += found.len();
         if bytes > limits::WORK_BYTES && !events.is_empty() {
@@ -234,7 +240,7 @@ async fn inbox(door: &Door, key: &[u8], row: &Instance) -> Result<Vec<Event>, Un
         events.push(stored.event);
     }
     match events.is_empty() && row.inbox < end {
-        true => Err(Unread),
+        true => Err(Unread::Inconsistent),
         false => Ok(events),
     }
 }
@@ -261,7 +267,7 @@ async fn batch(door: &Door, from: &Address, entity: String, generation: u64, mos
     };
     let mut requests = requests(door, &key, &row, most).await?;
     if requests.is_empty() {
-        return Err(Unread);
+        return Err(Unread::Inconsistent);
     }
     let state = match row.exists {
         true => door.row(STATES, &key).await?,
@@ -400,7 +406,11 @@ async fn run(
         };
         from = Bound::Excluded(last.key.clone());
         for row in page {
-            let number = row.key.last_chunk::<8>().copied().ok_or(Unread)?;
+            let number = row
+                .key
+                .last_chunk::<8>()
+                .copied()
+                .ok_or(Unread::Inconsistent)?;
             has += row.value.len();
             found.push((u64::from_be_bytes(number), row.value));
         }

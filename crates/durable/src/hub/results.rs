@@ -35,6 +35,11 @@ impl TaskHub {
         if result.needs_history {
             return Ok(self.desk.again(&key, token.as_ref()));
         }
+        if let Some(failure) = result.only_failure()
+            && self.desk.pass_on(&key, token.as_ref(), failure)
+        {
+            return Ok(true);
+        }
         let Some(mut claim) = self.desk.claim(&key, token.as_ref()) else {
             return Ok(false);
         };
@@ -58,7 +63,7 @@ impl TaskHub {
             let key = rows::key(self.name.as_bytes(), instance.as_bytes());
             self.desk.ended(&key);
         }
-        claim.settle(said.is_ok());
+        claim.settle(&said);
         Ok(said? == Say::Done)
     }
 
@@ -132,7 +137,7 @@ impl TaskHub {
                 }
             },
             (said, _) => {
-                claim.settle(said.is_ok());
+                claim.settle(&said);
                 Ok(said? == Say::Done)
             }
         }
@@ -154,7 +159,7 @@ impl TaskHub {
             return Ok(false);
         };
         let said = self.ask(entity, Ask::BatchDone(done)).await;
-        claim.settle(said.is_ok());
+        claim.settle(&said);
         Ok(said? == Say::Done)
     }
 
@@ -206,12 +211,23 @@ impl TaskHub {
         else {
             return Ok(false);
         };
-        // An activity has no lease: if this breaks off, it is given out again.
-        let on_its_way = self.desk.on_its_way(Token::Activity {
+        let key = self.key(instance, |key| {
+            let mut id = rows::marked(&key, b'a');
+            id.extend_from_slice(&number.to_be_bytes());
+            id
+        });
+        let token = Token::Activity {
             execution: execution.clone(),
             number,
             attempt,
-        });
+        };
+        if let Err(failure) = &result
+            && self.desk.pass_on(&key, Some(&token), failure)
+        {
+            return Ok(true);
+        }
+        // An activity has no lease: if this breaks off, it is given out again.
+        let on_its_way = self.desk.on_its_way(token);
         let (result, failure) = match result {
             Ok(result) => (result, None),
             Err(failure) => (None, Some(failure)),
@@ -224,11 +240,6 @@ impl TaskHub {
         };
         let said = self.ask(instance, Ask::TaskDone(done)).await?;
         on_its_way.arrived();
-        let key = self.key(instance, |key| {
-            let mut id = rows::marked(&key, b'a');
-            id.extend_from_slice(&number.to_be_bytes());
-            id
-        });
         self.desk.done(&key);
         Ok(said == Say::Done)
     }
@@ -348,6 +359,17 @@ fn turn_done(claim: &mut Claim, last: TurnResult) -> TurnDone {
 }
 
 impl TurnResult {
+    /// The failure of a turn that does nothing else.
+    fn only_failure(&self) -> Option<&Failure> {
+        match self.actions.as_slice() {
+            [action] => match &action.deed {
+                Deed::Complete { failure, .. } => failure.as_ref(),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// Fails the instance instead, if what it asks for cannot be kept.
     fn bound(&mut self) {
         let status = self.custom_status.as_ref().map_or(0, String::len);

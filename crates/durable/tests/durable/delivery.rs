@@ -565,6 +565,39 @@ async fn an_item_that_never_comes_back_is_poison() {
     assert_eq!(end.failure.unwrap().kind, "PoisonedWorkItem");
 }
 
+/// An item is not to blame if its partition has too much to write.
+#[tokio::test(start_paused = true)]
+async fn results_that_a_busy_disk_refuses_are_tried_later_and_are_no_poison() {
+    let mut hall = Hall::new();
+    hall.log_limit = Some(100_000);
+    let node = hall.start().await;
+    node.begin("o", "i", "1").await;
+    let mut worker = node.hub.worker(Terms::default());
+    let mut item = worker.next().await.unwrap();
+    let long = format!("\"{}\"", "x".repeat(200_000));
+    node.begin("o", "long", &long).await;
+    let _other = worker.next().await.unwrap();
+    // It is poison after 20 deliveries that were lost.
+    for times in 0..25 {
+        let began = tokio::time::Instant::now();
+        let done = node.hub.complete_turn(&item.token, "i", ends()).await;
+        assert_eq!(done.unwrap_err().code().0, "STF-2008");
+        // The other one comes again each time that its lease is over.
+        item = loop {
+            let next = worker.next().await.unwrap();
+            if matches!(&next.work, Work::Turn(turn) if turn.instance == "i") {
+                break next;
+            }
+        };
+        let pause = (100 * 2u128.pow(times)).min(30_000);
+        let waited = began.elapsed().as_millis();
+        assert!(
+            (pause..pause + 50).contains(&waited),
+            "{waited} ms instead of {pause}"
+        );
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn results_of_a_batch_may_be_fewer_than_its_operations() {
     let hall = Hall::new();

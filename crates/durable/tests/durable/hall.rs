@@ -49,6 +49,8 @@ pub(crate) struct Hall {
     pub(crate) clock: Arc<Paused>,
     pub(crate) delivery: Delivery,
     pub(crate) kept: BTreeMap<String, Duration>,
+    /// Bytes of a log that is never flushed at which nothing more is written.
+    pub(crate) log_limit: Option<u64>,
 }
 
 /// A process.
@@ -69,6 +71,7 @@ impl Hall {
             }),
             delivery: Delivery::default(),
             kept: BTreeMap::new(),
+            log_limit: None,
         }
     }
 
@@ -94,6 +97,9 @@ impl Hall {
         let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
         let mut options = steadfast_storage::Options::new(owner);
         options.clock = Arc::clone(&clock);
+        if let Some(limit) = self.log_limit {
+            (options.log_target, options.log_limit) = (u64::MAX, limit);
+        }
         let store = Arc::new(Store::start(Arc::clone(&self.engine), options));
         let router = Arc::new(Router::new(Arc::new(Alone)));
         let dispatcher = Dispatcher::new(Arc::clone(&router), Arc::clone(&clock), self.delivery);

@@ -5,6 +5,7 @@ mod delivery;
 mod direct;
 mod entities;
 mod hall;
+mod missing_code;
 mod nodes;
 mod orchestrations;
 mod sizes;

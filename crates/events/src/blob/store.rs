@@ -199,44 +199,78 @@ impl Blobs {
     async fn forget_marks(&self, hub: &str, group: Option<&str>) -> Result<u64> {
         let mut count = 0;
         for container in self.containers().await? {
-            let mut from = Some(String::new());
-            while let Some(start) = from {
-                let page = self.list(&container, "", &start, SCAN_ROWS / 10).await?;
-                let is_meant = |blob: &&Blob| {
-                    Mark::of(&blob.name).is_some_and(|mark| {
-                        let is_group = |group| mark.group.eq_ignore_ascii_case(group);
-                        mark.hub.eq_ignore_ascii_case(hub) && group.is_none_or(is_group)
-                    })
-                };
-                let meant = page.blobs.iter().filter(is_meant);
-                let names: Vec<_> = meant.map(|blob| blob.name.clone()).collect();
-                if !names.is_empty() {
-                    count += names.len() as u64;
-                    let id = self.container(&container).await?.id;
-                    // What is gone has no owner: a lease does not keep it.
-                    let sweep = BlobCommand::Sweep {
-                        container: id,
-                        names,
-                    };
-                    self.call(&container, sweep).await?;
-                }
-                from = page.next;
-            }
+            count += match self.forget_marks_in(&container, hub, group).await {
+                // It was removed meanwhile, with all that it held.
+                Err(error) if error.kind() == Kind::ContainerNotFound => 0,
+                forgotten => forgotten?,
+            };
         }
         Ok(count)
     }
 
-    /// The containers of all partitions.
+    async fn forget_marks_in(
+        &self,
+        container: &str,
+        hub: &str,
+        group: Option<&str>,
+    ) -> Result<u64> {
+        let mut count = 0;
+        let mut from = Some(String::new());
+        while let Some(start) = from {
+            let page = self.list(container, "", &start, SCAN_ROWS / 10).await?;
+            let is_meant = |blob: &&Blob| {
+                Mark::of(&blob.name).is_some_and(|mark| {
+                    let is_group = |group| mark.group.eq_ignore_ascii_case(group);
+                    mark.hub.eq_ignore_ascii_case(hub) && group.is_none_or(is_group)
+                })
+            };
+            let meant = page.blobs.iter().filter(is_meant);
+            let names: Vec<_> = meant.map(|blob| blob.name.clone()).collect();
+            if !names.is_empty() {
+                count += names.len() as u64;
+                let id = self.container(container).await?.id;
+                // What is gone has no owner: a lease does not keep it.
+                let sweep = BlobCommand::Sweep {
+                    container: id,
+                    names,
+                };
+                self.call(container, sweep).await?;
+            }
+            from = page.next;
+        }
+        Ok(count)
+    }
+
+    /// The names of all containers.
     pub(super) async fn containers(&self) -> Result<Vec<String>> {
+        let found = self.list_containers().await?;
+        Ok(found.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// All containers, by name.
+    pub async fn list_containers(&self) -> Result<Vec<(String, Container)>> {
         let mut found = Vec::new();
         for partition in self.inner.space.all() {
             let window = self.inner.router.window(partition);
-            let (from, to) = (Bound::Unbounded, Bound::Unbounded);
-            let rows = window.rows(CONTAINERS, from, to, SCAN_ROWS).await?;
-            let names = rows.into_iter().map(|row| row.key);
-            let names = names.filter_map(|name| String::from_utf8(name.to_vec()).ok());
-            found.extend(names.filter(|name| !name.is_empty()));
+            // No name is empty; the row of that key is a counter.
+            let mut last = Bytes::new();
+            loop {
+                let (from, to) = (Bound::Excluded(last.clone()), Bound::Unbounded);
+                let rows = window.rows(CONTAINERS, from, to, SCAN_ROWS).await?;
+                let count = rows.len();
+                for row in rows {
+                    let container = place::decode(&row.value);
+                    let container = container.map_err(|_| Error::damaged("a container"))?;
+                    let name = String::from_utf8_lossy(&row.key).into_owned();
+                    found.push((name, container));
+                    last = row.key;
+                }
+                if count < SCAN_ROWS {
+                    break;
+                }
+            }
         }
+        found.sort_by(|(one, _), (other, _)| one.cmp(other));
         Ok(found)
     }
 

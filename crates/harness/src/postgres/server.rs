@@ -3,7 +3,6 @@
 //! Killing and freezing takes all its processes, as a dead or stalled machine
 //! would. It is killed on drop, and its folder removed.
 
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -16,6 +15,7 @@ use rustix::process::{Pid, Signal};
 use super::folder;
 use super::programs;
 use super::starter;
+use crate::ports::reserve_port;
 use crate::process::Process;
 
 /// Tries until a server that was started must answer.
@@ -49,8 +49,7 @@ impl PostgresServer {
     /// Makes a server with an empty database; it does not run yet.
     pub fn create(name: &str, settings: &str) -> anyhow::Result<PostgresServer> {
         let data = folder::data(name)?;
-        // Free now; another process could take it before the server does.
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let port = reserve_port()?;
         let file = data.join("postgresql.conf");
         let all = format!("{SETTINGS}port = {port}\ncluster_name = '{name}'\n{settings}\n");
         std::fs::write(&file, all).with_context(|| format!("write {}", file.display()))?;

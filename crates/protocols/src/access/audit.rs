@@ -461,6 +461,24 @@ mod tests {
     }
 
     #[test]
+    fn changes_of_long_lists_of_rights_keep_the_bounds_too() {
+        let (audit, _) = audit();
+        let grant = format!("send events/{}", "x".repeat(99));
+        let mut wide = key("wide", &grant, "hush");
+        wide.grants = vec![wide.grants[0].clone(); limits::RIGHTS];
+        let (none, wide) = (Ring::new(), ring(&[wide]));
+        for _ in 0..limits::AUDIT_EVENTS / 2 {
+            audit.replaced(&none, &wide);
+            audit.replaced(&wide, &none);
+        }
+        let changes = &audit.book.lock().changes;
+        assert!(changes.events.len() > limits::AUDIT_EVENTS / 10);
+        assert!(changes.bytes <= limits::AUDIT_BYTES, "{}", changes.bytes);
+        let bytes: usize = changes.events.iter().map(AuditEvent::bytes).sum();
+        assert_eq!(changes.bytes, bytes);
+    }
+
+    #[test]
     fn changes_of_a_ring_are_told_by_name_and_right() {
         let (audit, _) = audit();
         let before = ring(&[

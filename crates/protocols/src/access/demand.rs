@@ -23,6 +23,8 @@ pub enum Scope<'a> {
     Whole,
     /// On this one.
     Entity(&'a str),
+    /// No right is needed: any key is enough.
+    AnyKey,
 }
 
 impl<'a> Demand<'a> {
@@ -47,7 +49,7 @@ impl<'a> Demand<'a> {
 
     /// Whether one of these grants permits it.
     pub fn is_met_by(&self, grants: &[Grant]) -> bool {
-        grants.iter().any(|grant| self.is_met_by_grant(grant))
+        self.scope == Scope::AnyKey || grants.iter().any(|grant| self.is_met_by_grant(grant))
     }
 
     fn is_met_by_grant(&self, grant: &Grant) -> bool {
@@ -56,6 +58,7 @@ impl<'a> Demand<'a> {
             Scope::AnyEntity => grant.holds_somewhere(*right, self.area),
             Scope::Whole => grant.holds(*right, self.area, None),
             Scope::Entity(entity) => grant.holds(*right, self.area, Some(entity)),
+            Scope::AnyKey => true,
         })
     }
 }
@@ -81,11 +84,35 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_grant_on_one_entity_meets_no_demand_on_all() {
+        let is_met = |scope| {
+            let grants = ["send events/houses".parse().unwrap()];
+            Demand::new(&[Right::Listen, Right::Send], Area::Events, scope).is_met_by(&grants)
+        };
+        assert!(is_met(Scope::AnyEntity) && is_met(Scope::Entity("houses")));
+        assert!(!is_met(Scope::Whole) && !is_met(Scope::Entity("cars")));
+    }
+
+    #[test]
+    fn any_key_meets_a_demand_without_rights_and_no_key_meets_one_that_lists_none() {
+        let is_met = |scope| Demand::new(&[], Area::Node, scope).is_met_by(&[Grant::everything()]);
+        assert!(is_met(Scope::AnyKey));
+        assert!(!is_met(Scope::AnyEntity) && !is_met(Scope::Whole));
+        assert!(Demand::new(&[], Area::Node, Scope::AnyKey).is_met_by(&[]));
+    }
+
+    #[test]
     fn an_area_has_the_audiences_that_sdks_ask_for() {
         assert!(is_for_area(Area::Events, "https://eventhubs.azure.net/"));
         assert!(is_for_area(Area::Durable, "https://durabletask.io"));
         assert!(is_for_area(Area::Jobs, "https://management.azure.com"));
-        for other in ["", "http://h/client/?hub=chat", "https://durabletask.io"] {
+        for other in [
+            "",
+            "http://h/client/?hub=chat",
+            "https://durabletask.io",
+            "https://eventhubs.azure.net.evil.example",
+            "https://eventhubs.azure.net/x",
+        ] {
             assert!(!is_for_area(Area::Events, other), "{other}");
         }
         assert!(!is_for_area(Area::Realtime, "https://durabletask.io"));

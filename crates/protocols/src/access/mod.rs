@@ -11,6 +11,7 @@
 mod audit;
 mod demand;
 mod denied;
+mod development;
 mod follow;
 mod key;
 mod pass;
@@ -22,6 +23,7 @@ mod verify;
 pub use audit::{Asker, Audit, AuditEvent};
 pub use demand::{Demand, Scope, is_for_area};
 pub use denied::{Denied, Reason};
+pub use development::{ACCOUNT, HUBS, ROOT, development_ring};
 pub use follow::{Follow, ended};
 pub use key::{Key, Ring, Slot};
 pub use pass::Pass;

@@ -136,7 +136,7 @@ impl Pass {
         let (name, area) = (self.name(), demand.area);
         let entity = match demand.scope {
             Scope::Entity(entity) => format!("/{entity}"),
-            Scope::AnyEntity | Scope::Whole => String::new(),
+            Scope::AnyEntity | Scope::Whole | Scope::AnyKey => String::new(),
         };
         let rights = rights.join(" or ");
         let message = format!("the key '{name}' has no right '{rights} {area}{entity}'");

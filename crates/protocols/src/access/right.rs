@@ -111,6 +111,16 @@ impl Grant {
         is_right && is_area && is_entity
     }
 
+    /// Whether it is about this area.
+    pub fn is_in(&self, area: Area) -> bool {
+        self.area.is_none_or(|own| own == area)
+    }
+
+    /// The entity that it is confined to.
+    pub fn entity(&self) -> Option<&str> {
+        self.entity.as_deref()
+    }
+
     /// Whether it holds for some entity of the area.
     pub fn holds_somewhere(&self, right: Right, area: Area) -> bool {
         let entity = self.entity.as_deref();
@@ -228,6 +238,13 @@ mod tests {
         }
         assert!(!grant("read *").contains(&grant("listen events")));
         assert!(!grant("manage node").contains(&grant("manage *")));
+        for other in [
+            "send events/garden",
+            "send events/house",
+            "send jobs/houses",
+        ] {
+            assert!(!grant("send events/houses").contains(&grant(other)));
+        }
     }
 
     #[test]
@@ -249,7 +266,9 @@ mod tests {
         assert!(grant.holds(Right::Send, Area::Events, Some("Houses")));
         assert!(!grant.holds(Right::Listen, Area::Events, Some("houses")));
         assert!(!grant.holds(Right::Send, Area::Jobs, Some("houses")));
-        assert!(!grant.holds(Right::Send, Area::Events, Some("cars")));
+        for other in ["cars", "house", "houses2", ""] {
+            assert!(!grant.holds(Right::Send, Area::Events, Some(other)));
+        }
         assert!(!grant.holds(Right::Send, Area::Events, None));
         assert!(grant.holds_somewhere(Right::Send, Area::Events));
         assert!(Grant::everything().holds(Right::Send, Area::Node, None));

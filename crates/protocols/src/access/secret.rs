@@ -50,3 +50,38 @@ impl fmt::Debug for Secret {
         f.write_str("(secret)")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_the_whole_text_and_no_other() {
+        let secret = Secret::new("hush");
+        assert!(secret.is("hush"));
+        for other in ["", "h", "hus", "hush ", "hushh", "Hush", "ush"] {
+            assert!(!secret.is(other), "{other}");
+        }
+        assert!(!Secret::new("").is("h"));
+    }
+
+    #[test]
+    fn new_secrets_are_long_and_differ() {
+        let secrets = [(); 3].map(|()| Secret::random().unwrap());
+        for (place, secret) in secrets.iter().enumerate() {
+            let bytes = STANDARD.decode(secret.reveal()).unwrap();
+            assert_eq!(bytes.len(), SECRET_BYTES);
+            let mut others = secrets.iter().skip(place + 1);
+            assert!(others.all(|other| !secret.is(other.reveal())));
+        }
+    }
+
+    #[test]
+    fn a_derived_secret_is_of_its_source_and_its_purpose() {
+        let derived = Secret::new("a").derive("x");
+        assert!(derived.is(Secret::new("a").derive("x").reveal()));
+        for other in [Secret::new("a").derive("y"), Secret::new("b").derive("x")] {
+            assert!(!derived.is(other.reveal()));
+        }
+    }
+}

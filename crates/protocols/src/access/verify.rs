@@ -468,6 +468,8 @@ mod tests {
             resource: "/x",
         };
         assert_eq!(reason(access.admit(proof, &events())), Some(Reason::Wrong));
+        let bare = access.admit(Proof::Token(&token), &events());
+        assert_eq!(reason(bare), Some(Reason::Forbidden));
         let is_ours = |audience: &str| is_for_area(Area::Events, audience);
         assert!(access.admit(proof, &events().or_token(&is_ours)).is_ok());
     }

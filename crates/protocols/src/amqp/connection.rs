@@ -40,6 +40,8 @@ pub(super) struct Connection {
     next_link: u64,
     pub(super) work: Work,
     pub(super) tokens: Tokens,
+    /// How the client calls us.
+    pub(super) host: Box<str>,
     /// Watches the policies that have signed tokens.
     pub(super) policies: Option<Aborted>,
     /// Links that may have something to deliver.
@@ -62,7 +64,12 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(context: Arc<Context>, tokens: Tokens, frame_bytes: usize) -> Self {
+    pub(super) fn new(
+        context: Arc<Context>,
+        tokens: Tokens,
+        host: Box<str>,
+        frame_bytes: usize,
+    ) -> Self {
         let mut connection = Self {
             context,
             out: Outbox::default(),
@@ -73,6 +80,7 @@ impl Connection {
             next_link: 0,
             work: Work::new(),
             tokens,
+            host,
             policies: None,
             ready: VecDeque::new(),
             owing: Vec::new(),

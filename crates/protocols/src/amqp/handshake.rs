@@ -21,12 +21,17 @@ use crate::access::Proof;
 /// The least frame that everybody must take.
 const LEAST_FRAME: u32 = 512;
 
+/// The longest name of a host.
+const HOST_BYTES: usize = 255;
+
 /// A client that wants signs of life more often than this is refused.
 const LEAST_IDLE: Duration = Duration::from_secs(1);
 
 /// What a client has said about itself.
 pub(super) struct Greeting {
     pub(super) tokens: Tokens,
+    /// How it calls us; empty if it does not.
+    pub(super) host: Box<str>,
     pub(super) frame_bytes: usize,
     /// How long the client bears silence.
     pub(super) idle: Option<Duration>,
@@ -67,10 +72,11 @@ where
         return Ok(None);
     };
     match opened(&frame) {
-        Ok((frame_bytes, idle)) => {
+        Ok((host, frame_bytes, idle)) => {
             stream.write_all(&answer(context)).await?;
             Ok(Some(Greeting {
                 tokens,
+                host,
                 frame_bytes,
                 idle,
             }))
@@ -126,7 +132,7 @@ async fn fill<S>(stream: &mut S, buffer: &mut BytesMut) -> std::io::Result<bool>
 where
     S: AsyncRead + Unpin,
 {
-    buffer.reserve(limits::AMQP_QUIET_BYTES);
+    buffer.reserve(limits::AMQP_UNPROVEN_READ_BYTES);
     Ok(stream.read_buf(buffer).await? > 0)
 }
 
@@ -183,8 +189,8 @@ fn judge(init: &sasl::Init<'_>, context: &Context, tokens: &mut Tokens) -> u8 {
     }
 }
 
-/// Largest frame and longest silence of the client.
-fn opened(frame: &Frame) -> Result<(usize, Option<Duration>), Fault> {
+/// Our name, largest frame and longest silence of the client.
+fn opened(frame: &Frame) -> Result<(Box<str>, usize, Option<Duration>), Fault> {
     let Performative::Open(open) = performative::read(&frame.body)?.0 else {
         return Err(Fault::new(
             condition::NOT_ALLOWED,
@@ -206,7 +212,11 @@ fn opened(frame: &Frame) -> Result<(usize, Option<Duration>), Fault> {
             "idle-time-out is below a second",
         ));
     }
-    Ok((largest.min(limits::AMQP_FRAME_BYTES) as usize, idle))
+    // An address is made of it, so it must be no path.
+    let is_host = |host: &&str| host.len() <= HOST_BYTES && !host.contains('/');
+    let host = open.host.filter(is_host);
+    let frame_bytes = largest.min(limits::AMQP_FRAME_BYTES) as usize;
+    Ok((host.unwrap_or_default().into(), frame_bytes, idle))
 }
 
 fn answer(context: &Context) -> Vec<u8> {

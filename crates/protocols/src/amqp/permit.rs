@@ -321,12 +321,17 @@ pub(crate) async fn verify(
 
 /// Verifies the token that a request to `$management` carries: for this request only,
 /// so it ends with its key.
-pub(super) async fn verify_asking(context: &Context, token: &str, hub: &str) -> Result<(), Denied> {
+pub(super) async fn verify_asking(
+    context: &Context,
+    token: &str,
+    audience: &str,
+    hub: &str,
+) -> Result<(), Denied> {
     let kind = match token.starts_with("SharedAccessSignature ") {
         true => "servicebus.windows.net:sastoken",
         false => "jwt",
     };
-    let permit = verify(context, kind, token, hub).await?;
+    let permit = verify(context, kind, token, audience).await?;
     let mut denied = Ok(());
     for right in SOME.rights {
         denied = permit.allows(*right, hub);
@@ -341,4 +346,68 @@ pub(super) async fn verify_asking(context: &Context, token: &str, hub: &str) -> 
 fn signer(policy: &Policy, sas: &Sas) -> Option<Secret> {
     let mut keys = [&policy.primary, &policy.secondary].into_iter();
     keys.find(|key| sas.is_signed_by(key)).map(Secret::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use steadfast_events::Retention;
+
+    use super::*;
+
+    fn policy(rights: Rights, primary: &str, secondary: &str) -> EventHub {
+        let policy = Policy {
+            name: "p".to_owned(),
+            rights,
+            primary: primary.to_owned(),
+            secondary: secondary.to_owned(),
+        };
+        EventHub {
+            id: 1,
+            revision: 1,
+            name: "houses".to_owned(),
+            partitions: 1,
+            created: Timestamp(0),
+            retention: Retention::default(),
+            groups: Vec::new(),
+            policies: vec![policy],
+        }
+    }
+
+    #[test]
+    fn tokens_of_a_connection_are_bounded_and_the_oldest_goes() {
+        let mut tokens = Tokens::default();
+        let now = Timestamp(0);
+        for number in 0..=limits::AMQP_TOKENS {
+            tokens.put(&format!("sb://h/hub-{number}"), Permit::Open);
+        }
+        assert_eq!(tokens.all.len(), limits::AMQP_TOKENS);
+        let allow = |path: &str| tokens.allow(path, path, Right::Send, now);
+        assert!(allow("hub-0").is_err());
+        assert!(allow("hub-1").is_ok() && allow(&format!("hub-{}", limits::AMQP_TOKENS)).is_ok());
+    }
+
+    #[test]
+    fn a_policy_counts_with_the_keys_and_rights_that_it_has_now() {
+        let listen = Rights {
+            listen: true,
+            ..Rights::default()
+        };
+        let permit = Permit::Policy {
+            hub: "houses".to_owned(),
+            name: "p".to_owned(),
+            rights: listen,
+            key: Secret::new("one"),
+            expires: Timestamp(1),
+        };
+        let under = |hub: &EventHub| permit.clone().under(Some(hub));
+        for counts in [("one", "two"), ("two", "one")] {
+            let permit = under(&policy(listen, counts.0, counts.1)).unwrap();
+            assert!(permit.allows(Right::Listen, "houses").is_ok());
+        }
+        let shrunk = under(&policy(Rights::default(), "one", "two")).unwrap();
+        assert!(shrunk.allows(Right::Listen, "houses").is_err());
+        // Made anew under the same name.
+        assert!(under(&policy(listen, "two", "three")).is_err());
+        assert!(permit.clone().under(None).is_err());
+    }
 }

@@ -108,11 +108,12 @@ impl Connection {
             true => self.tokens.allow_asking(&hub, now),
             false => Ok(()),
         };
+        let audience = format!("amqps://{}/{hub}", self.host);
         let context = Arc::clone(&self.context);
         self.work.push(Box::pin(async move {
             tokio::time::sleep(limits::AMQP_REPLY_PAUSE).await;
             let allowed = match token {
-                Some(token) => permit::verify_asking(&context, &token, &hub).await,
+                Some(token) => permit::verify_asking(&context, &token, &audience, &hub).await,
                 None => allowed,
             };
             let told = match (allowed, wanted) {

@@ -42,7 +42,12 @@ where
         return;
     };
     let _served = context.served.token();
-    let connection = Connection::new(context, greeting.tokens, greeting.frame_bytes);
+    let connection = Connection::new(
+        context,
+        greeting.tokens,
+        greeting.host,
+        greeting.frame_bytes,
+    );
     let now = Instant::now();
     let mut pump = Pump {
         stream,
@@ -134,7 +139,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
             return Ok(true);
         }
         if !self.connection.is_proven() {
-            self.chunk = limits::AMQP_QUIET_BYTES;
+            self.chunk = limits::AMQP_UNPROVEN_READ_BYTES;
         }
         let room = self.chunk.max(frame::missing(&self.buffer));
         self.buffer.reserve(room);

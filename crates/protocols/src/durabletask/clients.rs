@@ -346,3 +346,20 @@ pub(super) async fn create_hub(
 pub(super) async fn delete_hub(caller: &Caller, _: wire::Empty) -> Answer<wire::Empty> {
     caller.hub.wipe().await.map(done).map_err(no)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_names_a_bounded_number_of_instances() {
+        let batch = |count: usize| {
+            let instance_ids = vec!["i".to_owned(); count];
+            batch_of(wire::InstanceBatch { instance_ids })
+        };
+        let most = limits::INSTANCE_BATCH;
+        assert_eq!(batch(most).unwrap().len(), most);
+        let refused = batch(most + 1).unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::InvalidArgument);
+    }
+}

@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn an_item_is_cut_to_the_longest_message_that_fits() {
-        for most in [900, 1_000, 1_127, 1_128, 5_000, 70_000] {
+        for most in (300..2_000).chain([5_000, 70_000]) {
             for sizes in [
                 [10, 100, 200, 300, 400, 500],
                 [0, 60, 120, 130, 16_383, 16_384],

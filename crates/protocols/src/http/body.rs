@@ -253,3 +253,42 @@ pub(crate) async fn read(
         false => Ok(whole.freeze()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures_util::stream;
+
+    use super::*;
+
+    /// A body that says nothing about its length, of so many pieces of ten bytes.
+    fn pieces(count: usize) -> Body {
+        let piece = Ok::<_, Infallible>(Bytes::from_static(&[7; 10]));
+        Body::from_stream(stream::iter(vec![piece; count]))
+    }
+
+    async fn length(body: Body) -> Result<usize, Unread> {
+        let whole = read(&Extensions::new(), body, 100).await;
+        whole.map(|whole| whole.len())
+    }
+
+    #[tokio::test]
+    async fn a_body_has_the_same_limit_with_and_without_a_length() {
+        assert_eq!(length(Body::from(vec![7; 100])).await, Ok(100));
+        assert_eq!(
+            length(Body::from(vec![7; 101])).await,
+            Err(Unread::TooLarge)
+        );
+        assert_eq!(length(pieces(10)).await, Ok(100));
+        assert_eq!(length(pieces(11)).await, Err(Unread::TooLarge));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_end_is_given_up() {
+        let body = pieces(3).into_data_stream().chain(stream::pending());
+        let body = length(Body::from_stream(body));
+        let read = tokio::time::timeout(2 * limits::BODY_TIME, body).await;
+        assert_eq!(read.expect("an end"), Err(Unread::TooSlow));
+    }
+}

@@ -125,6 +125,7 @@ impl Problem {
             "STF-6005" | "STF-7006" => StatusCode::FORBIDDEN,
             "STF-6020" | "STF-2009" | "STF-4006" => StatusCode::BAD_REQUEST,
             "STF-6021" | "STF-4004" => StatusCode::NOT_FOUND,
+            "STF-2051" | "STF-2062" | "STF-2063" => StatusCode::CONFLICT,
             "STF-7034" | "STF-6031" | "STF-2058" | "STF-6022" | "STF-3001" | "STF-3004"
             | "STF-3008" | "STF-3014" | "STF-3023" => StatusCode::CONFLICT,
             "STF-6030" => StatusCode::PRECONDITION_FAILED,
@@ -132,9 +133,12 @@ impl Problem {
             "STF-3011" | "STF-3019" | "STF-3020" | "STF-3021" | "STF-3022" => {
                 StatusCode::BAD_REQUEST
             }
-            "STF-5001" | "STF-5002" | "STF-5003" | "STF-5035" => StatusCode::NOT_FOUND,
-            "STF-5004" | "STF-5009" | "STF-5010" | "STF-5011" | "STF-5016" => StatusCode::CONFLICT,
-            "STF-5005" | "STF-5007" | "STF-5008" => StatusCode::BAD_REQUEST,
+            "STF-5001" | "STF-5002" | "STF-5003" | "STF-5017" | "STF-5019" | "STF-5035" => {
+                StatusCode::NOT_FOUND
+            }
+            "STF-5004" | "STF-5009" | "STF-5010" | "STF-5011" | "STF-5016" | "STF-5030"
+            | "STF-5033" => StatusCode::CONFLICT,
+            "STF-5005" | "STF-5007" | "STF-5008" | "STF-5022" => StatusCode::BAD_REQUEST,
             "STF-5006" => StatusCode::PAYLOAD_TOO_LARGE,
             "STF-5012" => StatusCode::TOO_MANY_REQUESTS,
             "STF-5024" => StatusCode::SERVICE_UNAVAILABLE,

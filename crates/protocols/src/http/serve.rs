@@ -10,7 +10,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::middleware;
 use futures_util::future::Either;
 use hyper::body::Incoming;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use steadfast_core::limits;
 use tokio::sync::Notify;
@@ -24,6 +24,7 @@ use super::forwarded::{self, Proxies};
 use super::metrics::{self, Registry};
 use super::shield::{self, Hosts, Shield};
 use super::span;
+use super::unread::track;
 use crate::listen::{Admission, Stream, current};
 
 /// How long a client that has asked for nothing may take to go.
@@ -84,6 +85,7 @@ pub async fn serve(mut stream: Stream, peer: SocketAddr, routes: Router, stop: C
     let served = admission.clone();
     let answers = Answers::new(admission.clone());
     let counted = Arc::clone(&answers);
+    let unread = stream.unread();
     let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
         first.notify_one();
         request.extensions_mut().insert(forwarded::Peer(peer));
@@ -91,10 +93,13 @@ pub async fn serve(mut stream: Stream, peer: SocketAddr, routes: Router, stop: C
         // It counts before its task runs.
         let unproven = served.as_ref().filter(|own| !own.is_proven());
         let waiting = unproven.map(|own| own.wait(head_bytes(&request)));
+        let request = track(request, &unread);
         let answer = async move {
             let turn = answers.turn().await;
             let response = routes.call(request).await?;
-            drop(waiting);
+            if let Some(waiting) = waiting {
+                waiting.answered();
+            }
             let response = response.map(|body| answers.count(body));
             drop(turn);
             Ok::<_, Infallible>(response)
@@ -166,10 +171,24 @@ async fn silence(asked: &Notify) {
     }
 }
 
+/// Spawns what HTTP/2 runs beside a connection. It has an allocation of its own beside the
+/// task, as connections have.
+#[derive(Clone)]
+struct Boxed;
+
+impl<F> hyper::rt::Executor<F> for Boxed
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    fn execute(&self, work: F) {
+        tokio::spawn(Box::pin(work));
+    }
+}
+
 /// The limits of a connection. What is not set here has a bound of the library:
 /// streams that a client resets before they are taken.
-fn builder() -> Builder<TokioExecutor> {
-    let mut builder = Builder::new(TokioExecutor::new());
+fn builder() -> Builder<Boxed> {
+    let mut builder = Builder::new(Boxed);
     builder
         .http1()
         .timer(TokioTimer::new())

@@ -8,6 +8,7 @@ use std::time::Duration;
 use rustls::ServerConfig;
 use socket2::{Domain, Protocol, Socket, Type};
 use steadfast_core::limits;
+use tokio::io::DuplexStream;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
@@ -16,9 +17,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::error::{Error, Kind};
-use super::governor::Governor;
+use super::governor::{Admission, Governor};
 use super::holder::holder_of;
 use super::stream::{Connection, Place, Stream};
+use super::tls::TlsSocket;
 
 /// How long a client may take to agree on a key.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -146,11 +148,12 @@ impl Listener {
                 permits.acquire_owned().await.expect("it is never closed")
             }
         };
+        self.governor.emptied().await;
         let admission = self.governor.admit(peer.ip(), self.address.port());
         Ok(Accepted {
             connection,
             peer,
-            place: Place::new(admission, permit),
+            place: Place::new(admission, Some(permit)),
         })
     }
 }
@@ -173,10 +176,39 @@ where
         place,
     } = accepted;
     let admission = place.admission().clone();
-    let serving = admission.clone().serve(async move {
-        if let Some(connection) = encrypt(tls, connection, peer).await {
+    // Each future around it would have room for it twice: before and after it is pinned.
+    // And tasks are aligned to 128 bytes: of large ones glibc gives less memory back.
+    let serving = Box::pin(async move {
+        if let Some(connection) = encrypt(tls, connection, &place, peer).await {
             serve(Stream::new(connection, place), peer).await;
         }
+    });
+    serve_admitted(admission, serving).await;
+}
+
+/// Serves one end of a pipe as a port serves a connection, for tests without sockets.
+/// A port also runs [`Governor::expire`].
+pub async fn serve_pipe<S, F>(
+    governor: &Arc<Governor>,
+    pipe: DuplexStream,
+    peer: SocketAddr,
+    serve: S,
+) where
+    S: FnOnce(Stream, SocketAddr) -> F,
+    F: Future<Output = ()>,
+{
+    let admission = governor.admit(peer.ip(), peer.port());
+    let place = Place::new(admission.clone(), None);
+    let stream = Stream::new(Either::Right(Either::Right(pipe)), place);
+    serve_admitted(admission, serve(stream, peer)).await;
+}
+
+async fn serve_admitted(admission: Admission, serving: impl Future<Output = ()>) {
+    let _task = admission.task();
+    let mut serving = std::pin::pin!(admission.clone().serve(serving));
+    let serving = std::future::poll_fn(|context| {
+        admission.begin_turn();
+        serving.as_mut().poll(context)
     });
     tokio::select! {
         () = serving => {}
@@ -195,13 +227,19 @@ fn is_of_one_client(error: &io::Error) -> bool {
 async fn encrypt(
     tls: Option<TlsAcceptor>,
     connection: TcpStream,
+    place: &Place,
     peer: SocketAddr,
 ) -> Option<Connection> {
     let Some(tls) = tls else {
         return Some(Either::Left(connection));
     };
-    match tokio::time::timeout(HANDSHAKE, tls.accept(connection)).await {
-        Ok(Ok(stream)) => Some(Either::Right(stream)),
+    let socket = TlsSocket::new(connection, place.admission().clone());
+    let accepting = Box::pin(tls.accept(socket));
+    match tokio::time::timeout(HANDSHAKE, accepting).await {
+        Ok(Ok(mut stream)) => {
+            stream.get_mut().0.agreed();
+            Some(Either::Right(Either::Left(Box::new(stream))))
+        }
         Ok(Err(error)) => {
             tracing::debug!(event = "listen.handshake_failed", %peer, %error);
             None

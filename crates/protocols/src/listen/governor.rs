@@ -6,6 +6,7 @@
 //! is closed, first of the same address. So unproven connections never take the room
 //! of proven ones.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,6 +19,8 @@ use steadfast_core::limits;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+use super::asked::Asked;
 
 /// The bounds of all connections that share a governor.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +53,8 @@ pub struct Governor {
     kept_bytes: AtomicUsize,
     /// There is an unproven connection again.
     filled: Notify,
+    /// The task of a connection that was closed has ended.
+    left: Notify,
 }
 
 #[derive(Default)]
@@ -59,6 +64,8 @@ struct State {
     unproven: BTreeMap<u64, Admission>,
     addresses: HashMap<IpAddr, BTreeSet<u64>>,
     proven: HashMap<u64, Admission>,
+    /// Connections that were closed before their proof and whose tasks have yet to end.
+    leaving: usize,
     /// Connections that were closed to make room, since the start.
     closed: u64,
 }
@@ -79,6 +86,7 @@ impl Governor {
             unproven_bytes: AtomicUsize::new(0),
             kept_bytes: AtomicUsize::new(0),
             filled: Notify::new(),
+            left: Notify::new(),
         }
     }
 
@@ -111,6 +119,7 @@ impl Governor {
         state.addresses.entry(address).or_default().insert(number);
         let is_first = state.unproven.len() == 1;
         drop(state);
+        let _ = admission.hold(limits::CONNECTION_UNPROVEN_BYTES);
         if is_first {
             self.filled.notify_waiters();
         }
@@ -133,7 +142,7 @@ impl Governor {
     }
 
     /// Closes connections whose time for a proof is over; it never ends.
-    pub(super) async fn expire(&self) {
+    pub async fn expire(&self) {
         loop {
             let filled = self.filled.notified();
             let oldest = {
@@ -162,6 +171,28 @@ impl Governor {
         let mut state = self.state.lock();
         if let Some(own) = state.take(admission.number()) {
             state.proven.insert(admission.number(), own);
+        }
+    }
+
+    /// Waits until the memory of few connections is on its way back. Under an attack new
+    /// ones come faster than the tasks of closed ones end.
+    pub(super) async fn emptied(&self) {
+        loop {
+            let left = self.left.notified();
+            if self.state.lock().leaving < limits::LEAVING_CONNECTIONS {
+                return;
+            }
+            left.await;
+        }
+    }
+
+    /// The task of a connection has ended.
+    fn end(&self, admission: &Admission) {
+        let mut state = self.state.lock();
+        if admission.0.is_leaving.swap(false, Ordering::SeqCst) {
+            state.leaving -= 1;
+            drop(state);
+            self.left.notify_waiters();
         }
     }
 
@@ -206,7 +237,11 @@ impl State {
 
     fn close(&mut self, number: u64, cause: Cause) {
         let own = match self.take(number) {
-            Some(own) => Some(own),
+            Some(own) => {
+                self.leaving += 1;
+                own.0.is_leaving.store(true, Ordering::SeqCst);
+                Some(own)
+            }
             None => self.proven.remove(&number),
         };
         let Some(own) = own else { return };
@@ -222,10 +257,18 @@ impl State {
     }
 }
 
+/// Unproven connections that differ by less are of one size; the oldest of them is closed.
+const UNPROVEN_STEP: usize = 32 * 1024;
+
 fn largest<'a>(all: impl Iterator<Item = &'a Admission>, ledger: Ledger) -> Option<u64> {
-    let all = all.map(|own| (own.bytes(ledger), own.number()));
-    let largest = all.filter(|(bytes, _)| *bytes > 0).max();
-    largest.map(|(_, number)| number)
+    // A newcomer is not closed for a few bytes more than others.
+    let step = match ledger {
+        Ledger::Unproven => UNPROVEN_STEP,
+        Ledger::Proven => 1,
+    };
+    let all = all.filter(|own| own.bytes(ledger) > 0);
+    let largest = all.max_by_key(|own| (own.bytes(ledger) / step, Reverse(own.number())));
+    largest.map(Admission::number)
 }
 
 /// What counts as one address: of IPv6 the network that one subscriber has.
@@ -263,6 +306,8 @@ pub enum Cause {
     Late,
     /// It held most when all together held too much.
     Memory,
+    /// It cancelled too many requests before its proof.
+    Cancelled,
 }
 
 /// A connection may not hold more.
@@ -291,9 +336,10 @@ struct Inner {
     is_metered: AtomicBool,
     /// Bytes that it brought before its proof, and makes the server keep.
     brought: AtomicUsize,
-    /// Requests of HTTP that wait for their answers, and what was read meanwhile.
-    waiting: AtomicUsize,
-    read: AtomicUsize,
+    /// What it asked for over HTTP, if nothing else counts what it brings.
+    asked: Mutex<Asked>,
+    /// How often its task was polled.
+    turns: AtomicUsize,
     /// Bytes that it makes the server keep after it.
     kept: AtomicUsize,
     is_gone: AtomicBool,
@@ -302,6 +348,8 @@ struct Inner {
     shown: CancellationToken,
     /// Waits to read: for the proof, or for the end.
     reader: AtomicWaker,
+    /// Whether its task has yet to end, although it was closed before its proof.
+    is_leaving: AtomicBool,
 }
 
 impl Admission {
@@ -315,14 +363,15 @@ impl Admission {
             is_proven: AtomicBool::new(false),
             is_metered: AtomicBool::new(true),
             brought: AtomicUsize::new(0),
-            waiting: AtomicUsize::new(0),
-            read: AtomicUsize::new(0),
+            asked: Mutex::default(),
+            turns: AtomicUsize::new(0),
             kept: AtomicUsize::new(0),
             is_gone: AtomicBool::new(false),
             cause: OnceLock::new(),
             closed: CancellationToken::new(),
             shown: CancellationToken::new(),
             reader: AtomicWaker::new(),
+            is_leaving: AtomicBool::new(false),
         }))
     }
 
@@ -389,34 +438,39 @@ impl Admission {
         self.0.is_proven.load(Ordering::SeqCst)
     }
 
-    /// It has brought bytes. They count until its proof; those of HTTP while requests
-    /// wait, as their bodies may be among them.
+    /// It has brought bytes. They count until its proof; those of HTTP until the requests
+    /// are answered that they belong to.
     pub fn charge(&self, bytes: usize) -> Result<(), Exhausted> {
+        if self.is_proven() {
+            return Ok(());
+        }
         if self.is_metered() {
             return self.hold(bytes);
         }
-        if self.0.waiting.load(Ordering::SeqCst) == 0 {
-            return Ok(());
-        }
-        self.0.read.fetch_add(bytes, Ordering::SeqCst);
-        self.hold(bytes)
+        let mut asked = self.0.asked.lock();
+        let counted = asked.read(bytes);
+        self.hold(counted)
     }
 
     /// A request of HTTP waits for its answer; it counts with its head until then.
     pub fn wait(&self, head: usize) -> WaitingRequest {
-        self.0.waiting.fetch_add(1, Ordering::SeqCst);
         let bytes = limits::REQUEST_UNPROVEN_BYTES + head;
+        let mut asked = self.0.asked.lock();
+        let head = asked.wait(bytes);
         let _ = self.hold(bytes);
+        self.release(head);
         WaitingRequest {
             admission: self.clone(),
             bytes,
+            is_answered: false,
         }
     }
 
     /// It makes the server keep bytes. They count until they are released, or until its
     /// proof.
     pub fn hold(&self, bytes: usize) -> Result<(), Exhausted> {
-        if self.is_proven() {
+        let is_over = self.0.is_gone.load(Ordering::SeqCst) || self.closed_for().is_some();
+        if self.is_proven() || is_over {
             return Ok(());
         }
         // The sum first: what is taken from it later was added to it.
@@ -448,7 +502,7 @@ impl Admission {
             .0
             .brought
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
-        // What was settled meanwhile counts no more.
+        // What was settled in between counts no more.
         let released = before.unwrap_or_default().min(bytes);
         let all = &self.0.governor.unproven_bytes;
         all.fetch_sub(released, Ordering::SeqCst);
@@ -474,12 +528,26 @@ impl Admission {
     }
 
     /// Whether it has brought all that it may before its proof, or until its requests
-    /// are answered.
+    /// are answered. What answers take counts for the sum of all only: a client that
+    /// reads a long one must be heard.
     pub fn is_exhausted(&self) -> bool {
-        let waiting = self.0.waiting.load(Ordering::SeqCst);
-        let is_full = self.bytes(Ledger::Unproven) >= limits::UNPROVEN_BYTES
-            || waiting >= limits::HTTP_UNPROVEN_REQUESTS;
-        is_full && !self.is_proven()
+        if self.is_proven() {
+            return false;
+        }
+        let bytes = match self.is_metered() {
+            true => self.bytes(Ledger::Unproven),
+            false => self.0.asked.lock().bytes(),
+        };
+        bytes >= limits::UNPROVEN_BYTES
+    }
+
+    /// Its task is polled. Before its proof it is read once in each turn.
+    pub(super) fn begin_turn(&self) {
+        self.0.turns.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn turn(&self) -> usize {
+        self.0.turns.load(Ordering::Relaxed)
     }
 
     /// So many bytes it makes the server keep now, after its proof. If all connections
@@ -546,9 +614,14 @@ impl Admission {
         self.0.reader.register(waker);
     }
 
-    /// Serves the connection: what verifies a proof meanwhile proves it.
+    /// Serves the connection: what verifies a proof in it proves the connection.
     pub async fn serve<F: Future>(self, work: F) -> F::Output {
         CURRENT.scope(self, work).await
+    }
+
+    /// Counts its task until the value is dropped.
+    pub(super) fn task(&self) -> ConnectionTask {
+        ConnectionTask(self.clone())
     }
 
     /// The connection is gone.
@@ -559,170 +632,43 @@ impl Admission {
     }
 }
 
+/// The task that serves a connection.
+pub(super) struct ConnectionTask(Admission);
+
+impl Drop for ConnectionTask {
+    fn drop(&mut self) {
+        self.0.0.governor.end(&self.0);
+    }
+}
+
 /// A request of HTTP that waits for its answer.
 pub struct WaitingRequest {
     admission: Admission,
     bytes: usize,
+    is_answered: bool,
+}
+
+impl WaitingRequest {
+    /// It has its answer. One that is dropped without was cancelled.
+    pub fn answered(mut self) {
+        self.is_answered = true;
+    }
 }
 
 impl Drop for WaitingRequest {
     fn drop(&mut self) {
-        let own = &self.admission.0;
-        let is_last = own.waiting.fetch_sub(1, Ordering::SeqCst) == 1;
-        let read = match is_last {
-            true => own.read.swap(0, Ordering::SeqCst),
-            false => 0,
-        };
-        self.admission.release(self.bytes + read);
+        let mut asked = self.admission.0.asked.lock();
+        self.admission.release(asked.end(self.bytes));
+        if self.is_answered || self.admission.is_proven() {
+            return;
+        }
+        if asked.cancel() {
+            let governor = &self.admission.0.governor;
+            let mut state = governor.state.lock();
+            state.close(self.admission.number(), Cause::Cancelled);
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn governor(unproven: usize) -> Arc<Governor> {
-        let caps = Caps {
-            unproven,
-            connection_bytes: 100,
-            bytes: 150,
-        };
-        let proxy: IpAddr = "10.0.0.9".parse().unwrap();
-        Arc::new(Governor::new(caps, move |peer| peer == proxy))
-    }
-
-    fn from(governor: &Arc<Governor>, peer: &str) -> Admission {
-        governor.admit(peer.parse().unwrap(), 1)
-    }
-
-    #[test]
-    fn the_oldest_unproven_connection_of_a_full_address_makes_room() {
-        // Two of one address.
-        let governor = governor(8);
-        let other = from(&governor, "10.0.0.1");
-        let first = from(&governor, "10.0.0.2");
-        let proven = from(&governor, "10.0.0.2");
-        proven.proven();
-        let second = from(&governor, "10.0.0.2");
-        assert_eq!(first.closed_for(), None);
-        let _third = from(&governor, "10.0.0.2");
-        assert_eq!(first.closed_for(), Some(Cause::Displaced));
-        for stays in [&other, &proven, &second] {
-            assert_eq!(stays.closed_for(), None);
-        }
-        // A network of IPv6 is one address.
-        let one = from(&governor, "2001:db8::1");
-        let _two = from(&governor, "2001:db8::2");
-        let _three = from(&governor, "2001:db8::3");
-        assert_eq!(one.closed_for(), Some(Cause::Displaced));
-    }
-
-    #[test]
-    fn a_proxy_is_bounded_by_the_number_of_all_only() {
-        let governor = governor(8);
-        let all: Vec<_> = (0..8).map(|_| from(&governor, "10.0.0.9")).collect();
-        assert!(all.iter().all(|own| own.closed_for().is_none()));
-        let _one_more = from(&governor, "10.0.0.9");
-        assert_eq!(all[0].closed_for(), Some(Cause::Displaced));
-        assert_eq!(governor.unproven(), 8);
-    }
-
-    #[test]
-    fn the_largest_connection_is_closed_when_all_hold_too_much() {
-        let governor = governor(8);
-        let (small, large) = (from(&governor, "10.0.0.1"), from(&governor, "10.0.0.2"));
-        small.proven();
-        large.proven();
-        assert!(large.keep(101).is_err());
-        assert!(large.keep(90).is_ok());
-        assert!(small.keep(70).is_ok());
-        assert_eq!(large.closed_for(), Some(Cause::Memory));
-        assert_eq!(small.closed_for(), None);
-    }
-
-    #[test]
-    fn a_closed_connection_costs_no_other_one_its_place() {
-        let governor = governor(8);
-        let peers = ["10.0.0.1", "10.0.0.2", "10.0.0.3"];
-        let all = peers.map(|peer| from(&governor, peer));
-        all.iter().for_each(Admission::proven);
-        let [large, small, idle] = &all;
-        large.keep(90).unwrap();
-        small.keep(70).unwrap();
-        assert_eq!(large.closed_for(), Some(Cause::Memory));
-        // It has not gone yet, and what it says now does not count.
-        large.keep(95).unwrap();
-        small.keep(80).unwrap();
-        small.keep(100).unwrap();
-        assert_eq!((small.closed_for(), idle.closed_for()), (None, None));
-        all.iter().for_each(Admission::leave);
-        assert_eq!(governor.kept_bytes.load(Ordering::SeqCst), 0);
-    }
-
-    #[test]
-    fn a_flood_of_many_addresses_makes_room_at_its_own_cost() {
-        let governor = governor(8);
-        let alone = from(&governor, "10.0.0.1");
-        let flood: Vec<_> = (0..12u8)
-            .map(|i| from(&governor, &format!("10.0.1.{}", i % 4)))
-            .collect();
-        assert_eq!(alone.closed_for(), None);
-        assert!(flood[0].closed_for().is_some());
-    }
-
-    #[test]
-    fn bytes_are_counted_until_the_proof() {
-        let governor = governor(8);
-        let own = from(&governor, "10.0.0.1");
-        own.charge(limits::UNPROVEN_BYTES - 1).unwrap();
-        assert!(!own.is_exhausted());
-        assert!(own.charge(2).is_err());
-        assert!(own.is_exhausted());
-        own.proven();
-        assert!(!own.is_exhausted() && own.charge(1 << 30).is_ok());
-        assert_eq!(governor.unproven_bytes.load(Ordering::SeqCst), 0);
-        assert_eq!(governor.unproven(), 0);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_connection_without_proof_ends_in_time() {
-        let governor = governor(8);
-        let expiring = Arc::clone(&governor);
-        let expiring = tokio::spawn(async move { expiring.expire().await });
-        let (late, proven) = (from(&governor, "10.0.0.1"), from(&governor, "10.0.0.1"));
-        proven.proven();
-        late.closed().await;
-        assert_eq!(late.closed_for(), Some(Cause::Late));
-        assert_eq!(proven.closed_for(), None);
-        expiring.abort();
-    }
-
-    #[test]
-    fn waiting_requests_count_until_they_are_answered() {
-        let governor = governor(8);
-        let own = from(&governor, "10.0.0.1");
-        own.meter(false);
-        let sum = || governor.unproven_bytes.load(Ordering::SeqCst);
-        // Nothing waits: what is read is a head, which counts as a request.
-        own.charge(1000).unwrap();
-        assert_eq!(sum(), 0);
-        let first = own.wait(100);
-        assert_eq!(sum(), limits::REQUEST_UNPROVEN_BYTES + 100);
-        // The body of a request that waits.
-        own.charge(1000).unwrap();
-        assert_eq!(sum(), limits::REQUEST_UNPROVEN_BYTES + 1100);
-        let others: Vec<_> = (1..limits::HTTP_UNPROVEN_REQUESTS)
-            .map(|_| own.wait(0))
-            .collect();
-        assert!(own.is_exhausted());
-        drop(first);
-        assert!(!own.is_exhausted());
-        drop(others);
-        assert_eq!(sum(), 0);
-        let late = own.wait(100);
-        own.proven();
-        drop(late);
-        assert_eq!(sum(), 0);
-        assert_eq!(own.bytes(Ledger::Unproven), 0);
-    }
-}
+mod tests;

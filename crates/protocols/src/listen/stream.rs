@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Sleep;
@@ -13,6 +13,8 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 
 use super::governor::Admission;
+use super::linger::{Linger, UnreadRequest};
+use super::tls::TlsSocket;
 
 /// A connection, encrypted or not. It has its place among the connections of its port
 /// also when HTTP has handed it on, as it does with WebSockets. Before its proof it is
@@ -20,19 +22,24 @@ use super::governor::Admission;
 pub struct Stream {
     connection: Connection,
     place: Place,
+    /// In which turn a part was read last, before its proof.
+    read_in: Option<usize>,
     /// How long a write may make no progress, and the end of the one that makes none.
     write_time: Option<Duration>,
     stalled: Option<Pin<Box<Sleep>>>,
+    unread: UnreadRequest,
+    /// What it does once its own side has ended.
+    linger: Option<Linger>,
 }
 
 /// The place of a connection among those of its port, and of its governor.
 pub(super) struct Place {
     admission: Admission,
-    _permit: OwnedSemaphorePermit,
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Place {
-    pub(super) fn new(admission: Admission, permit: OwnedSemaphorePermit) -> Self {
+    pub(super) fn new(admission: Admission, permit: Option<OwnedSemaphorePermit>) -> Self {
         Self {
             admission,
             _permit: permit,
@@ -50,16 +57,27 @@ impl Drop for Place {
     }
 }
 
-pub(super) type Connection = Either<TcpStream, TlsStream<TcpStream>>;
+/// The state of TLS has a place of its own: most futures hold a connection several times.
+/// A pipe stands for a socket in tests.
+pub(super) type Connection = Either<TcpStream, Either<Box<TlsStream<TlsSocket>>, DuplexStream>>;
 
 impl Stream {
     pub(super) fn new(connection: Connection, place: Place) -> Self {
         Self {
             connection,
             place,
+            read_in: None,
             write_time: None,
             stalled: None,
+            unread: UnreadRequest::default(),
+            linger: None,
         }
+    }
+
+    /// Says whether a request was answered before all of it was read. Then what follows
+    /// is dropped for a while at the end, so that the client gets to the answer.
+    pub(crate) fn unread(&self) -> UnreadRequest {
+        self.unread.clone()
     }
 
     /// From now on the connection ends when the client takes nothing for so long
@@ -70,6 +88,29 @@ impl Stream {
 
     fn connection(self: Pin<&mut Self>) -> Pin<&mut Connection> {
         Pin::new(&mut self.get_mut().connection)
+    }
+
+    /// Reads at most so much, once in each turn of the task. HTTP/2 reads until nothing
+    /// more comes, and hands on one request at a time of those that it has read; they
+    /// count from there on.
+    fn poll_part(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+        most: usize,
+    ) -> Poll<io::Result<()>> {
+        let turn = self.place.admission.turn();
+        if self.read_in == Some(turn) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let most = most.min(into.remaining());
+        let mut part = ReadBuf::new(into.initialize_unfilled_to(most));
+        ready!(self.as_mut().connection().poll_read(context, &mut part))?;
+        let count = part.filled().len();
+        into.advance(count);
+        self.read_in = Some(turn);
+        Poll::Ready(Ok(()))
     }
 
     /// Watches a write: one that makes no progress for too long is an error.
@@ -109,15 +150,13 @@ impl AsyncRead for Stream {
         }
         let before = into.filled().len();
         match admission.most_read() {
-            most if most < into.remaining() => {
-                let mut part = ReadBuf::new(into.initialize_unfilled_to(most));
-                ready!(self.as_mut().connection().poll_read(context, &mut part))?;
-                let count = part.filled().len();
-                into.advance(count);
-            }
-            _ => ready!(self.as_mut().connection().poll_read(context, into))?,
+            usize::MAX => ready!(self.as_mut().connection().poll_read(context, into))?,
+            most => ready!(self.as_mut().poll_part(context, into, most))?,
         }
         let count = into.filled().len() - before;
+        if let Either::Right(Either::Left(tls)) = &mut self.connection {
+            tls.get_mut().0.handed_on(count);
+        }
         // What is over the budget now is not read again before the proof.
         let _ = self.place.admission.charge(count);
         Poll::Ready(Ok(()))
@@ -156,7 +195,15 @@ impl AsyncWrite for Stream {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let shut = self.as_mut().connection().poll_shutdown(context);
-        self.watch(context, shut)
+        if self.linger.is_none() {
+            let shut = self.as_mut().connection().poll_shutdown(context);
+            ready!(self.as_mut().watch(context, shut))?;
+            if !self.unread.get() {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        let this = self.get_mut();
+        let linger = this.linger.get_or_insert_with(Linger::new);
+        linger.poll(context, &mut this.connection).map(Ok)
     }
 }

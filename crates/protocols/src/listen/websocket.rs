@@ -142,7 +142,8 @@ impl Upgrade {
             admission.meter(true);
         }
         let (upgraded, counts) = (self.upgraded, limit.0.is_counted.load(Ordering::SeqCst));
-        let work = async move {
+        // The futures around it would have room for it twice each.
+        let work = Box::pin(async move {
             let socket = match upgraded.await {
                 Ok(upgraded) => {
                     let mut gate = Gate::new(TokioIo::new(upgraded), limit);
@@ -152,9 +153,10 @@ impl Upgrade {
                 Err(error) => Err(error),
             };
             serve(socket).await;
-        };
-        match current() {
-            Some(admission) => tokio::spawn(async move {
+        });
+        match current().map(|admission| (admission.task(), admission)) {
+            Some((task, admission)) => tokio::spawn(async move {
+                let _task = task;
                 let serving = admission.clone().serve(work);
                 tokio::select! {
                     () = serving => {}

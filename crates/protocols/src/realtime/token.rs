@@ -182,6 +182,23 @@ mod tests {
     }
 
     #[test]
+    fn an_app_server_has_the_audience_of_its_hub_and_no_client_s() {
+        let is_ours = |audience| is_for_server(audience, "chat", Some("localhost:8888"));
+        assert!(is_ours("http://localhost/server/?hub=chat"));
+        assert!(is_ours("https://127.0.0.1:1/server?hub=Chat"));
+        for audience in [
+            "",
+            "http://localhost/server/",
+            "http://localhost/server/?hub=other",
+            "http://localhost/client/?hub=chat",
+            "http://localhost/?hub=chat",
+            "http://elsewhere/server/?hub=chat",
+        ] {
+            assert!(!is_ours(audience), "{audience}");
+        }
+    }
+
+    #[test]
     fn the_host_is_found_in_every_version_of_http_and_needed() {
         let parts = |uri: &str, host: Option<&str>| {
             let mut request = Request::builder().uri(uri);

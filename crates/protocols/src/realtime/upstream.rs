@@ -232,7 +232,7 @@ mod tests {
     use steadfast_core::clock::SystemClock;
 
     use super::*;
-    use crate::access::Ring;
+    use crate::access::{Ring, Secret};
     use crate::scheduler::SecretKey;
 
     #[test]
@@ -295,6 +295,41 @@ mod tests {
             assert_eq!(why.as_deref(), Some("the upstream must not be called"));
         }
         listener.into_std().unwrap().accept().unwrap_err();
+    }
+
+    #[test]
+    fn calls_are_signed_with_keys_that_manage_their_hub_only() {
+        let keys = [
+            ("all", "manage *"),
+            ("own", "manage realtime/Chat"),
+            ("other", "manage realtime/chat2"),
+            ("sender", "send realtime/chat"),
+            ("jobs", "manage jobs"),
+        ];
+        let mut ring = Ring::new();
+        for (name, grant) in keys {
+            ring.add(Key {
+                name: name.to_owned(),
+                grants: vec![grant.parse().unwrap()],
+                primary: Secret::new(name),
+                secondary: None,
+            });
+        }
+        let access = Access::new(ring, Arc::new(SystemClock::new()));
+        let options = Options::new(SecretKey::new("a key for tests"));
+        let upstreams = Upstreams::new(Vec::new(), options, Arc::new(access)).unwrap();
+        let event = Event {
+            hub: "chat".to_owned(),
+            connection: "c".into(),
+            ..Event::default()
+        };
+        let signed = upstreams.signature(&event);
+        for (name, _) in keys {
+            let bytes = signature::sign(name.as_bytes(), "c");
+            let hex: String = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
+            let is_signed = signed.split(',').any(|own| own == format!("sha256={hex}"));
+            assert_eq!(is_signed, ["all", "own"].contains(&name), "{name}");
+        }
     }
 
     #[test]

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::interface::{Interface, LOOK, Operation, read};
 use super::operator::Operator;
 use crate::access::{Area, Demand, Pass, Right, Scope, Secret};
+use crate::connection_string::Endpoint;
 use crate::http::Problem;
 
 /// The policy of an event hub whose maker names none.
@@ -300,65 +301,18 @@ impl Hubs {
     /// What to paste into a client, by policy. Empty where nobody can know by which
     /// name clients reach the node.
     pub(super) fn strings(&self, hub: &EventHub) -> Value {
-        let addresses = self.operator.status().addresses;
-        let Some(endpoint) = endpoint(&addresses) else {
+        let Some(endpoint) = Endpoint::of_addresses(&self.operator.addresses()) else {
             return json!({});
         };
-        let (place, end) = endpoint;
-        let strings = hub.policies.iter().map(|policy| {
-            let (name, key) = (&policy.name, &policy.primary);
-            let text = format!(
-                "Endpoint=sb://{place};SharedAccessKeyName={name};SharedAccessKey={key};\
-                 EntityPath={}{end}",
-                hub.name
-            );
-            (name.clone(), json!(text))
+        let strings = hub.policies.iter().filter_map(|policy| {
+            let text = endpoint.events(&policy.name, &policy.primary, Some(&hub.name))?;
+            Some((policy.name.clone(), json!(text)))
         });
         Value::Object(strings.collect())
     }
 }
 
-/// Where clients find event hubs, and how a connection string ends.
-fn endpoint(addresses: &[(String, String)]) -> Option<(String, &'static str)> {
-    let find = |name: &str| {
-        let found = addresses.iter().find(|(own, _)| own == name);
-        found.and_then(|(_, url)| url.split_once("://")?.1.rsplit_once(':'))
-    };
-    let (place, usual, end) = match (find("amqps"), find("amqp")) {
-        (Some(place), _) => (place, "5671", ""),
-        (None, Some(place)) => (place, "5672", ";UseDevelopmentEmulator=true"),
-        (None, None) => return None,
-    };
-    let host = match place.0 {
-        "0.0.0.0" | "[::]" => return None,
-        "127.0.0.1" | "[::1]" => "localhost",
-        host => host,
-    };
-    // The SDKs know the usual port themselves.
-    let port = match place.1 {
-        port if port == usual => String::new(),
-        port => format!(":{port}"),
-    };
-    Some((format!("{host}{port}"), end))
-}
-
 /// A time that may be missing.
 pub(super) fn time(time: Option<Timestamp>) -> Value {
     json!(time.map(format_time))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_endpoint_is_where_clients_can_go() {
-        let at = |name: &str, url: &str| vec![(name.to_owned(), url.to_owned())];
-        let local = endpoint(&at("amqp", "amqp://127.0.0.1:5672")).unwrap();
-        assert_eq!(local, ("localhost".into(), ";UseDevelopmentEmulator=true"));
-        let far = endpoint(&at("amqps", "amqps://10.0.0.7:9000")).unwrap();
-        assert_eq!(far, ("10.0.0.7:9000".into(), ""));
-        assert_eq!(endpoint(&at("amqp", "amqp://0.0.0.0:5672")), None);
-        assert_eq!(endpoint(&at("http", "http://127.0.0.1:7070")), None);
-    }
 }

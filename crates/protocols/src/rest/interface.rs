@@ -39,7 +39,8 @@ pub struct Operation {
     pub path: &'static str,
     pub summary: &'static str,
     /// The caller needs one of them, on the entity that the path names first. A path
-    /// without one needs it somewhere in the area, and the handler checks the rest.
+    /// without one needs it somewhere in the area, and the handler checks the rest. The
+    /// routes of [`Interface::with_any_key`] name none.
     pub rights: &'static [Right],
     pub area: Area,
     /// The schema of the body, if it has one.
@@ -75,8 +76,36 @@ impl Interface {
         clippy::needless_pass_by_value,
         reason = "operations are written where they are added"
     )]
-    pub fn with(mut self, operation: Operation, handler: MethodRouter) -> Self {
-        let described = describe(&operation);
+    pub fn with(self, operation: Operation, handler: MethodRouter) -> Self {
+        let whole = (operation.area == Area::Node).then_some(Scope::Whole);
+        self.add(&operation, handler, whole)
+    }
+
+    /// Adds a route that needs its right for all of the area, whatever its path names.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "operations are written where they are added"
+    )]
+    pub(super) fn with_whole(self, operation: Operation, handler: MethodRouter) -> Self {
+        self.add(&operation, handler, Some(Scope::Whole))
+    }
+
+    /// Adds a route that every key may use, whatever its rights.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "operations are written where they are added"
+    )]
+    pub(super) fn with_any_key(self, operation: Operation, handler: MethodRouter) -> Self {
+        self.add(&operation, handler, Some(Scope::AnyKey))
+    }
+
+    fn add(
+        mut self,
+        operation: &Operation,
+        handler: MethodRouter,
+        scope: Option<Scope<'static>>,
+    ) -> Self {
+        let described = describe(operation);
         let path = self
             .paths
             .entry(operation.path)
@@ -87,6 +116,7 @@ impl Interface {
             rights: operation.rights,
             area: operation.area,
             path: operation.path,
+            scope,
         };
         let guarded = handler.route_layer(middleware::from_fn_with_state(guard, check));
         self.routes = self.routes.route(operation.path, guarded);
@@ -145,6 +175,8 @@ struct Guard {
     area: Area,
     /// With parameters in braces.
     path: &'static str,
+    /// On what the right is needed, if the path does not say it.
+    scope: Option<Scope<'static>>,
 }
 
 async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Response {
@@ -187,10 +219,10 @@ impl Guard {
         let header = header.and_then(|value| value.to_str().ok());
         let resource = request.uri().path();
         let entity = entity(self.path, resource);
-        let scope = match (self.area, &entity) {
-            (Area::Node, _) => Scope::Whole,
-            (_, Some(entity)) => Scope::Entity(entity),
-            (_, None) => Scope::AnyEntity,
+        let scope = match (self.scope, &entity) {
+            (Some(fixed), _) => fixed,
+            (None, Some(entity)) => Scope::Entity(entity),
+            (None, None) => Scope::AnyEntity,
         };
         let demand = Demand::new(self.rights, self.area, scope);
         let proof = Proof::Header { header, resource };
@@ -213,7 +245,7 @@ fn describe(operation: &Operation) -> Value {
         .collect();
     let mut described = json!({
         "summary": operation.summary,
-        "description": format!("Needs the right '{} {}'.", rights(operation), operation.area),
+        "description": needs(operation),
         "operationId": operation_id(operation),
         "parameters": parameters,
         "responses": {
@@ -230,9 +262,16 @@ fn describe(operation: &Operation) -> Value {
     described
 }
 
-fn rights(operation: &Operation) -> String {
-    let rights = operation.rights.iter().map(ToString::to_string);
-    rights.collect::<Vec<_>>().join(" or ")
+fn needs(operation: &Operation) -> String {
+    if operation.rights.is_empty() {
+        return "Needs a key, whatever its rights.".to_owned();
+    }
+    let rights: Vec<_> = operation.rights.iter().map(ToString::to_string).collect();
+    format!(
+        "Needs the right '{} {}'.",
+        rights.join(" or "),
+        operation.area
+    )
 }
 
 /// A name that is the operation's own: `post_v1_keys_name_rotate`.

@@ -1,6 +1,7 @@
 //! Our own REST interface, below `/v1`.
 
 mod audit;
+mod blobs;
 mod care;
 mod cluster;
 mod collections;
@@ -11,6 +12,7 @@ mod events;
 mod groups;
 mod hub_changes;
 mod hubs;
+mod identity;
 mod interface;
 mod node;
 mod operator;
@@ -26,6 +28,7 @@ pub use collections::{
 pub use event_routes::event_routes;
 pub use eventhubs::Hubs;
 pub use hubs::{HubDesk, hub_routes};
+pub use identity::{Identity, identity_routes};
 pub use interface::{Interface, Operation};
 pub use node::{no_method, no_route, routes};
 pub use operator::{

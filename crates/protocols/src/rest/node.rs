@@ -36,6 +36,7 @@ pub fn routes(interface: Interface, operator: &Arc<dyn Operator>) -> Interface {
     let interface = keys(interface, operator);
     let text = "text/plain";
     interface
+        .open("/", "What this is, for people with a browser", "text/html")
         .open("/livez", "Whether the process lives", text)
         .open(
             "/readyz",

@@ -120,6 +120,12 @@ pub trait Operator: Send + Sync + 'static {
     /// How it is.
     fn status(&self) -> Status;
 
+    /// What it listens on, by name.
+    fn addresses(&self) -> Vec<(String, String)>;
+
+    /// Whether it lets in the keys that everybody knows.
+    fn is_development(&self) -> bool;
+
     /// Leaves, and says what became of everything. The process ends afterwards.
     async fn drain(&self, limit: Option<Duration>) -> Result<DrainSheet, Problem>;
 

@@ -11,14 +11,14 @@ use reqwest::header::HeaderMap;
 use reqwest::{Method, RequestBuilder, StatusCode};
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use steadfast_harness::FaultProxy;
+use steadfast_harness::{FaultProxy, reserve_port};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
 pub(crate) use self::jobs::Heard;
 use self::jobs::Target;
 use crate::running::stalls::Stalls;
-use crate::running::{self, KNOWN, Server, Start, free_port, until};
+use crate::running::{self, KNOWN, Server, Start, until};
 
 const KEY: &str = "0123456789abcdef0123456789abcdef";
 
@@ -76,8 +76,8 @@ impl Pair {
     pub(crate) fn start_with(config: &'static str) -> Self {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
-        let ports = [free_port(), free_port()];
-        let witness_port = free_port();
+        let ports = [reserve_port().unwrap(), reserve_port().unwrap()];
+        let witness_port = reserve_port().unwrap();
         let proxy = |to| runtime.block_on(FaultProxy::start(at(to))).unwrap();
         let mut pair = Self {
             witness: set_up("witness", witness_port).ready(),

@@ -32,6 +32,8 @@ pub(crate) enum On {
     Mine,
     Whole,
     Anything,
+    /// No right is needed.
+    AnyKey,
 }
 
 /// A route, and what it is expected to need: one right of each list.
@@ -47,7 +49,8 @@ pub(crate) struct Route {
 
 impl Route {
     pub(crate) fn expected(&self, grant: &str) -> Verdict {
-        let has = |need: &Vec<&str>| grant == "manage" || need.contains(&grant);
+        let is_any = self.on == On::AnyKey;
+        let has = |need: &Vec<&str>| is_any || grant == "manage" || need.contains(&grant);
         match self.needs.iter().all(has) {
             true => Allowed,
             false => Forbidden,
@@ -56,7 +59,7 @@ impl Route {
 
     pub(crate) fn expected_of_other(&self) -> Verdict {
         match self.on {
-            On::Anything => Allowed,
+            On::Anything | On::AnyKey => Allowed,
             On::Mine | On::Whole => Forbidden,
         }
     }
@@ -80,6 +83,7 @@ pub(crate) fn serve() -> Server {
         };
         for grant in GRANTS {
             keys.push((format!("{area}{grant}"), format!("{grant} {mine}")));
+            keys.push((format!("{area}{grant}all"), format!("{grant} {area}")));
         }
         keys.push((format!("{area}other"), format!("manage {area}/other")));
     }

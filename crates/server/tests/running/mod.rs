@@ -1,13 +1,12 @@
 //! A server in a process and a folder of its own.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub(crate) mod encrypted;
 pub(crate) mod stalls;
 
 use std::fs::{self, File};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use reqwest::{Client, Method, StatusCode};
@@ -75,18 +74,6 @@ pub(crate) fn settle(command: &mut Command, folder: &Path) {
         .env("STEADFAST_DURABLE__PORT", "0")
         .env("STEADFAST_EVENTS__BLOB_PORT", "0")
         .env("STEADFAST_REALTIME__PORT", "0");
-}
-
-/// A port that nobody has, outside the range from which the system gives ports away.
-pub(crate) fn free_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let own = (std::process::id() % 500) as u16 * 20;
-    loop {
-        let port = 20_000 + (own + NEXT.fetch_add(1, Ordering::Relaxed)) % 12_000;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
 }
 
 /// Runs a command in a folder until it ends.

@@ -2,7 +2,9 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+pub(crate) mod app_server;
 pub(crate) mod attacks;
+pub(crate) mod good;
 pub(crate) mod http2;
 
 use std::fs;
@@ -12,7 +14,7 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use steadfast_wire::amqp::code::descriptor;
-use steadfast_wire::amqp::connection::Open;
+use steadfast_wire::amqp::connection::{Close, Open};
 use steadfast_wire::amqp::delivery::Transfer;
 use steadfast_wire::amqp::frame::{self, Kind, Protocol};
 use steadfast_wire::amqp::link::{self, Attach, Role};
@@ -138,6 +140,11 @@ impl Script {
         self.put(channel, &Performative::Begin(begin), &[]);
     }
 
+    /// The end of the connection.
+    pub(crate) fn close(&mut self) {
+        self.put(0, &Performative::Close(Close { problem: None }), &[]);
+    }
+
     /// A link to `$cbs`: requests, or replies at an address of its own.
     pub(crate) fn attach(&mut self, channel: u16, handle: u32, name: &str, role: Role) {
         let (mut source, mut target) = (Vec::new(), Vec::new());
@@ -201,7 +208,8 @@ impl Stranger {
             .spawn(move || {
                 let (mut last, mut piece) = (Vec::new(), [0; 16 * 1024]);
                 while let Ok(count @ 1..) = answers.read(&mut piece) {
-                    last = piece[..count].to_vec();
+                    last.extend_from_slice(&piece[..count]);
+                    last.drain(..last.len().saturating_sub(piece.len()));
                 }
                 last
             })

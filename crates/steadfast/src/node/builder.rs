@@ -475,6 +475,7 @@ impl Builder {
         let hosted = self.hubs.open(&config.name, &clock)?;
         let Opened { engine, shards } = open::engine(&config, &clock).await?;
         let client_key = secret::client_key(&config)?;
+        let backup_key = secret::backup_key(&config)?;
         ring.add(client_key.clone());
         let access = Arc::new(Access::new(ring, Arc::clone(&clock)));
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
@@ -555,6 +556,7 @@ impl Builder {
                 hosted,
                 keys,
                 client_key,
+                backup_key,
                 changing: Mutex::new(()),
                 certificate,
                 health: Arc::new(Health::new(checks)),

@@ -10,7 +10,8 @@ use steadfast_protocols::http::Problem;
 use steadfast_protocols::rest::{BackupOrder, RestoreOrder};
 use steadfast_storage::Error as StorageError;
 use steadfast_storage::backup::{
-    Chain, Extent, Manifest, Order, Policy, Progress, Restore, restore_folder, take, take_running,
+    BackupKey, Chain, Extent, Order, Policy, Progress, Restore, Taken, restore_folder, take,
+    take_running,
 };
 use tokio::sync::watch;
 
@@ -33,7 +34,12 @@ impl Inner {
             false => Extent::Full,
         };
         let (progress, _) = watch::channel(Progress::default());
-        let order = Order::new(self.backup_place(&order.to)?, extent);
+        let mut order = Order::new(self.backup_place(&order.to)?, extent);
+        if let Some(key) = &self.backup_key {
+            let long = key.expect_long(&order.to);
+            long.map_err(|error| problem(&error))?;
+            order = order.sealed(key);
+        }
         // A backup of some partitions would look like one of all.
         let is_whole = self.runtime.serving().len() == usize::from(self.partitions());
         let taken = match &self.shards {
@@ -42,7 +48,7 @@ impl Inner {
         };
         let taken = taken.map_err(|error| problem(&error))?;
         tracing::info!(event = "node.backed_up", folder = %taken.folder.display());
-        Ok(saved(&taken.folder, &taken.manifest))
+        Ok(saved(&taken))
     }
 
     fn backup_place(&self, name: &Path) -> Result<PathBuf, Problem> {
@@ -62,7 +68,9 @@ impl Inner {
             from: from.clone(),
             ..order
         };
-        let opened = tokio::task::spawn_blocking(move || Chain::open(&from)).await;
+        let key = self.backup_key.clone();
+        let open = move || Chain::open(&from, key.as_ref())?.expect_restorable();
+        let opened = tokio::task::spawn_blocking(open).await;
         let opened = opened.expect("opening a chain does not panic");
         opened.map(|_| order).map_err(|error| problem(&error))
     }
@@ -154,7 +162,11 @@ impl Inner {
 }
 
 /// Brings a backup back into a folder that nobody has open.
-pub(super) async fn restore(data: &Path, order: RestoreOrder) -> Result<Value, String> {
+pub(super) async fn restore(
+    data: &Path,
+    order: RestoreOrder,
+    key: Option<BackupKey>,
+) -> Result<Value, String> {
     let order = Restore {
         from: order.from,
         data: data.to_owned(),
@@ -162,6 +174,7 @@ pub(super) async fn restore(data: &Path, order: RestoreOrder) -> Result<Value, S
             true => Policy::Force,
             false => Policy::Safe,
         },
+        key,
     };
     let (progress, _) = watch::channel(Progress::default());
     let restored = restore_folder(&order, &progress).await;
@@ -174,16 +187,25 @@ pub(super) async fn restore(data: &Path, order: RestoreOrder) -> Result<Value, S
     }))
 }
 
-fn saved(folder: &Path, manifest: &Manifest) -> Value {
-    json!({
-        "backup": folder.display().to_string(),
+fn saved(taken: &Taken) -> Value {
+    let manifest = &taken.manifest;
+    let mut saved = json!({
+        "backup": taken.folder.display().to_string(),
         "id": manifest.id,
         "extent": manifest.extent,
+        "sealed": manifest.is_sealed(),
         "partitions": manifest.partitions.len(),
         "rows": manifest.rows(),
         "new_events": manifest.events,
         "bytes": manifest.bytes(),
-    })
+    });
+    if let Some(key) = manifest.key() {
+        saved["key"] = key.into();
+    }
+    if let Some(note) = taken.note {
+        saved["note"] = note.into();
+    }
+    saved
 }
 
 fn nothing(error: NotThere) -> Problem {

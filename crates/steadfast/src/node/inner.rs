@@ -9,10 +9,11 @@ use steadfast_core::clock::Clock;
 use steadfast_durable::native::Host;
 use steadfast_partition::cluster::{Cluster, Forward};
 use steadfast_partition::{Hook, Runtime};
-use steadfast_protocols::access::{Access, Key, Ring};
+use steadfast_protocols::access::{Access, Key, Ring, development_ring};
 use steadfast_protocols::http::{Check, Health};
 use steadfast_protocols::listen::{Certificate, Governor};
 use steadfast_protocols::rest::{DrainSheet, RestoreOrder, RestoreOutcome};
+use steadfast_storage::backup::BackupKey;
 use steadfast_storage::shards::Shards;
 use steadfast_storage::{Engine, Store};
 use tokio::sync::watch;
@@ -22,7 +23,7 @@ use tokio_util::task::TaskTracker;
 use super::address::Address;
 use super::error::Result;
 use super::hubs::Hosted;
-use super::keys::{KeyFile, development_ring};
+use super::keys::KeyFile;
 use super::memories::Memories;
 use super::own::Own;
 use super::region::Paired;
@@ -59,6 +60,8 @@ pub(super) struct Inner {
     pub(super) keys: KeyFile,
     /// Signs the tokens for clients of hubs that this server makes.
     pub(super) client_key: Key,
+    /// Seals backups; a node that keeps nothing has none.
+    pub(super) backup_key: Option<BackupKey>,
     /// Held by whoever changes or reads the file of keys, until everybody uses it.
     pub(super) changing: Mutex<()>,
     pub(super) certificate: Option<Arc<Certificate>>,

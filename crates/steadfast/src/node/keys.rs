@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use steadfast_core::limits;
-use steadfast_protocols::access::{Grant, Key, Ring, Secret};
+use steadfast_protocols::access::{Grant, Key, Secret};
 
 use super::error::{Error, Result};
 
@@ -159,34 +159,6 @@ impl KeyFile {
             why: why.to_string(),
         }
     }
-}
-
-/// The keys that everybody knows, for development. They are those that emulators
-/// of the services use, so that pasted connection strings work.
-pub(super) fn development_ring() -> Ring {
-    let mut ring = Ring::new();
-    let known = [
-        ("RootManageSharedAccessKey", "SAS_KEY_VALUE", "manage *"),
-        (
-            "devstoreaccount1",
-            "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==",
-            "manage events",
-        ),
-        (
-            "signalr",
-            "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789ABCDEFGH",
-            "manage realtime",
-        ),
-    ];
-    for (name, secret, right) in known {
-        ring.add(Key {
-            name: name.to_owned(),
-            grants: vec![right.parse().expect("it is written as it should be")],
-            primary: Secret::new(secret),
-            secondary: None,
-        });
-    }
-    ring
 }
 
 #[cfg(test)]

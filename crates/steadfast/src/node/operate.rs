@@ -10,7 +10,7 @@ use steadfast_core::limits;
 use steadfast_core::task::named;
 use steadfast_partition::cluster::{Cluster, NodeStanding, Standing};
 use steadfast_partition::region;
-use steadfast_protocols::access::{Grant, Key, Pass};
+use steadfast_protocols::access::{Grant, Key, Pass, development_ring};
 use steadfast_protocols::blob::SHARED;
 use steadfast_protocols::http::{Problem, State};
 use steadfast_protocols::realtime::CLIENT_KEY;
@@ -21,6 +21,7 @@ use steadfast_protocols::rest::{
 use steadfast_protocols::scheduler::Home;
 use steadfast_storage::postgres::Replica;
 
+use super::address::Address;
 use super::error::Error;
 use super::home::Kept;
 use super::inner::{Inner, ring};
@@ -45,7 +46,6 @@ impl Operator for Inner {
             State::Ready => "ready",
             State::Draining => "draining",
         };
-        let addresses = self.addresses.lock();
         Status {
             node: self.config.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -54,13 +54,20 @@ impl Operator for Inner {
             engine: engine_name(self.config.engine).to_owned(),
             data: (self.config.engine == Engine::Local)
                 .then(|| self.config.data.display().to_string()),
-            addresses: addresses
-                .iter()
-                .map(|own| (own.name.to_owned(), own.url.clone()))
-                .collect(),
+            addresses: Operator::addresses(self),
             partitions: self.partitions_now(),
             restore: self.restored.clone(),
         }
+    }
+
+    fn addresses(&self) -> Vec<(String, String)> {
+        let addresses = self.addresses.lock();
+        let address = |own: &Address| (own.name.to_owned(), own.url.clone());
+        addresses.iter().map(address).collect()
+    }
+
+    fn is_development(&self) -> bool {
+        self.is_development
     }
 
     async fn drain(&self, limit: Option<Duration>) -> Result<DrainSheet, Problem> {
@@ -372,7 +379,7 @@ impl Inner {
         if name == CLIENT_KEY {
             return "server";
         }
-        let known = super::keys::development_ring();
+        let known = development_ring();
         match (
             is_declared,
             self.is_development && known.get(name).is_some(),

@@ -10,6 +10,7 @@ use steadfast_events::{Blobs, EventHubs};
 use steadfast_jobs::Jobs;
 use steadfast_partition::{Handle, Replicas, Runtime, Service, Sheet};
 use steadfast_protocols::access::Ring;
+use steadfast_protocols::connection_string::{ClientKeys, ConnectionString, Endpoint};
 use steadfast_protocols::http::State;
 use steadfast_protocols::rest::{DrainSheet, Operator, RestoreOutcome, Status};
 use steadfast_realtime::Realtime;
@@ -157,63 +158,10 @@ impl Node {
         self.inner.addresses.lock().clone()
     }
 
-    /// What to paste into a client, by name. Secrets are shown: for development.
+    /// What to paste into a client, by name: the strings of the well-known keys, secrets
+    /// included. Empty without these keys, or if clients cannot reach the address.
     pub fn connection_strings(&self) -> Vec<(&'static str, String)> {
-        let ring = self.inner.access.ring();
-        let Some(key) = ring.get("RootManageSharedAccessKey") else {
-            return Vec::new();
-        };
-        let secret = key.primary.reveal();
-        let mut all = vec![("rest", format!("Authorization: Bearer {secret}"))];
-        let addresses = self.inner.addresses.lock();
-        let amqp = addresses.iter().find(|address| address.name == "amqp");
-        if let Some(port) = amqp.and_then(|amqp| amqp.url.rsplit(':').next()) {
-            // The SDKs know the usual port themselves. It must not be named: one of them
-            // keeps it in the names of its checkpoints, and the others do not.
-            let port = if port == "5672" {
-                String::new()
-            } else {
-                format!(":{port}")
-            };
-            let name = &key.name;
-            all.push((
-                "events",
-                format!(
-                    "Endpoint=sb://localhost{port};SharedAccessKeyName={name};\
-                     SharedAccessKey={secret};UseDevelopmentEmulator=true;"
-                ),
-            ));
-        }
-        let durable = addresses.iter().find(|address| address.name == "durable");
-        if let Some((scheme, port)) = durable.and_then(Address::scheme_and_port) {
-            let string = "TaskHub=default;Authentication=None";
-            let string = format!("Endpoint={scheme}://localhost:{port};{string}");
-            all.push(("durable", string));
-            all.push(("grpc", format!("localhost:{port}")));
-        }
-        let blob = addresses.iter().find(|address| address.name == "blob");
-        if let (Some(account), Some(blob)) = (ring.get(ACCOUNT), blob) {
-            let (secret, url) = (account.primary.reveal(), &blob.url);
-            let scheme = url.split(':').next().unwrap_or_default();
-            all.push((
-                "blob",
-                format!(
-                    "DefaultEndpointsProtocol={scheme};AccountName={ACCOUNT};\
-                     AccountKey={secret};BlobEndpoint={url}/{ACCOUNT};"
-                ),
-            ));
-        }
-        let realtime = addresses.iter().find(|address| address.name == "realtime");
-        let place = realtime.and_then(Address::scheme_and_port);
-        if let (Some((scheme, port)), Some(key)) = (place, ring.get("signalr")) {
-            let secret = key.primary.reveal();
-            let place = format!("Endpoint={scheme}://localhost;Port={port}");
-            all.push((
-                "realtime",
-                format!("{place};AccessKey={secret};Version=1.0;"),
-            ));
-        }
-        all
+        self.inner.connection_strings()
     }
 
     /// How it is.
@@ -275,8 +223,9 @@ impl Node {
         let order = self.inner.wanted.lock().take()?;
         let number = self.inner.restores + 1;
         let data = self.inner.config.data.clone();
+        let key = self.inner.backup_key.clone();
         let outcome = match self.close().await {
-            true => care::restore(&data, order).await,
+            true => care::restore(&data, order, key).await,
             false => Err("somebody still uses the node".to_owned()),
         };
         Some(RestoreOutcome { number, outcome })
@@ -324,14 +273,20 @@ impl Node {
     }
 }
 
-/// The account of blobs that everybody knows.
-const ACCOUNT: &str = "devstoreaccount1";
-
 /// How often, and after which pause, it is looked whether a node is free.
 const RELEASE_TRIES: u32 = 500;
 const RELEASE_PAUSE: Duration = Duration::from_millis(10);
 
 impl Inner {
+    /// The strings of the keys that everybody knows.
+    pub(super) fn connection_strings(&self) -> Vec<ConnectionString> {
+        let endpoint = Endpoint::of_addresses(&Operator::addresses(self));
+        let keys = ClientKeys::known(&self.access.ring());
+        let both = endpoint.zip(keys);
+        both.map(|(endpoint, keys)| endpoint.strings(&keys))
+            .unwrap_or_default()
+    }
+
     /// Ends what works on the state, and lets go of it.
     async fn close(self) {
         drop(self.cluster);

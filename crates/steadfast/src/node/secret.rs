@@ -1,7 +1,7 @@
 //! The server's own secret, and the keys made of it.
 //!
-//! They encrypt the secrets of jobs, seal the keys of policies, and sign the tokens for
-//! clients of hubs. All nodes of a cluster make the same ones.
+//! They encrypt the secrets of jobs, seal the keys of policies and backups, and sign the
+//! tokens for clients of hubs. All nodes of a cluster make the same ones.
 
 use std::fs;
 use std::io::{self, Write};
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use steadfast_protocols::access::{Grant, Key, Secret};
 use steadfast_protocols::realtime::CLIENT_KEY;
+use steadfast_storage::backup::BackupKey;
 use steadfast_storage::private;
 
 use super::error::{Error, Result};
@@ -26,38 +27,68 @@ pub(super) fn client_key(config: &Config) -> Result<Key> {
     })
 }
 
+/// The key that seals backups: the text that the operator keeps, as it is, so that the
+/// file of it opens them on another machine. A node that keeps nothing has none.
+pub(super) fn backup_key(config: &Config) -> Result<Option<BackupKey>> {
+    Ok(match origin(config)? {
+        Origin::File(file) => {
+            let key = BackupKey::new(read_or_make(&file)?.reveal());
+            Some(key.of(file.display()))
+        }
+        Origin::Cluster(key) => Some(BackupKey::new(key).of("cluster.key")),
+        Origin::Nowhere => None,
+    })
+}
+
 /// The text of the file that the configuration names. A data folder without one gets
 /// a new one; a node that keeps nothing needs no file.
 pub(super) fn text(config: &Config) -> Result<Secret> {
-    let file = match (&config.jobs_secret_key, config.engine) {
-        (Some(file), _) => file.clone(),
-        // Both regions open what either has closed.
-        (None, Engine::Local) if config.regions.role.is_some() => {
-            let key = config.cluster_key.as_deref().unwrap_or_default();
-            return Ok(Secret::new(format!("secrets of jobs: {key}")));
-        }
-        (None, Engine::Local) => config.data.join("secret.key"),
-        (None, Engine::Memory) => return fresh(Path::new("memory")),
-        // All nodes have the same one then.
-        (None, Engine::Postgres) if config.cluster_key.is_some() => {
-            let key = config.cluster_key.as_deref().unwrap_or_default();
-            return Ok(Secret::new(format!("secrets of jobs: {key}")));
-        }
-        (None, Engine::Postgres) => {
-            let why = "the engine postgres needs it or cluster.key, the same on every node";
-            let error = crate::config::Error::value("jobs.secret_key", "the settings", why);
-            return Err(error.into());
-        }
-    };
-    match fs::read_to_string(&file) {
-        Ok(text) if !text.trim().is_empty() => Ok(Secret::new(text.trim())),
-        Ok(_) => Err(wrong(&file, &"it is empty")),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => make(&file),
-        Err(error) => Err(wrong(&file, &error)),
+    match origin(config)? {
+        Origin::File(file) => read_or_make(&file),
+        Origin::Cluster(key) => Ok(Secret::new(format!("secrets of jobs: {key}"))),
+        Origin::Nowhere => fresh(Path::new("memory")),
     }
 }
 
-fn make(file: &PathBuf) -> Result<Secret> {
+/// Where the secret of a node comes from.
+enum Origin<'a> {
+    File(PathBuf),
+    /// All nodes of a cluster, or both regions, open what any has closed.
+    Cluster(&'a str),
+    /// It is drawn at every start.
+    Nowhere,
+}
+
+fn origin(config: &Config) -> Result<Origin<'_>> {
+    let cluster = config.cluster_key.as_deref();
+    Ok(match (&config.jobs_secret_key, config.engine) {
+        (Some(file), _) => Origin::File(file.clone()),
+        (None, Engine::Local) if config.regions.role.is_some() => {
+            Origin::Cluster(cluster.unwrap_or_default())
+        }
+        (None, Engine::Local) => Origin::File(config.data.join("secret.key")),
+        (None, Engine::Memory) => Origin::Nowhere,
+        (None, Engine::Postgres) => match cluster {
+            Some(key) => Origin::Cluster(key),
+            None => {
+                let why = "the engine postgres needs it or cluster.key, the same on every node";
+                let error = crate::config::Error::value("jobs.secret_key", "the settings", why);
+                return Err(error.into());
+            }
+        },
+    })
+}
+
+fn read_or_make(file: &Path) -> Result<Secret> {
+    match fs::read_to_string(file) {
+        Ok(text) if !text.trim().is_empty() => Ok(Secret::new(text.trim())),
+        Ok(_) => Err(wrong(file, &"it is empty")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => make(file),
+        Err(error) => Err(wrong(file, &error)),
+    }
+}
+
+fn make(file: &Path) -> Result<Secret> {
     let secret = fresh(file)?;
     let text = secret.reveal();
     let folder = file.parent().unwrap_or_else(|| Path::new("."));

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use steadfast_core::task::named;
 use steadfast_protocols::amqp::Context as Events;
 use steadfast_protocols::durabletask;
-use steadfast_protocols::http::{Bodies, Cors, Frame, Hosts, Proxies, Registry, serve};
+use steadfast_protocols::http::{
+    Bodies, Cors, Frame, Hosts, Landing, Page, Proxies, Registry, serve,
+};
 use steadfast_protocols::listen::{Bind, Caps, Governor, Listener};
 use steadfast_protocols::publish;
 use steadfast_protocols::rest::{self, Collections, Interface, Operator};
@@ -109,10 +111,25 @@ pub(super) fn jobs(inner: &Inner, is_encrypted: bool) -> scheduler::Context {
     }
 }
 
+/// The page at `/`.
+fn landing(inner: &Arc<Inner>, scheme: &'static str) -> Landing {
+    let weak = Arc::downgrade(inner);
+    Landing::new(scheme, move || {
+        let inner = weak.upgrade();
+        let inner = inner.as_deref();
+        let development = inner.filter(|inner| inner.is_development);
+        Page {
+            addresses: inner.map(Operator::addresses).unwrap_or_default(),
+            strings: development.map(Inner::connection_strings),
+        }
+    })
+}
+
 /// Serves the port until the node stops.
 pub(super) fn start(inner: &Arc<Inner>, port: Port, frame: &Frame, events: &Arc<Events>) {
     let operator = Arc::clone(inner) as Arc<dyn Operator>;
     let interface = rest::routes(Interface::new(Arc::clone(&inner.access)), &operator);
+    let interface = rest::identity_routes(interface, &operator);
     let interface = rest::audit_routes(interface);
     let interface = rest::care_routes(interface, &operator);
     let interface = rest::cluster_routes(interface, &operator);
@@ -142,6 +159,7 @@ pub(super) fn start(inner: &Arc<Inner>, port: Port, frame: &Frame, events: &Arc<
         .merge(durabletask::routes(durable::context(inner)))
         .merge(durabletask::rest::routes(rest_hubs, scheme))
         .merge(Arc::clone(&inner.health).routes())
+        .merge(landing(inner, scheme).routes())
         .merge(steadfast_protocols::amqp::routes(
             Arc::clone(events),
             inner.leaving.clone(),

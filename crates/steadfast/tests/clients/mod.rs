@@ -1,8 +1,8 @@
 //! A place for real clients: one node, or a cluster.
 //!
-//! With `STEADFAST_NODES=3`, as in `cargo xtask soak interop`, there are three nodes
+//! With `STEADFAST_NODES=3`, as in `cargo xtask soak clients`, there are three nodes
 //! and two partitions, and clients come to the node that owns none: whatever they want
-//! is elsewhere. What clients need is installed by `cargo xtask test --only interop`,
+//! is elsewhere. What clients need is installed by `cargo xtask test --only clients`,
 //! which also says where.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
@@ -14,6 +14,7 @@ use std::sync::{Mutex, OnceLock};
 use serde_json::{Value, json};
 use steadfast::config::{Config, Layers};
 use steadfast::{Builder, Node};
+use steadfast_harness::clients as programs;
 use steadfast_harness::postgres::PostgresCluster;
 use tempfile::TempDir;
 
@@ -150,8 +151,9 @@ fn url(node: &Node, name: &str) -> String {
     found.map(|own| own.url.clone()).expect("an address")
 }
 
-/// Runs a client until it ends.
-pub(crate) async fn run(command: Command) {
+/// Runs scenarios of a client until it ends, and says which have passed: the test command
+/// reads that. `name` is the test file and the client.
+pub(crate) async fn run(name: &str, command: Command) {
     let mut command = tokio::process::Command::from(command);
     command.stdin(Stdio::null()).kill_on_drop(true);
     let output = command.output().await.expect("the client is installed");
@@ -161,4 +163,5 @@ pub(crate) async fn run(command: Command) {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
+    programs::show(name, &output.stdout);
 }

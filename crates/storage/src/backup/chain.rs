@@ -2,7 +2,8 @@
 //!
 //! Links are found by id, not by name, and each must be of the same life of the
 //! store and not older than the one below it. A chain with a hole is refused when
-//! it is opened; [`Chain::verify`] reads every byte of it.
+//! it is opened; [`Chain::verify`] reads every byte of it. A chain is sealed with one key
+//! or not at all: a backup that claims to be plain cannot stand among sealed ones.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,12 +14,15 @@ use steadfast_core::id::Partition;
 use tokio::sync::watch;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::events::EventReader;
+use super::block::BlockReader;
+use super::events::{EventFile, EventReader};
+use super::folder::BackupFolder;
 use super::manifest::{Extent, MANIFEST_FILE, Manifest};
 use super::merge::Merge;
 use super::progress::{Phase, Progress};
 use super::run::RunReader;
 use super::saved::{Content, SavedFile, damaged, unreadable};
+use super::seal::BackupKey;
 use super::write::{backups, number_of};
 use crate::error::{Error, Kind, Result};
 
@@ -27,12 +31,15 @@ use crate::error::{Error, Kind, Result};
 pub struct Chain {
     /// The full one first.
     links: Vec<Link>,
+    /// Whether it is plain text, was found as the newest one of a folder, and backups
+    /// beside it are sealed.
+    is_doubtful: bool,
 }
 
 /// One backup.
 #[derive(Debug)]
 struct Link {
-    folder: PathBuf,
+    folder: BackupFolder,
     manifest: Manifest,
 }
 
@@ -40,23 +47,34 @@ impl Chain {
     /// Opens the chain that ends with a backup, or with the newest one in a folder
     /// of backups. Refuses one with a hole, a missing file or a file of another
     /// length; what the files hold is looked at by [`Chain::verify`].
-    pub fn open(path: &Path) -> Result<Self> {
-        let last = match is_backup(path) {
+    ///
+    /// Without a key a sealed chain can be verified as far as its digests go, and not be
+    /// restored. A chain of plain text needs none.
+    pub fn open(path: &Path, key: Option<&BackupKey>) -> Result<Self> {
+        let is_named = is_backup(path);
+        let last = match is_named {
             true => path.to_path_buf(),
             false => newest(path)?,
         };
-        let mut links = vec![Link::read(&last)?];
+        let mut links = vec![Link::read(&last, key)?];
         let siblings = Siblings::read(&last)?;
         while let Some(parent) = links.last().and_then(|l| l.manifest.parent.clone()) {
-            let child = links.last().map_or(&last, |link| &link.folder);
-            let link = siblings.find(&parent, child)?;
-            if links.iter().any(|known| known.folder == link.folder) {
+            let child = links.last().map_or(&last, |link| &link.folder.path);
+            let link = siblings.find(&parent, child, key)?;
+            if links
+                .iter()
+                .any(|known| known.folder.path == link.folder.path)
+            {
                 return Err(broken(&last, "backups build on one another in a ring"));
             }
             links.push(link);
         }
         links.reverse();
-        let chain = Self { links };
+        let is_plain = links.iter().all(|link| !link.manifest.is_sealed());
+        let chain = Self {
+            links,
+            is_doubtful: !is_named && is_plain && siblings.may_have_sealed(),
+        };
         chain.check(&last)?;
         Ok(chain)
     }
@@ -73,10 +91,34 @@ impl Chain {
 
     /// The folder of that backup.
     pub fn folder(&self) -> &Path {
+        &self.end().folder.path
+    }
+
+    /// Whether it is sealed, and a key has opened it.
+    pub fn is_opened(&self) -> bool {
+        self.end().folder.is_opened()
+    }
+
+    /// Refuses a sealed chain without its key, and one of plain text that stands where
+    /// sealed ones do unless it was named: plain text is made without the key.
+    pub fn expect_restorable(&self) -> Result<()> {
+        if self.is_doubtful {
+            return Err(Error::new(Kind::BackupKey {
+                path: self.folder().to_path_buf(),
+                what: "the newest backup is plain text, and others beside it are sealed, so it \
+                       may be forged; name its folder to restore it, or that of a sealed one"
+                    .into(),
+            }));
+        }
+        self.end().folder.expect_readable()
+    }
+
+    pub(super) fn last_folder(&self) -> &BackupFolder {
         &self.end().folder
     }
 
-    /// Reads all files and compares them with their digests.
+    /// Reads every block of all files and compares them with their digests. Without a key,
+    /// blocks of a sealed chain stay closed.
     pub fn verify(&self, progress: &watch::Sender<Progress>) -> Result<()> {
         progress.send_replace(Progress {
             phase: Phase::Checking,
@@ -111,7 +153,11 @@ impl Chain {
         for link in &self.links {
             for content in [Content::Events, Content::Tail] {
                 let found = link.manifest.files_of(partition, content);
-                files.extend(found.map(|file| (link.folder.join(&file.name), content)));
+                files.extend(found.map(|file| EventFile {
+                    folder: link.folder.clone(),
+                    name: file.name.clone(),
+                    content,
+                }));
             }
         }
         EventReader::new(files)
@@ -143,6 +189,9 @@ impl Chain {
 
 /// Why a backup cannot build on another.
 fn follows(below: &Manifest, manifest: &Manifest) -> std::result::Result<(), String> {
+    if below.key() != manifest.key() {
+        return Err("its backups are not all sealed with the same key".into());
+    }
     if below.store != manifest.store {
         return Err("its backups are of different stores".into());
     }
@@ -159,19 +208,20 @@ fn follows(below: &Manifest, manifest: &Manifest) -> std::result::Result<(), Str
 }
 
 impl Link {
-    fn read(folder: &Path) -> Result<Self> {
+    fn read(folder: &Path, key: Option<&BackupKey>) -> Result<Self> {
+        let manifest = Manifest::read(folder)?;
         Ok(Self {
-            folder: folder.to_path_buf(),
-            manifest: Manifest::read(folder)?,
+            folder: manifest.unlock(folder, key)?,
+            manifest,
         })
     }
 
     fn path(&self, file: &SavedFile) -> Result<PathBuf> {
         let name = Path::new(&file.name);
         let is_plain = name.file_name() == Some(name.as_os_str());
-        let manifest = self.folder.join(MANIFEST_FILE);
+        let manifest = self.folder.path.join(MANIFEST_FILE);
         match is_plain {
-            true => Ok(self.folder.join(name)),
+            true => Ok(self.folder.path.join(name)),
             false => Err(damaged(&manifest, "it names a file somewhere else")),
         }
     }
@@ -189,26 +239,41 @@ impl Link {
 
     fn verify(&self, file: &SavedFile) -> Result<()> {
         let path = self.path(file)?;
-        let mut source = File::open(&path).map_err(|e| unreadable(&path, e))?;
-        let mut hash = Xxh3::new();
-        let mut buffer = vec![0; 1024 * 1024];
-        loop {
-            let read = source.read(&mut buffer);
-            match read.map_err(|e| unreadable(&path, e))? {
-                0 => break,
-                length => hash.update(&buffer[..length]),
+        let digest = match self.folder.data_key() {
+            Ok(key) => {
+                let key = key.map(|key| key.file(&file.name, file.content));
+                let (bytes, digest) = BlockReader::verify(&path, file.content, key)?;
+                if bytes != file.bytes {
+                    return Err(damaged(&path, "something follows its end"));
+                }
+                digest
             }
-        }
-        match format!("{:032x}", hash.digest128()) == file.digest {
+            Err(_) => digest(&path)?,
+        };
+        match digest == file.digest {
             true => Ok(()),
             false => Err(damaged(&path, "it does not have its digest")),
         }
     }
 }
 
+/// The digest of a file's bytes.
+fn digest(path: &Path) -> Result<String> {
+    let mut source = File::open(path).map_err(|e| unreadable(path, e))?;
+    let mut hash = Xxh3::new();
+    let mut buffer = vec![0; 1024 * 1024];
+    loop {
+        let read = source.read(&mut buffer);
+        match read.map_err(|e| unreadable(path, e))? {
+            0 => return Ok(format!("{:032x}", hash.digest128())),
+            length => hash.update(&buffer[..length]),
+        }
+    }
+}
+
 /// Runs of one backup, newest first.
 pub(super) fn open_runs(
-    folder: &Path,
+    folder: &BackupFolder,
     files: &[SavedFile],
     partition: Partition,
 ) -> Result<Vec<RunReader>> {
@@ -217,7 +282,7 @@ pub(super) fn open_runs(
         let own =
             |file: &&SavedFile| file.partition == Some(partition.0) && file.content == content;
         for file in files.iter().filter(own).rev() {
-            runs.push(RunReader::open(&folder.join(&file.name), content)?);
+            runs.push(RunReader::open(folder, &file.name, content)?);
         }
     }
     Ok(runs)
@@ -226,6 +291,7 @@ pub(super) fn open_runs(
 /// Backups beside a backup, by id.
 struct Siblings {
     folders: BTreeMap<String, PathBuf>,
+    has_sealed: bool,
     /// The first that cannot be read; it may be the one that is looked for.
     unreadable: Option<Error>,
 }
@@ -236,20 +302,29 @@ impl Siblings {
         let shelf = absolute.parent().unwrap_or(&absolute);
         let mut siblings = Self {
             folders: BTreeMap::new(),
+            has_sealed: false,
             unreadable: None,
         };
         for (_, folder) in backups(shelf)? {
             match Manifest::read(&folder) {
-                Ok(manifest) => drop(siblings.folders.insert(manifest.id, folder)),
+                Ok(manifest) => {
+                    siblings.has_sealed |= manifest.is_sealed();
+                    siblings.folders.insert(manifest.id, folder);
+                }
                 Err(error) => drop(siblings.unreadable.get_or_insert(error)),
             }
         }
         Ok(siblings)
     }
 
-    fn find(&self, id: &str, child: &Path) -> Result<Link> {
+    /// Whether there are sealed backups, or one that may be: its manifest cannot be read.
+    fn may_have_sealed(&self) -> bool {
+        self.has_sealed || self.unreadable.is_some()
+    }
+
+    fn find(&self, id: &str, child: &Path, key: Option<&BackupKey>) -> Result<Link> {
         match (self.folders.get(id), &self.unreadable) {
-            (Some(folder), _) => Link::read(folder),
+            (Some(folder), _) => Link::read(folder, key),
             (None, Some(error)) => Err(error.clone()),
             (None, None) => Err(broken(
                 child,
@@ -283,4 +358,73 @@ fn broken(path: &Path, what: &str) -> Error {
         path: path.to_path_buf(),
         what: what.to_string(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::saved::{PLAIN_FORMAT, SEALED_FORMAT};
+    use super::super::seal::DataKey;
+    use super::*;
+
+    /// Writes a backup without files; answers its id.
+    fn write(shelf: &Path, number: u32, parent: Option<&str>, key: Option<&BackupKey>) -> String {
+        let (extent, word) = match parent {
+            Some(_) => (Extent::Incremental, "incremental"),
+            None => (Extent::Full, "full"),
+        };
+        let id = number.to_string();
+        let (data_key, sealing) = key.map(|key| DataKey::draw(&id, key)).unzip();
+        let path = shelf.join(format!("{number:06}-{word}"));
+        std::fs::create_dir(&path).unwrap();
+        let manifest = Manifest {
+            format: if key.is_some() {
+                SEALED_FORMAT
+            } else {
+                PLAIN_FORMAT
+            },
+            id: id.clone(),
+            parent: parent.map(str::to_owned),
+            extent,
+            time_ms: 0,
+            store: "store".into(),
+            version: "0".into(),
+            partitions: Vec::new(),
+            events: 0,
+            files: Vec::new(),
+            sealing,
+            digest: String::new(),
+        };
+        manifest.write(&BackupFolder::new(&path, data_key)).unwrap();
+        id
+    }
+
+    /// Manifests of plain text can be made without the key.
+    #[test]
+    fn sealed_and_plain_backups_do_not_make_one_chain() {
+        let (key, other) = (BackupKey::new("one"), BackupKey::new("two"));
+        let cases = [
+            (Some(&key), None),
+            (None, Some(&key)),
+            (Some(&other), Some(&key)),
+            (Some(&key), Some(&key)),
+            (None, None),
+        ];
+        for (below, above) in cases {
+            let shelf = tempfile::tempdir().unwrap();
+            let parent = write(shelf.path(), 1, None, below);
+            write(shelf.path(), 2, Some(&parent), above);
+            let fits = below.map(BackupKey::fingerprint) == above.map(BackupKey::fingerprint);
+            for given in [None, Some(&key)] {
+                let opened = Chain::open(shelf.path(), given).map(|chain| chain.links.len());
+                match opened {
+                    Ok(links) => assert!(fits && links == 2, "{below:?} {above:?}"),
+                    Err(error) => {
+                        let code = error.code().0;
+                        assert!(!fits, "{below:?} {above:?}: {error}");
+                        assert!(["STF-2052", "STF-2062"].contains(&code), "{error}");
+                    }
+                }
+            }
+        }
+    }
 }

@@ -3,10 +3,9 @@
 //! Both come in order, so one pass over both finds it: rows that are new or have
 //! another value, and rows that are gone.
 
-use std::path::PathBuf;
-
 use bytes::Bytes;
 
+use super::folder::BackupFolder;
 use super::merge::Merge;
 use super::run::RunWriter;
 use super::saved::{Content, SavedFile};
@@ -15,16 +14,18 @@ use crate::error::Result;
 
 /// Rows that differ from those below.
 pub(super) struct Changes {
-    path: PathBuf,
+    folder: BackupFolder,
+    name: String,
     /// Made with the first change.
     run: Option<RunWriter>,
     below: Merge,
 }
 
 impl Changes {
-    pub(super) fn new(path: PathBuf, below: Merge) -> Self {
+    pub(super) fn new(folder: &BackupFolder, name: String, below: Merge) -> Self {
         Self {
-            path,
+            folder: folder.clone(),
+            name,
             run: None,
             below,
         }
@@ -63,7 +64,8 @@ impl Changes {
 
     fn run(&mut self) -> Result<&mut RunWriter> {
         if self.run.is_none() {
-            self.run = Some(RunWriter::create(&self.path, Content::Rows)?);
+            let run = RunWriter::create(&self.folder, &self.name, Content::Rows)?;
+            self.run = Some(run);
         }
         Ok(self.run.as_mut().expect("made above"))
     }

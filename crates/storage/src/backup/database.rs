@@ -14,6 +14,7 @@ use super::hold::{Hold, owner};
 use super::offline::{Policy, verified};
 use super::progress::Progress;
 use super::restore::{Restored, restore};
+use super::seal::BackupKey;
 use super::take::{Order, Taken, take};
 use crate::error::{Error, Result};
 use crate::postgres::{Options as DatabaseOptions, Replacement};
@@ -67,9 +68,10 @@ pub async fn restore_database(
     from: &Path,
     options: &DatabaseOptions,
     policy: Policy,
+    key: Option<&BackupKey>,
     progress: &watch::Sender<Progress>,
 ) -> Result<Restored> {
-    let chain = verified(from.to_path_buf(), progress.clone()).await?;
+    let chain = verified(from, key, progress).await?;
     let mut replacements = Vec::new();
     for one in options.each() {
         let begun = Replacement::begin(&one, policy == Policy::Force).await?;

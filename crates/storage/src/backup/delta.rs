@@ -6,13 +6,13 @@
 //! backup takes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use steadfast_core::id::{Partition, Table};
 use steadfast_core::limits;
 
 use super::events::EventWriter;
+use super::folder::BackupFolder;
 use super::run::RunWriter;
 use super::saved::{Content, SavedFile};
 use super::tap::Tapped;
@@ -21,7 +21,7 @@ use crate::error::Result;
 
 /// Changes of all partitions since the tap was opened.
 pub(super) struct Deltas {
-    folder: PathBuf,
+    folder: BackupFolder,
     /// Changed bytes at which the largest partition is written out.
     limit: usize,
     bytes: usize,
@@ -42,9 +42,9 @@ struct Delta {
 }
 
 impl Deltas {
-    pub(super) fn new(folder: &Path) -> Self {
+    pub(super) fn new(folder: &BackupFolder) -> Self {
         Self {
-            folder: folder.to_path_buf(),
+            folder: folder.clone(),
             limit: limits::BACKUP_DELTA_BYTES,
             bytes: 0,
             changed: BTreeMap::new(),
@@ -58,9 +58,10 @@ impl Deltas {
     pub(super) fn absorb(&mut self, tapped: Tapped) -> Result<()> {
         let partition = tapped.partition;
         if !tapped.batches.is_empty() {
-            let path = self.folder.join(format!("{:08x}.tail", partition.0));
+            let name = || format!("{:08x}.tail", partition.0);
             let tail = self.tails.entry(partition);
-            let tail = tail.or_insert_with(|| EventWriter::new(path, Content::Tail));
+            let tail =
+                tail.or_insert_with(|| EventWriter::new(&self.folder, name(), Content::Tail));
             for batch in &tapped.batches {
                 tail.batch(batch)?;
             }
@@ -105,7 +106,7 @@ impl Deltas {
         let number = self.runs.entry(partition).or_default();
         let name = format!("{:08x}.{number}.delta", partition.0);
         *number += 1;
-        let run = RunWriter::create(&self.folder.join(name), Content::Delta)?;
+        let run = RunWriter::create(&self.folder, &name, Content::Delta)?;
         self.files.push(delta.write(run, partition)?);
         Ok(())
     }
@@ -180,8 +181,9 @@ mod tests {
 
     #[test]
     fn small_runs_one_after_the_other_hold_the_last_state() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut deltas = Deltas::new(folder.path());
+        let place = tempfile::tempdir().unwrap();
+        let folder = BackupFolder::new(place.path(), None);
+        let mut deltas = Deltas::new(&folder);
         deltas.limit = 100;
         let mut expected = BTreeMap::new();
         for number in 0..200u32 {
@@ -202,9 +204,7 @@ mod tests {
         }
         let (files, _) = deltas.finish().unwrap();
         assert!(files.len() > 10, "{} runs", files.len());
-        let open = |file: &SavedFile| {
-            RunReader::open(&folder.path().join(&file.name), Content::Delta).unwrap()
-        };
+        let open = |file: &SavedFile| RunReader::open(&folder, &file.name, Content::Delta).unwrap();
         let mut merge = Merge::new(files.iter().rev().map(open).collect()).unwrap();
         let mut found = BTreeMap::new();
         while let Some((row, value)) = merge.next().unwrap() {

@@ -3,30 +3,31 @@
 //! The batches of one stream stand in their order, those of different streams as
 //! they come. Each keeps its numbers, offset and time, and its own checksum.
 
-use std::path::{Path, PathBuf};
-
 use bytes::Bytes;
 use steadfast_core::clock::Timestamp;
 use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
 use steadfast_core::id::{Offset, Sequence, Stream};
 
 use super::block::{BlockReader, BlockWriter};
+use super::folder::BackupFolder;
 use super::saved::{Content, SavedFile};
 use crate::engine::EventBatch;
 use crate::error::Result;
 
 /// Writes batches; the file is made with the first one.
 pub(super) struct EventWriter {
-    path: PathBuf,
+    folder: BackupFolder,
+    name: String,
     content: Content,
     blocks: Option<BlockWriter>,
     pub(super) events: u64,
 }
 
 impl EventWriter {
-    pub(super) fn new(path: PathBuf, content: Content) -> Self {
+    pub(super) fn new(folder: &BackupFolder, name: String, content: Content) -> Self {
         Self {
-            path,
+            folder: folder.clone(),
+            name,
             content,
             blocks: None,
             events: 0,
@@ -39,7 +40,7 @@ impl EventWriter {
         let blocks = match &mut self.blocks {
             Some(blocks) => blocks,
             None => {
-                let blocks = BlockWriter::create(&self.path, self.content)?;
+                let blocks = self.folder.create(&self.name, self.content)?;
                 self.blocks.insert(blocks)
             }
         };
@@ -64,17 +65,24 @@ impl EventWriter {
     }
 }
 
+/// A file of batches.
+pub(super) struct EventFile {
+    pub(super) folder: BackupFolder,
+    pub(super) name: String,
+    pub(super) content: Content,
+}
+
 /// Reads batches from one file after the other.
 pub(super) struct EventReader {
     /// Files that are not open yet, the next one last.
-    files: Vec<(PathBuf, Content)>,
+    files: Vec<EventFile>,
     blocks: Option<BlockReader>,
     block: Reader,
 }
 
 impl EventReader {
     /// Reads files in this order.
-    pub(super) fn new(mut files: Vec<(PathBuf, Content)>) -> Self {
+    pub(super) fn new(mut files: Vec<EventFile>) -> Self {
         files.reverse();
         Self {
             files,
@@ -98,7 +106,9 @@ impl EventReader {
                     self.block = Reader::new(block);
                     self.files.extend(next);
                 }
-                (None, Some((path, content))) => self.blocks = Some(open(&path, content)?),
+                (None, Some(file)) => {
+                    self.blocks = Some(file.folder.open(&file.name, file.content)?);
+                }
                 (None, None) => return Ok(None),
             }
         }
@@ -109,10 +119,6 @@ impl EventReader {
         let blocks = self.blocks.as_ref().expect("a block was read from it");
         batch.map_err(|_| blocks.damaged("an event batch is malformed"))
     }
-}
-
-fn open(path: &Path, content: Content) -> Result<BlockReader> {
-    BlockReader::open(path, content)
 }
 
 fn decode(block: &mut Reader) -> std::result::Result<EventBatch, Malformed> {

@@ -2,7 +2,10 @@
 //!
 //! A backup without a valid manifest does not exist. It names every file with its
 //! length and digest, says which backup it builds on, and carries a digest of
-//! itself, so that no line of it changes unnoticed.
+//! itself, so that no line of it changes unnoticed. That of a sealed backup also has the
+//! key of its files, sealed, and is authenticated with it; what it says, it says in plain
+//! text: when the backup was taken, of what length its files are, and how many rows and
+//! events they hold.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -12,7 +15,9 @@ use serde::{Deserialize, Serialize};
 use steadfast_core::id::Partition;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::saved::{Content, FORMAT, SavedFile, damaged, unreadable};
+use super::folder::BackupFolder;
+use super::saved::{Content, PLAIN_FORMAT, SEALED_FORMAT, SavedFile, altered, damaged, unreadable};
+use super::seal::{BackupKey, DataKey, Sealing};
 use crate::error::{Error, Kind, Result};
 use crate::private;
 
@@ -31,6 +36,7 @@ pub enum Extent {
 
 /// What a backup is and holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Manifest {
     /// The version of the format.
     pub format: u32,
@@ -51,12 +57,16 @@ pub struct Manifest {
     /// Events that are in this very backup.
     pub events: u64,
     pub(super) files: Vec<SavedFile>,
+    /// How it is sealed, if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) sealing: Option<Sealing>,
     /// Of all the above.
     pub(super) digest: String,
 }
 
 /// A partition as a backup brings it back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Saved {
     /// The partition's number.
     pub partition: u32,
@@ -80,6 +90,44 @@ impl Manifest {
         self.partitions.iter().map(|saved| saved.rows).sum()
     }
 
+    /// Whether its files are sealed.
+    pub fn is_sealed(&self) -> bool {
+        self.sealing.is_some()
+    }
+
+    /// The fingerprint of the key that it is sealed with.
+    pub fn key(&self) -> Option<&str> {
+        self.sealing.as_ref().map(|sealing| sealing.key.as_str())
+    }
+
+    /// Its folder, with what opens its files. Without a key those of a sealed backup stay
+    /// closed; a wrong key and an altered manifest are refused.
+    pub(super) fn unlock(&self, folder: &Path, key: Option<&BackupKey>) -> Result<BackupFolder> {
+        let (sealing, key) = match (&self.sealing, key) {
+            (None, _) => return Ok(BackupFolder::new(folder, None)),
+            (Some(sealing), None) => return Ok(BackupFolder::locked(folder, &sealing.key)),
+            (Some(sealing), Some(key)) => (sealing, key),
+        };
+        if sealing.key != key.fingerprint() {
+            let (own, given) = (&sealing.key, key.described());
+            return Err(Error::new(Kind::BackupKey {
+                path: folder.to_path_buf(),
+                what: format!(
+                    "the backup is sealed with the key {own}, and the key that was tried is \
+                     {given}; give the key of the server that took it"
+                ),
+            }));
+        }
+        let path = folder.join(MANIFEST_FILE);
+        let Some(data_key) = DataKey::open(&self.id, sealing, key) else {
+            return Err(altered(&path, "its key was sealed for another backup"));
+        };
+        match data_key.is_signed(&self.signed(), &sealing.mac) {
+            true => Ok(BackupFolder::new(folder, Some(data_key))),
+            false => Err(altered(&path, "it is not what was signed")),
+        }
+    }
+
     pub(super) fn saved(&self, partition: Partition) -> Option<&Saved> {
         let number = partition.0;
         self.partitions.iter().find(|s| s.partition == number)
@@ -96,9 +144,15 @@ impl Manifest {
         files.filter(move |file| file.content == content)
     }
 
-    /// Writes the manifest durably; its folder's name is not yet.
-    pub(super) fn write(mut self, folder: &Path) -> Result<Self> {
+    /// Signs the manifest if it is sealed, and writes it durably; its folder's name is not
+    /// yet.
+    pub(super) fn write(mut self, folder: &BackupFolder) -> Result<Self> {
+        let mac = folder.data_key()?.map(|key| key.sign(&self.signed()));
+        if let (Some(sealing), Some(mac)) = (&mut self.sealing, mac) {
+            sealing.mac = mac;
+        }
         self.digest = self.own_digest();
+        let folder = &folder.path;
         let path = folder.join(MANIFEST_FILE);
         let draft = folder.join(DRAFT_FILE);
         let text = serde_json::to_string_pretty(&self).expect("plain data is JSON");
@@ -124,18 +178,38 @@ impl Manifest {
         let any: serde_json::Value = serde_json::from_str(&text).map_err(malformed)?;
         let found = any.get("format").and_then(serde_json::Value::as_u64);
         let found = found.and_then(|found| u32::try_from(found).ok());
-        if let Some(found) = found.filter(|found| *found > FORMAT) {
+        if let Some(found) = found.filter(|found| *found > SEALED_FORMAT) {
             return Err(Error::new(Kind::NewerBackup {
                 path: folder.to_path_buf(),
                 found,
-                known: FORMAT,
+                known: SEALED_FORMAT,
             }));
         }
         let manifest: Self = serde_json::from_value(any).map_err(malformed)?;
-        match manifest.own_digest() == manifest.digest {
-            true => Ok(manifest),
-            false => Err(damaged(&path, "it does not have its digest")),
+        if manifest.own_digest() != manifest.digest {
+            return Err(damaged(&path, "it does not have its digest"));
         }
+        let format = match manifest.is_sealed() {
+            true => SEALED_FORMAT,
+            false => PLAIN_FORMAT,
+        };
+        match manifest.format == format {
+            true => Ok(manifest),
+            false => Err(damaged(
+                &path,
+                "its format does not say whether it is sealed",
+            )),
+        }
+    }
+
+    /// What is signed: everything but the signature and the digest over it.
+    fn signed(&self) -> Vec<u8> {
+        let mut blank = self.clone();
+        blank.digest.clear();
+        if let Some(sealing) = &mut blank.sealing {
+            sealing.mac.clear();
+        }
+        serde_json::to_vec(&blank).expect("plain data is JSON")
     }
 
     fn own_digest(&self) -> String {

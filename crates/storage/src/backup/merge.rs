@@ -99,6 +99,7 @@ impl Merge {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backup::folder::BackupFolder;
     use crate::backup::run::RunWriter;
     use crate::backup::saved::Content;
     use crate::body::row_key;
@@ -123,8 +124,8 @@ mod tests {
         proptest::collection::vec(run, 0..5)
     }
 
-    fn write(run: &Run, path: &std::path::Path) {
-        let mut writer = RunWriter::create(path, Content::Delta).unwrap();
+    fn write(run: &Run, folder: &BackupFolder, name: &str) {
+        let mut writer = RunWriter::create(folder, name, Content::Delta).unwrap();
         for table in 0..3 {
             if run.clears.contains(&table) {
                 writer.clear(Table(table)).unwrap();
@@ -141,13 +142,14 @@ mod tests {
     proptest! {
         #[test]
         fn merged_runs_are_what_they_do_one_after_the_other(runs in runs()) {
-            let folder = tempfile::tempdir().unwrap();
+            let place = tempfile::tempdir().unwrap();
+            let folder = BackupFolder::new(place.path(), None);
             let mut expected = BTreeMap::new();
             let mut readers = Vec::new();
             for (number, run) in runs.iter().enumerate() {
-                let path = folder.path().join(number.to_string());
-                write(run, &path);
-                readers.insert(0, RunReader::open(&path, Content::Delta).unwrap());
+                let name = number.to_string();
+                write(run, &folder, &name);
+                readers.insert(0, RunReader::open(&folder, &name, Content::Delta).unwrap());
                 expected.retain(|(table, _), _| !run.clears.contains(table));
                 for (row, value) in &run.rows {
                     match value {

@@ -1,9 +1,10 @@
 //! Moving a store from one engine to another.
 //!
 //! A migration is a full backup of the one, in a folder of its own, and a restore
-//! into the other, which must be empty. Everything is read back from the new place
-//! and compared with digests of what was read from the old one. The old place
-//! stays as it is; until the last step the new one stays empty.
+//! into the other, which must be empty. The backup is sealed with a key of this run
+//! alone. Everything is read back from the new place and compared with digests of what
+//! was read from the old one. The old place stays as it is; until the last step the new
+//! one stays empty.
 
 use std::fmt;
 use std::fs::{self, DirBuilder};
@@ -17,6 +18,7 @@ use super::manifest::Extent;
 use super::offline::{Policy, Restore, restore_folder, take_folder};
 use super::progress::Progress;
 use super::restore::Restored;
+use super::seal::BackupKey;
 use super::take::{Order, Taken};
 use crate::error::{Error, Kind, Result};
 use crate::local::is_data_folder;
@@ -73,16 +75,23 @@ impl Place {
         &self,
         from: &Path,
         policy: Policy,
+        key: Option<&BackupKey>,
         progress: &watch::Sender<Progress>,
     ) -> Result<Restored> {
         let from = from.to_path_buf();
         match self {
             Self::Folder(path) => {
-                let data = path.clone();
-                let order = Restore { from, data, policy };
+                let order = Restore {
+                    from,
+                    data: path.clone(),
+                    policy,
+                    key: key.cloned(),
+                };
                 restore_folder(&order, progress).await
             }
-            Self::Database(options) => restore_database(&from, options, policy, progress).await,
+            Self::Database(options) => {
+                restore_database(&from, options, policy, key, progress).await
+            }
         }
     }
 
@@ -125,9 +134,11 @@ pub async fn migrate(
 ) -> Result<Restored> {
     migration.to.expect_empty().await?;
     let scratch = Scratch::create(&migration.scratch)?;
-    let order = Order::new(&scratch.0, Extent::Full);
+    let key = BackupKey::random();
+    let order = Order::new(&scratch.0, Extent::Full).sealed(&key);
     let taken = migration.from.take(&order, progress).await?;
-    let restored = migration.to.restore(&taken.folder, Policy::Safe, progress);
+    let (from, policy) = (&taken.folder, Policy::Safe);
+    let restored = migration.to.restore(from, policy, Some(&key), progress);
     restored.await
 }
 

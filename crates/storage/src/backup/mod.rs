@@ -9,6 +9,9 @@
 //! chain below it, and only the events behind those that the chain has. So it asks
 //! nothing of the log, and no retention.
 //!
+//! With a key every file is sealed, and the manifest authenticated ([`BackupKey`]). A chain
+//! is sealed as a whole or not at all.
+//!
 //! ```text
 //! 000001-full/manifest.json     written last; without it there is no backup
 //! 000001-full/00000003.rows     rows of partition 3, sorted
@@ -28,6 +31,7 @@ mod database;
 mod delta;
 mod digest;
 mod events;
+mod folder;
 mod hold;
 mod identity;
 mod manifest;
@@ -41,6 +45,7 @@ mod relocate;
 mod restore;
 mod run;
 mod saved;
+mod seal;
 mod sheet;
 mod take;
 pub(crate) mod tap;
@@ -55,4 +60,5 @@ pub use offline::{Policy, Restore, restore_folder, take_folder};
 pub use progress::{Phase, Progress};
 pub use relocate::{Relocated, Relocation, relocate};
 pub use restore::{Restored, restore};
+pub use seal::BackupKey;
 pub use take::{Order, Taken, take};

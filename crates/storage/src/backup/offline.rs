@@ -15,6 +15,7 @@ use super::identity;
 use super::manifest::Manifest;
 use super::progress::Progress;
 use super::restore::{Restored, restore};
+use super::seal::BackupKey;
 use super::take::{Order, Taken, take};
 use crate::body::Body;
 use crate::engine::Engine;
@@ -41,6 +42,8 @@ pub struct Restore {
     pub data: PathBuf,
     /// What to do if it holds something.
     pub policy: Policy,
+    /// What opens the backup if it is sealed.
+    pub key: Option<BackupKey>,
 }
 
 /// Backs up a data folder that nobody has open.
@@ -69,7 +72,7 @@ pub async fn restore_folder(
     order: &Restore,
     progress: &watch::Sender<Progress>,
 ) -> Result<Restored> {
-    let chain = verified(order.from.clone(), progress.clone()).await?;
+    let chain = verified(&order.from, order.key.as_ref(), progress).await?;
     clean(&order.data)?;
     if order.policy == Policy::Safe && is_data_folder(&order.data) {
         check_newer(&order.data, chain.last()).await?;
@@ -87,10 +90,16 @@ pub async fn restore_folder(
     Ok(restored)
 }
 
-/// A chain of which every byte was read.
-pub(super) async fn verified(from: PathBuf, progress: watch::Sender<Progress>) -> Result<Chain> {
+/// A chain that can be read, and of which every byte was read.
+pub(super) async fn verified(
+    from: &Path,
+    key: Option<&BackupKey>,
+    progress: &watch::Sender<Progress>,
+) -> Result<Chain> {
+    let (from, key, progress) = (from.to_path_buf(), key.cloned(), progress.clone());
     let work = move || {
-        let chain = Chain::open(&from)?;
+        let chain = Chain::open(&from, key.as_ref())?;
+        chain.expect_restorable()?;
         chain.verify(&progress)?;
         Ok(chain)
     };

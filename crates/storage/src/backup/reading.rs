@@ -3,7 +3,7 @@
 //! Rows come in pages and are compared with the chain below; events come from where
 //! the chain ends. After each page the tap is emptied, so it never holds much.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use steadfast_core::id::{Sequence, Stream};
 use steadfast_core::limits;
@@ -14,6 +14,7 @@ use super::changes::Changes;
 use super::cut::{Point, Tapping};
 use super::delta::Deltas;
 use super::events::EventWriter;
+use super::folder::BackupFolder;
 use super::merge::Merge;
 use super::pages::Pages;
 use super::progress::Progress;
@@ -30,7 +31,7 @@ pub(super) struct Reading<'a> {
     /// The folder of backups.
     pub(super) shelf: &'a Path,
     /// The backup.
-    pub(super) folder: PathBuf,
+    pub(super) folder: BackupFolder,
     pub(super) chain: Option<&'a Chain>,
     pub(super) heads: Heads,
     pub(super) tapping: Tapping,
@@ -70,7 +71,7 @@ impl Reading<'_> {
             None => Vec::new(),
         };
         let name = format!("{:08x}.rows", partition.0);
-        let mut changes = Changes::new(self.folder.join(name), Merge::new(runs)?);
+        let mut changes = Changes::new(&self.folder, name, Merge::new(runs)?);
         for table in ledger.tables()? {
             let mut pages = Pages::new(ledger, table);
             while let Some(page) = pages.next().await? {
@@ -101,8 +102,8 @@ impl Reading<'_> {
     /// the tap was opened.
     pub(super) async fn events(&mut self, ledger: &Ledger, point: &Point) -> Result<()> {
         let partition = ledger.partition();
-        let path = self.folder.join(format!("{:08x}.events", partition.0));
-        let mut writer = EventWriter::new(path, Content::Events);
+        let name = format!("{:08x}.events", partition.0);
+        let mut writer = EventWriter::new(&self.folder, name, Content::Events);
         for (stream, head) in &point.heads {
             let known = self.heads.get(&partition).and_then(|h| h.get(stream));
             let known = known.copied().unwrap_or_default();

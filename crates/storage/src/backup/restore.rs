@@ -7,7 +7,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-use std::path::Path;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -20,6 +19,7 @@ use tokio::sync::watch;
 
 use super::chain::Chain;
 use super::digest::{EventDigest, RowDigest};
+use super::folder::BackupFolder;
 use super::identity;
 use super::manifest::{Manifest, Saved};
 use super::progress::{Phase, Progress};
@@ -55,7 +55,7 @@ pub async fn restore(
     progress: &watch::Sender<Progress>,
 ) -> Result<Restored> {
     let manifest = chain.last();
-    let mut heads = sheet::read_heads(chain.folder())?;
+    let mut heads = sheet::read_heads(chain.last_folder())?;
     progress.send_replace(Progress {
         phase: Phase::Writing,
         partitions: manifest.partitions.len(),
@@ -67,6 +67,7 @@ pub async fn restore(
         let partition = Partition(saved.partition);
         let mut target = Target {
             engine,
+            folder: chain.last_folder(),
             partition,
             epoch: acquire(engine, owner, partition).await?,
             last: EntryNumber(0),
@@ -86,7 +87,7 @@ pub async fn restore(
     }
     waiting.write(engine).await?;
     let restored = compare(&targets, manifest).await?;
-    records(engine, chain.folder()).await?;
+    records(engine, chain.last_folder()).await?;
     Ok(restored)
 }
 
@@ -135,7 +136,7 @@ async fn compare(targets: &[Target<'_>], manifest: &Manifest) -> Result<Restored
 
 /// Brings the cluster records back. Their versions are counted anew: whoever knew
 /// an old one knew it of another life of the store.
-async fn records(engine: &dyn Engine, folder: &Path) -> Result<()> {
+async fn records(engine: &dyn Engine, folder: &BackupFolder) -> Result<()> {
     let life = (identity::RECORD.to_string(), identity::random().into());
     let records = sheet::read_records(folder)?.into_iter();
     let records = records.map(|record| (record.key, record.value));
@@ -175,6 +176,8 @@ async fn acquire(engine: &dyn Engine, owner: Owner, partition: Partition) -> Res
 /// A partition that is being written.
 struct Target<'a> {
     engine: &'a dyn Engine,
+    /// The backup that it comes from.
+    folder: &'a BackupFolder,
     partition: Partition,
     epoch: Epoch,
     last: EntryNumber,
@@ -221,7 +224,7 @@ impl Target<'_> {
     }
 
     fn check_rows(&self, digest: &RowDigest, saved: &Saved, whose: &str) -> Result<()> {
-        if digest.rows == saved.rows && digest.text() == saved.rows_digest {
+        if digest.rows == saved.rows && self.folder.row_digest(digest)? == saved.rows_digest {
             return Ok(());
         }
         Err(self.differs(format!(

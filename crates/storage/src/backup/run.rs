@@ -3,13 +3,12 @@
 //! A run is strictly ascending by table and key. A cleared table comes first in its
 //! table and hides all its rows in older runs; a deleted row hides its older self.
 
-use std::path::Path;
-
 use bytes::Bytes;
 use steadfast_core::codec::{Malformed, Reader, put_bytes};
 use steadfast_core::id::Table;
 
 use super::block::{BlockReader, BlockWriter};
+use super::folder::BackupFolder;
 use super::saved::{Content, SavedFile};
 use crate::body::{RowKey, table_of};
 use crate::error::Result;
@@ -34,8 +33,8 @@ pub(super) struct RunWriter {
 }
 
 impl RunWriter {
-    pub(super) fn create(path: &Path, content: Content) -> Result<Self> {
-        let blocks = BlockWriter::create(path, content)?;
+    pub(super) fn create(folder: &BackupFolder, name: &str, content: Content) -> Result<Self> {
+        let blocks = folder.create(name, content)?;
         Ok(Self { blocks, content })
     }
 
@@ -74,9 +73,9 @@ pub(super) struct RunReader {
 }
 
 impl RunReader {
-    pub(super) fn open(path: &Path, content: Content) -> Result<Self> {
+    pub(super) fn open(folder: &BackupFolder, name: &str, content: Content) -> Result<Self> {
         Ok(Self {
-            blocks: BlockReader::open(path, content)?,
+            blocks: folder.open(name, content)?,
             block: Reader::new(Bytes::new()),
         })
     }

@@ -7,8 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Kind};
 
-/// The newest format that this version reads and the one that it writes.
-pub(super) const FORMAT: u32 = 1;
+/// The format of backups in plain text.
+pub(super) const PLAIN_FORMAT: u32 = 1;
+/// The format of sealed backups, the newest that this version reads.
+pub(super) const SEALED_FORMAT: u32 = 2;
 
 /// What a file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +26,7 @@ pub(super) enum Content {
 
 /// A file of a backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct SavedFile {
     pub(super) name: String,
     pub(super) content: Content,
@@ -35,6 +38,14 @@ pub(super) struct SavedFile {
 /// Damage to a file of a backup.
 pub(super) fn damaged(file: &Path, what: impl Into<String>) -> Error {
     Error::new(Kind::DamagedBackup {
+        file: file.to_path_buf(),
+        what: what.into(),
+    })
+}
+
+/// A file that was altered without the key.
+pub(super) fn altered(file: &Path, what: impl Into<String>) -> Error {
+    Error::new(Kind::AlteredBackup {
         file: file.to_path_buf(),
         what: what.into(),
     })

@@ -1,14 +1,13 @@
 //! Stream heads and cluster records in a backup's files.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use bytes::Bytes;
 use steadfast_core::codec::{Malformed, Reader, put_bytes, put_varint};
 use steadfast_core::id::{Partition, Stream};
 
-use super::block::{BlockReader, BlockWriter};
 use super::cut::Point;
+use super::folder::BackupFolder;
 use super::saved::{Content, SavedFile};
 use crate::engine::Record;
 use crate::error::Result;
@@ -20,8 +19,8 @@ const RECORDS_FILE: &str = "records";
 /// Where the streams of all partitions begin and end.
 pub(super) type Heads = BTreeMap<Partition, BTreeMap<Stream, Head>>;
 
-pub(super) fn write_heads(folder: &Path, points: &[Point]) -> Result<SavedFile> {
-    let mut blocks = BlockWriter::create(&folder.join(STATE_FILE), Content::State)?;
+pub(super) fn write_heads(folder: &BackupFolder, points: &[Point]) -> Result<SavedFile> {
+    let mut blocks = folder.create(STATE_FILE, Content::State)?;
     for point in points {
         blocks.put(|block| {
             put_varint(block, u64::from(point.partition.0));
@@ -31,17 +30,17 @@ pub(super) fn write_heads(folder: &Path, points: &[Point]) -> Result<SavedFile> 
     blocks.finish(Content::State, None)
 }
 
-pub(super) fn read_heads(folder: &Path) -> Result<Heads> {
+pub(super) fn read_heads(folder: &BackupFolder) -> Result<Heads> {
     let read = |reader: &mut Reader| {
         let partition = Partition(reader.varint_u32()?);
         Ok((partition, decode_heads(reader)?))
     };
-    let heads = read_items(&folder.join(STATE_FILE), Content::State, read)?;
+    let heads = read_items(folder, STATE_FILE, Content::State, read)?;
     Ok(heads.into_iter().collect())
 }
 
-pub(super) fn write_records(folder: &Path, records: &[Record]) -> Result<SavedFile> {
-    let mut blocks = BlockWriter::create(&folder.join(RECORDS_FILE), Content::Records)?;
+pub(super) fn write_records(folder: &BackupFolder, records: &[Record]) -> Result<SavedFile> {
+    let mut blocks = folder.create(RECORDS_FILE, Content::Records)?;
     for record in records {
         blocks.put(|block| {
             put_bytes(block, record.key.as_bytes());
@@ -52,7 +51,7 @@ pub(super) fn write_records(folder: &Path, records: &[Record]) -> Result<SavedFi
     blocks.finish(Content::Records, None)
 }
 
-pub(super) fn read_records(folder: &Path) -> Result<Vec<Record>> {
+pub(super) fn read_records(folder: &BackupFolder) -> Result<Vec<Record>> {
     let read = |reader: &mut Reader| {
         let key = String::from_utf8(reader.bytes()?.to_vec()).map_err(|_| Malformed)?;
         let version = reader.varint()?;
@@ -63,15 +62,16 @@ pub(super) fn read_records(folder: &Path) -> Result<Vec<Record>> {
             value,
         })
     };
-    read_items(&folder.join(RECORDS_FILE), Content::Records, read)
+    read_items(folder, RECORDS_FILE, Content::Records, read)
 }
 
 fn read_items<T>(
-    path: &Path,
+    folder: &BackupFolder,
+    name: &str,
     content: Content,
     read: impl Fn(&mut Reader) -> std::result::Result<T, Malformed>,
 ) -> Result<Vec<T>> {
-    let mut blocks = BlockReader::open(path, content)?;
+    let mut blocks = folder.open(name, content)?;
     let mut found = Vec::new();
     while let Some(block) = blocks.next()? {
         let mut reader = Reader::new(block);

@@ -3,7 +3,7 @@
 //! It runs on a thread of its own and holds no lock for longer than it takes to
 //! note where the partitions stand. A backup that fails leaves nothing behind.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -15,12 +15,14 @@ use super::chain::{Chain, open_runs};
 use super::cut::{Point, Tapping};
 use super::delta::Deltas;
 use super::digest::RowDigest;
+use super::folder::BackupFolder;
 use super::identity;
 use super::manifest::{Extent, Manifest, Saved};
 use super::merge::Merge;
 use super::progress::{Phase, Progress};
 use super::reading::{CHECK_EVERY, Reading, stop_if};
-use super::saved::{FORMAT, SavedFile};
+use super::saved::{PLAIN_FORMAT, SEALED_FORMAT, SavedFile};
+use super::seal::{BackupKey, DataKey};
 use super::sheet::{self, Heads};
 use super::write::Shelf;
 use crate::error::{Error, Kind, Result};
@@ -34,19 +36,32 @@ use crate::streams::Head;
 pub struct Order {
     /// The folder of backups; it is made if need be.
     pub to: PathBuf,
-    /// Everything, or what has changed since the newest backup there.
+    /// Everything, or what has changed since the newest backup there. A sealed backup on
+    /// top of a plain one is a full one: it begins a chain of its own.
     pub extent: Extent,
     /// Committed bytes that may wait for the backup before it gives up.
     pub tap_bytes: usize,
+    /// What seals it; without a key it is plain text. A chain is sealed as a whole or not
+    /// at all, with one key.
+    pub key: Option<BackupKey>,
 }
 
 impl Order {
-    /// A backup into this folder.
+    /// A backup into this folder, in plain text unless it is [sealed](Self::sealed).
     pub fn new(to: impl Into<PathBuf>, extent: Extent) -> Self {
         Self {
             to: to.into(),
             extent,
             tap_bytes: limits::BACKUP_TAP_BYTES,
+            key: None,
+        }
+    }
+
+    /// The same, sealed with a key. Nothing of the backup can be read without it.
+    pub fn sealed(self, key: &BackupKey) -> Self {
+        Self {
+            key: Some(key.clone()),
+            ..self
         }
     }
 }
@@ -58,7 +73,14 @@ pub struct Taken {
     pub folder: PathBuf,
     /// What it holds.
     pub manifest: Manifest,
+    /// Why it is a full one although an incremental one was ordered.
+    pub note: Option<&'static str>,
 }
+
+/// Why a sealed backup is not built on the backups of before there was sealing.
+const NEW_CHAIN: &str = "the newest backup there is plain text, so this is a full one and \
+                         begins a sealed chain; the older ones can be restored, and be read \
+                         without a key: delete them when they are no longer needed";
 
 /// Backs up all partitions that the store owns, with the cluster records. If the
 /// future is dropped the backup ends soon and leaves nothing behind.
@@ -120,9 +142,17 @@ impl Job {
         let life = identity::find_or_draw(engine).await?;
         let chain = match self.order.extent {
             Extent::Full => None,
-            Extent::Incremental => Some(self.chain(&life)?),
+            Extent::Incremental => self.chain(&life)?,
         };
-        let draft = shelf.draft(self.order.extent)?;
+        let extent = match chain {
+            Some(_) => Extent::Incremental,
+            None => Extent::Full,
+        };
+        let draft = shelf.draft(extent)?;
+        let id = identity::random();
+        let drawn = self.order.key.as_ref().map(|key| DataKey::draw(&id, key));
+        let (data_key, sealing) = drawn.unzip();
+        let folder = BackupFolder::new(&draft.folder, data_key);
         let (tapping, points) = Tapping::begin(self.ledgers.clone(), self.order.tap_bytes)?;
         let heads = match &chain {
             Some(chain) => self.heads(chain, &points)?,
@@ -130,11 +160,11 @@ impl Job {
         };
         let mut reading = Reading {
             shelf: &self.order.to,
-            folder: draft.folder.clone(),
+            folder: folder.clone(),
             chain: chain.as_ref(),
             heads,
             tapping,
-            deltas: Deltas::new(&draft.folder),
+            deltas: Deltas::new(&folder),
             files: Vec::new(),
             events: 0,
             progress: &self.progress,
@@ -151,31 +181,58 @@ impl Job {
             self.progress.send_modify(|progress| progress.done += 1);
         }
         let (points, mut files, events) = reading.finish()?;
-        files.push(sheet::write_heads(&draft.folder, &points)?);
+        files.push(sheet::write_heads(&folder, &points)?);
         let mut records = engine.list("").await?;
         records.retain(|record| record.key != identity::RECORD);
-        files.push(sheet::write_records(&draft.folder, &records)?);
-        let partitions = self.digest(chain.as_ref(), &draft.folder, &files, &points, is_stopped)?;
+        files.push(sheet::write_records(&folder, &records)?);
+        let partitions = self.digest(chain.as_ref(), &folder, &files, &points, is_stopped)?;
         let manifest = Manifest {
-            format: FORMAT,
-            id: identity::random(),
+            format: match sealing {
+                Some(_) => SEALED_FORMAT,
+                None => PLAIN_FORMAT,
+            },
+            id,
             parent: chain.as_ref().map(|chain| chain.last().id.clone()),
-            extent: self.order.extent,
+            extent,
             time_ms: self.busy.0.clock.now().0,
             store: life,
             version: env!("CARGO_PKG_VERSION").into(),
             partitions,
             events,
             files,
+            sealing,
             digest: String::new(),
         };
-        let (folder, manifest) = draft.finish(manifest)?;
-        Ok(Taken { folder, manifest })
+        let (folder, manifest) = draft.finish(&folder, manifest)?;
+        let note = (extent != self.order.extent).then_some(NEW_CHAIN);
+        if let Some(note) = note {
+            tracing::warn!(event = "backup.new_chain", folder = %folder.display(), "{note}");
+        }
+        Ok(Taken {
+            folder,
+            manifest,
+            note,
+        })
     }
 
-    /// The chain that an incremental backup builds on.
-    fn chain(&self, life: &str) -> Result<Chain> {
-        let chain = Chain::open(&self.order.to)?;
+    /// The chain that an incremental backup builds on. None if that is plain text and this
+    /// backup is sealed: then a chain begins.
+    fn chain(&self, life: &str) -> Result<Option<Chain>> {
+        let closed = Chain::open(&self.order.to, None)?;
+        let key = self.order.key.as_ref();
+        let (own, found) = (key.map(BackupKey::fingerprint), closed.last().key());
+        let chain = match found {
+            Some(found) if own.is_none() => {
+                let why = format!("the newest one is sealed, with the key {found}, this one not");
+                return Err(self.missing(&why));
+            }
+            Some(found) if own != Some(found) => {
+                let why = format!("the newest one is sealed with another key, {found}");
+                return Err(self.missing(&why));
+            }
+            Some(_) => Chain::open(&self.order.to, key)?,
+            None => closed,
+        };
         if chain.last().store != *life {
             return Err(
                 self.missing("the newest one is of another store, or from before a restore")
@@ -188,12 +245,13 @@ impl Job {
                 return Err(self.missing(&why));
             }
         }
-        Ok(chain)
+        let is_sealed_alike = chain.last().key() == own;
+        Ok(is_sealed_alike.then_some(chain))
     }
 
     /// Where the chain's streams end; it must not be ahead of the store.
     fn heads(&self, chain: &Chain, points: &[Point]) -> Result<Heads> {
-        let heads = sheet::read_heads(chain.folder())?;
+        let heads = sheet::read_heads(chain.last_folder())?;
         for point in points {
             let partition = point.partition;
             let saved = chain.last().saved(partition).map_or(0, |saved| saved.lsn);
@@ -221,7 +279,7 @@ impl Job {
     fn digest(
         &self,
         chain: Option<&Chain>,
-        folder: &Path,
+        folder: &BackupFolder,
         files: &[SavedFile],
         points: &[Point],
         is_stopped: &dyn Fn() -> bool,
@@ -249,7 +307,7 @@ impl Job {
                 lsn: point.lsn.0,
                 time_ms: point.time.0,
                 rows: digest.rows,
-                rows_digest: digest.text(),
+                rows_digest: folder.row_digest(&digest)?,
             });
             self.progress.send_modify(|progress| progress.done += 1);
         }

@@ -7,6 +7,7 @@
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
+use super::folder::BackupFolder;
 use super::manifest::{Extent, Manifest};
 use crate::error::{Error, Kind, Result};
 use crate::local::create_folder;
@@ -69,8 +70,12 @@ impl Shelf {
 
 impl Draft<'_> {
     /// Makes it a backup, durably, by writing its manifest and giving it its name.
-    pub(super) fn finish(mut self, manifest: Manifest) -> Result<(PathBuf, Manifest)> {
-        let manifest = manifest.write(&self.folder)?;
+    pub(super) fn finish(
+        mut self,
+        folder: &BackupFolder,
+        manifest: Manifest,
+    ) -> Result<(PathBuf, Manifest)> {
+        let manifest = manifest.write(folder)?;
         let path = self.shelf.path.join(&self.name);
         let rename = || -> std::io::Result<()> {
             fs::rename(&self.folder, &path)?;

@@ -1,10 +1,13 @@
 //! A data folder that takes another's place.
 //!
-//! The new one is built in the folder `restoring` inside the old one. While that
-//! holds something, the folder cannot be opened. Its file `COMPLETE` is the moment
-//! of the change: before it the old state counts, and the new one is thrown away;
-//! after it the new state counts, and whoever opens the folder next moves it into
-//! place. Each step may be repeated, so a crash between any two does no harm.
+//! The new one is built in the folder `restoring` inside the old one. Its file
+//! `COMPLETE` is the moment of the change. Before it the old state counts: a
+//! replacement that fails removes what it has built, and after a crash the next open
+//! does. After it the new state counts, and the next open moves it into place. Each
+//! step may be repeated, so a crash between any two does no harm.
+//!
+//! A folder that held no state before stays closed after a crash: an empty store would
+//! open in place of the one that was to be restored.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,11 +19,17 @@ use crate::private;
 
 const RESTORING: &str = "restoring";
 const COMPLETE_FILE: &str = "COMPLETE";
+const FORMAT_FILE: &str = "FORMAT";
+
+/// What an operator puts into the folder of a new machine before the state is restored:
+/// the keys of the server.
+const KEY_FILES: [&str; 2] = ["secret.key", "keys.toml"];
 
 /// What is moved, the format last: a folder without it is not opened.
-const PARTS: [&str; 4] = ["log", "tables", "events", "FORMAT"];
+const PARTS: [&str; 4] = ["log", "tables", "events", FORMAT_FILE];
 
-/// A folder that is being built to take another's place.
+/// A folder that is being built to take another's place. Dropped before its end, it
+/// leaves the old one as it was.
 pub(crate) struct Replacement {
     root: PathBuf,
     folder: PathBuf,
@@ -28,7 +37,7 @@ pub(crate) struct Replacement {
 }
 
 impl Replacement {
-    /// Begins a replacement. Nobody can open the old folder meanwhile.
+    /// Begins a replacement. The old folder is locked until its end.
     pub(crate) fn begin(root: &Path) -> Result<Self> {
         let (root, lock) = lock_clean(root)?;
         check_ours(&root)?;
@@ -66,8 +75,22 @@ pub(crate) fn clean(root: &Path) -> Result<()> {
     }
 }
 
-/// Before a folder is opened: a complete replacement takes its place, and one that
-/// is not refuses the folder.
+impl Drop for Replacement {
+    fn drop(&mut self) {
+        let (root, folder) = (&self.root, &self.folder);
+        if !folder.exists() || folder.join(COMPLETE_FILE).exists() {
+            return;
+        }
+        // What cannot be removed now is removed when the folder is opened.
+        if let Err(error) = remove(folder).and_then(|()| sync_folder(root)) {
+            let folder = folder.display();
+            tracing::warn!(event = "storage.file_kept", %folder, %error, "a restore was not removed");
+        }
+    }
+}
+
+/// Before a folder is opened: a complete replacement takes its place, and one that is
+/// not is removed. Without an old state it refuses the folder.
 pub(super) fn settle(root: &Path) -> Result<()> {
     let folder = root.join(RESTORING);
     if !folder.exists() {
@@ -77,12 +100,16 @@ pub(super) fn settle(root: &Path) -> Result<()> {
         return move_into_place(root);
     }
     let is_empty = fs::read_dir(&folder).map(|mut entries| entries.next().is_none());
+    // In an empty one nothing was begun yet, or nothing is left to do.
     if !is_empty.map_err(|e| Error::io(&folder, "list", e))? {
-        return Err(Error::new(Kind::RestoreUnfinished {
-            path: root.to_path_buf(),
-        }));
+        if !root.join(FORMAT_FILE).exists() {
+            return Err(Error::new(Kind::RestoreUnfinished {
+                path: root.to_path_buf(),
+            }));
+        }
+        let folder = root.display();
+        tracing::warn!(event = "storage.restore_discarded", %folder, "a restore was not finished");
     }
-    // Nothing was begun yet, or nothing is left to do.
     remove(&folder)?;
     sync_folder(root)
 }
@@ -102,13 +129,14 @@ fn lock_clean(root: &Path) -> Result<(PathBuf, File)> {
 
 /// Refuses to put anything beside what is not ours.
 fn check_ours(root: &Path) -> Result<()> {
-    if root.join("FORMAT").exists() {
+    if root.join(FORMAT_FILE).exists() {
         return Ok(());
     }
     let failed = |e| Error::io(root, "list", e);
     for entry in fs::read_dir(root).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();
-        if name != LOCK_FILE && name != "FORMAT.new" {
+        let is_ours = name == LOCK_FILE || name == "FORMAT.new";
+        if !is_ours && !KEY_FILES.iter().any(|file| name == *file) {
             let path = root.to_path_buf();
             return Err(Error::new(Kind::ForeignFolder { path }));
         }

@@ -3,6 +3,7 @@
 //! `event-hub-clients <what the server said> <scenario>` runs a scenario.
 
 use std::process::ExitCode;
+use std::time::Instant;
 
 use server::Server;
 
@@ -16,12 +17,17 @@ type Outcome = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let started = Instant::now();
     let outcome = match &arguments[..] {
         [said, scenario] => scenarios::run(&Server::of(said), scenario).await,
         _ => Err("usage: event-hub-clients <what the server said> <scenario>".into()),
     };
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => {
+            let seconds = started.elapsed().as_secs_f32();
+            println!("ok {} {seconds:.1} s", arguments[1]);
+            ExitCode::SUCCESS
+        }
         Err(error) => {
             eprintln!("{error:?}");
             ExitCode::FAILURE

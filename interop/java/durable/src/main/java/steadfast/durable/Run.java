@@ -22,7 +22,7 @@ public final class Run {
     }
 
     public static void main(String[] arguments) throws Exception {
-        // What goes wrong is told by the scenario that fails.
+        // A scenario that fails says what went wrong.
         Logger.getLogger("").setLevel(Level.OFF);
         Server server = new Server(arguments[0]);
         Map<String, Scenario> all = new LinkedHashMap<>();

@@ -17,8 +17,8 @@ import java.util.Map;
 /**
  * A processor that runs until its input ends: Processor {what the server said} {options}.
  *
- * <p>Options are JSON: hub, group, container, interval in seconds, and whether it is alone, without
- * processors of other SDKs. Every line that it prints is JSON: what it owns, what it got, what it
+ * <p>Options are JSON: hub, group, container, interval and expiry in seconds, and whether it is
+ * alone, without processors of other SDKs. Every line that it prints is JSON: what it owns, what it got, what it
  * gave up.
  */
 public final class Processor {
@@ -41,7 +41,7 @@ public final class Processor {
             .checkpointStore(new BlobCheckpointStore(container))
             .loadBalancingStrategy(LoadBalancingStrategy.GREEDY)
             .loadBalancingUpdateInterval(Duration.ofSeconds(interval))
-            .partitionOwnershipExpirationInterval(Duration.ofSeconds(interval * 6))
+            .partitionOwnershipExpirationInterval(Duration.ofSeconds(options.get("expiry").asLong()))
             .initialPartitionEventPosition(partition -> EventPosition.earliest())
             .processPartitionInitialization(context ->
                 say(Map.of("began", context.getPartitionContext().getPartitionId())))

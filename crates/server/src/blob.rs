@@ -1,0 +1,149 @@
+//! `steadfast blob`: list and delete containers and blobs.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Subcommand;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::context::Target;
+use crate::eventhub::rows;
+use crate::remote::Remote;
+use crate::result::print;
+use crate::table::{Output, Table};
+use crate::taskhub::encoded;
+
+/// How long the server may take to delete a container or a page of blobs.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Show all containers, or the blobs of one
+    List {
+        /// Which container: ACCOUNT/CONTAINER
+        container: Option<String>,
+        /// Only blobs whose names begin with this
+        #[arg(long, requires = "container")]
+        prefix: Option<String>,
+        /// Show so many blobs at most
+        #[arg(long, value_name = "N", default_value_t = 1000, requires = "container")]
+        limit: usize,
+    },
+    /// Delete a blob, blobs whose names begin alike, or a whole container
+    #[command(group = clap::ArgGroup::new("which").required(true))]
+    Delete {
+        /// Which container: ACCOUNT/CONTAINER
+        container: String,
+        /// Which blob
+        #[arg(group = "which")]
+        blob: Option<String>,
+        /// All blobs whose names begin with this
+        #[arg(long, group = "which")]
+        prefix: Option<String>,
+        /// The container itself, with all its blobs
+        #[arg(long, group = "which")]
+        all: bool,
+    },
+}
+
+/// Asks the server.
+pub(crate) fn run(command: &Command, target: &Target, output: Output) -> Result<()> {
+    let remote = Remote::new(target)?;
+    match command {
+        Command::List {
+            container: None, ..
+        } => {
+            let answer: Value = remote.ask(Method::GET, "/v1/blobs", None)?;
+            let mut table = Table::new("containers", &["name", "modified"]);
+            for container in rows(&answer, "containers")? {
+                table.row(container.clone());
+            }
+            table.print(output)
+        }
+        Command::List {
+            container: Some(container),
+            prefix,
+            limit,
+        } => list(&remote, container, prefix.as_deref(), *limit, output),
+        Command::Delete {
+            container,
+            blob: Some(blob),
+            ..
+        } => {
+            let body = json!({"name": blob});
+            let path = format!("{}/delete", place(container));
+            let _: Value = remote.ask(Method::POST, &path, Some(&body))?;
+            print(&[("deleted", json!(blob))], output)
+        }
+        Command::Delete {
+            container,
+            prefix: Some(prefix),
+            ..
+        } => {
+            let count = delete_all(&remote, container, prefix)?;
+            print(&[("deleted", json!(count))], output)
+        }
+        Command::Delete { container, .. } => {
+            let path = place(container);
+            let _: Value = remote.ask_within(PATIENCE, Method::DELETE, &path, None)?;
+            print(&[("deleted", json!(container))], output)
+        }
+    }
+}
+
+/// Where a container is.
+fn place(container: &str) -> String {
+    format!("/v1/blobs/{}", encoded(container))
+}
+
+fn list(
+    remote: &Remote,
+    container: &str,
+    prefix: Option<&str>,
+    limit: usize,
+    output: Output,
+) -> Result<()> {
+    let columns = &["name", "bytes", "content_type", "modified"];
+    let mut table = Table::new("blobs", columns);
+    let (mut from, mut left) = (String::new(), limit);
+    let has_more = loop {
+        let path = format!(
+            "{}?prefix={}&from={}&limit={left}",
+            place(container),
+            encoded(prefix.unwrap_or_default()),
+            encoded(&from)
+        );
+        let answer: Value = remote.ask(Method::GET, &path, None)?;
+        let blobs = rows(&answer, "blobs")?;
+        left = left.saturating_sub(blobs.len());
+        for blob in blobs {
+            table.row(blob.clone());
+        }
+        match answer["next"].as_str() {
+            Some(next) if left > 0 => next.clone_into(&mut from),
+            next => break next.is_some(),
+        }
+    };
+    table.print(output)?;
+    if has_more {
+        eprintln!("steadfast: there are more; name a --prefix or a higher --limit");
+    }
+    Ok(())
+}
+
+/// Deletes page by page. Answers how many blobs there were.
+fn delete_all(remote: &Remote, container: &str, prefix: &str) -> Result<u64> {
+    let (body, path) = (
+        json!({"prefix": prefix}),
+        format!("{}/delete", place(container)),
+    );
+    let mut count = 0;
+    loop {
+        let answer: Value = remote.ask_within(PATIENCE, Method::POST, &path, Some(&body))?;
+        count += answer["deleted"].as_u64().unwrap_or_default();
+        if answer["has_more"] != json!(true) {
+            return Ok(count);
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Connection strings for the key of a context.
+//!
+//! The server tells the name of the key, its rights and its ports. The secret is the
+//! context's own: no server sends one back.
+
+use anyhow::{Context as _, Result};
+use reqwest::Method;
+use steadfast::protocols::access::{Grant, Key, ROOT, Secret, development_ring};
+use steadfast::protocols::connection_string::{ClientKeys, ConnectionString, Endpoint};
+use steadfast::protocols::rest::Identity;
+
+use crate::context::Server;
+use crate::remote::Remote;
+
+/// The name of a context's key, and the strings that it opens the server with.
+pub(crate) fn strings(server: Server) -> Result<(String, Vec<ConnectionString>)> {
+    let (url, secret) = (server.url.clone(), server.key.clone());
+    let identity: Identity = Remote::of(server)?.ask(Method::GET, "/v1/me", None)?;
+    let Identity {
+        name,
+        rights,
+        development,
+        listeners,
+    } = identity;
+    let grants = rights.iter().map(|right| right.parse::<Grant>());
+    let grants = grants.collect::<Result<_, _>>();
+    let key = Key {
+        name: name.clone(),
+        grants: grants.context("the server is newer than this command")?,
+        primary: Secret::new(secret),
+        secondary: None,
+    };
+    let keys = match development {
+        // Its secret is too short for some SDKs: the emulators have others beside it.
+        true if name == ROOT => ClientKeys::known(&development_ring()),
+        true => Some(ClientKeys::of(key).open()),
+        false => Some(ClientKeys::of(key)),
+    };
+    let endpoint = Endpoint::new(&url, listeners);
+    let endpoint = endpoint.with_context(|| format!("{url} is no address for clients"))?;
+    Ok((name, endpoint.strings(&keys.context("there is no key")?)))
+}

@@ -1,0 +1,97 @@
+//! The folder of one backup, and what seals its files.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::block::{BlockReader, BlockWriter};
+use super::digest::RowDigest;
+use super::saved::Content;
+use super::seal::{DataKey, FileKey};
+use crate::error::{Error, Kind, Result};
+
+/// Where the files of a backup are, and how they are written and read.
+#[derive(Clone, Debug)]
+pub(super) struct BackupFolder {
+    pub(super) path: PathBuf,
+    access: Access,
+}
+
+/// Whether the files of a backup can be read.
+#[derive(Clone, Debug)]
+enum Access {
+    /// They are plain text.
+    Plain,
+    /// They are sealed, and this opens them.
+    Open(Arc<DataKey>),
+    /// They are sealed with the key of this fingerprint.
+    Locked(String),
+}
+
+impl BackupFolder {
+    /// A backup that is plain, or sealed with its key.
+    pub(super) fn new(path: &Path, key: Option<DataKey>) -> Self {
+        let access = key.map_or(Access::Plain, |key| Access::Open(Arc::new(key)));
+        Self {
+            path: path.to_path_buf(),
+            access,
+        }
+    }
+
+    /// A backup that is sealed, without its key.
+    pub(super) fn locked(path: &Path, fingerprint: &str) -> Self {
+        Self {
+            path: path.to_path_buf(),
+            access: Access::Locked(fingerprint.to_owned()),
+        }
+    }
+
+    /// Begins a new file.
+    pub(super) fn create(&self, name: &str, content: Content) -> Result<BlockWriter> {
+        let key = self.file_key(name, content)?;
+        BlockWriter::create(&self.path.join(name), content, key)
+    }
+
+    /// Opens a file that should hold such content.
+    pub(super) fn open(&self, name: &str, content: Content) -> Result<BlockReader> {
+        let key = self.file_key(name, content)?;
+        BlockReader::open(&self.path.join(name), content, key)
+    }
+
+    /// Whether its files are sealed and can be opened.
+    pub(super) fn is_opened(&self) -> bool {
+        matches!(self.access, Access::Open(_))
+    }
+
+    /// Refuses a backup whose files cannot be read.
+    pub(super) fn expect_readable(&self) -> Result<()> {
+        self.data_key().map(drop)
+    }
+
+    /// A digest of rows, as the manifest has it. That of a sealed backup reveals nothing
+    /// about the rows without its key.
+    pub(super) fn row_digest(&self, digest: &RowDigest) -> Result<String> {
+        Ok(match self.data_key()? {
+            Some(key) => key.digest(&digest.text()),
+            None => digest.text(),
+        })
+    }
+
+    /// What authenticates the manifest of a sealed backup.
+    pub(super) fn data_key(&self) -> Result<Option<&DataKey>> {
+        match &self.access {
+            Access::Plain => Ok(None),
+            Access::Open(key) => Ok(Some(key)),
+            Access::Locked(fingerprint) => Err(Error::new(Kind::BackupKey {
+                path: self.path.clone(),
+                what: format!(
+                    "the backup is sealed with the key {fingerprint}, and no key was given; \
+                     give the key of the server that took it"
+                ),
+            })),
+        }
+    }
+
+    fn file_key(&self, name: &str, content: Content) -> Result<Option<FileKey>> {
+        Ok(self.data_key()?.map(|key| key.file(name, content)))
+    }
+}

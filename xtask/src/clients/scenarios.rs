@@ -1,0 +1,137 @@
+//! Scenarios of the tests, and which of them have passed.
+
+use std::collections::BTreeSet;
+
+/// What a client does in the tables `scenarios!` of a test file, in order.
+pub(super) fn of_client(source: &str, client: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for table in tables(source) {
+        let mut is_meant = false;
+        for word in Words(table) {
+            match word {
+                Word::Name(name) if name.starts_with(char::is_uppercase) => {
+                    is_meant = name == client;
+                }
+                Word::Text(names) if is_meant => {
+                    for name in names.split_whitespace() {
+                        if !found.iter().any(|own| own == name) {
+                            found.push(name.to_owned());
+                        }
+                    }
+                }
+                Word::Name(_) | Word::Text(_) => {}
+            }
+        }
+    }
+    found
+}
+
+/// The bodies of `scenarios! { .. }`, which have no braces in them.
+fn tables(source: &str) -> impl Iterator<Item = &str> {
+    let rest = source.split("\nscenarios! {").skip(1);
+    rest.filter_map(|rest| rest.split('}').next())
+}
+
+enum Word<'a> {
+    Name(&'a str),
+    Text(&'a str),
+}
+
+/// Names and texts in quotes; all else separates them.
+struct Words<'a>(&'a str);
+
+impl<'a> Iterator for Words<'a> {
+    type Item = Word<'a>;
+
+    fn next(&mut self) -> Option<Word<'a>> {
+        let is_of_name = |own: char| own.is_alphanumeric() || own == '_';
+        let start = self.0.find(|own| own == '"' || is_of_name(own))?;
+        let rest = &self.0[start..];
+        if let Some(rest) = rest.strip_prefix('"') {
+            let (text, rest) = rest.split_once('"')?;
+            self.0 = rest;
+            return Some(Word::Text(text));
+        }
+        let end = rest.find(|own| !is_of_name(own)).unwrap_or(rest.len());
+        self.0 = &rest[end..];
+        Some(Word::Name(&rest[..end]))
+    }
+}
+
+/// What a run of tests has printed.
+#[derive(Default)]
+pub(super) struct Results {
+    /// Test file, client, and scenario.
+    scenarios: BTreeSet<(String, String, String)>,
+    tests: BTreeSet<String>,
+}
+
+impl Results {
+    /// Reads `scenario <file> <client> ok <name> ..`, and libtest's own lines.
+    pub(super) fn read(output: &str) -> Self {
+        let mut found = Self::default();
+        for line in output.lines() {
+            match line.split_whitespace().collect::<Vec<_>>()[..] {
+                ["scenario", file, client, "ok", name, ..] => {
+                    let row = (file.to_owned(), client.to_owned(), name.to_owned());
+                    found.scenarios.insert(row);
+                }
+                ["test", name, "...", "ok"] => {
+                    found.tests.insert(name.to_owned());
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+
+    pub(super) fn has_scenario(&self, file: &str, client: &str, name: &str) -> bool {
+        let row = (file.to_owned(), client.to_owned(), name.to_owned());
+        self.scenarios.contains(&row)
+    }
+
+    pub(super) fn has_test(&self, name: &str) -> bool {
+        self.tests.contains(name)
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.scenarios.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOURCE: &str = r#"
+macro_rules! scenarios { ($name:ident) => {} }
+
+scenarios! {
+    run;
+    events_1_both: (Python, "one"), (Node, "uno");
+    many: (Python, "two three"), (Python, "one");
+}
+
+scenarios! {
+    listed: Node, ["dos", "tres"];
+}
+"#;
+
+    #[test]
+    fn scenarios_of_a_client_are_listed_once_and_in_order() {
+        assert_eq!(of_client(SOURCE, "Python"), ["one", "two", "three"]);
+        assert_eq!(of_client(SOURCE, "Node"), ["uno", "dos", "tres"]);
+        assert!(of_client(SOURCE, "Rust").is_empty());
+    }
+
+    #[test]
+    fn only_what_has_passed_counts() {
+        let found = Results::read(
+            "scenario file Node ok uno 0.1 s\nscenario file Node FAILED dos 0.1 s\n\
+             test first ... ok\ntest second ... FAILED\n",
+        );
+        assert!(found.has_scenario("file", "Node", "uno") && found.has_test("first"));
+        assert!(!found.has_scenario("file", "Node", "dos") && !found.has_test("second"));
+        assert_eq!(found.count(), 1);
+    }
+}

@@ -1,0 +1,25 @@
+//! What a suite of tests is to run, and where.
+
+use std::process::Command;
+
+use anyhow::Result;
+use serde_json::json;
+
+use super::server::Server;
+
+/// The tests of a suite, by the names of what runs, and their server.
+pub(super) struct Request<'a> {
+    pub(super) server: &'a Server,
+    pub(super) is_managed: bool,
+    pub(super) names: Vec<String>,
+}
+
+impl Request<'_> {
+    /// As programs of ours take it.
+    pub(super) fn apply(&self, command: &mut Command) -> Result<()> {
+        let port = self.server.port("grpc")?;
+        let description = json!({"port": port, "managed": self.is_managed}).to_string();
+        command.arg(description).args(&self.names);
+        Ok(())
+    }
+}
